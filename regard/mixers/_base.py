@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.request import first_parameter
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
@@ -18,6 +18,20 @@ from regard.nn import heads as nn_heads
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
+
+ALL = Capabilities(
+    causal=True,
+    pairwise=True,
+    global_tokens=True,
+    cross=True,
+    streaming="exact",
+    attention_map=True,
+    positions=frozenset({"absolute"}),
+    time="T^2 H K",
+    memory="T D",
+    state="T D",
+)
+"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
 
 
 @as_state

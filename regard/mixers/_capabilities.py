@@ -1,24 +1,10 @@
-"""What a mechanism says of itself that lacks nothing, and what several together say."""
+"""What several mechanisms together say of themselves."""
 
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from regard.core import Capabilities, No
-
-ALL = Capabilities(
-    causal=True,
-    pairwise=True,
-    global_tokens=True,
-    cross=True,
-    streaming="exact",
-    attention_map=True,
-    positions=frozenset({"absolute"}),
-    time="T^2 H K",
-    memory="T D",
-    state="T D",
-)
-"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:

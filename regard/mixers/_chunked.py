@@ -10,8 +10,7 @@ from regard.core import No
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
 from regard.functional.mixed_chunk_stream import extend
-from regard.mixers._base import SplitMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, SplitMixer
 
 Parts = Literal["both", "local", "global"]
 Pair = tuple[Tensor, Tensor]

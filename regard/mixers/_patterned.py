@@ -12,8 +12,7 @@ from regard.core import Mask, No, Observation, OptionError
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 
 CAUSAL = Mask(causal=True)
 

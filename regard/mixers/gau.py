@@ -32,8 +32,8 @@ from torch import Tensor
 from regard.core import Mask, No, OptionError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 

@@ -37,9 +37,8 @@ class Global(PatternMixer):
     )
     variants = {
         "several": {"num_global": 3},
-        "external": {"num_global": 2, "num_external": 3},
+        "external": {"num_global": 2, "num_external": 3, "num_kv_heads": 1},
         "mask_only": {"num_global": 0},
-        "grouped": {"num_external": 2, "num_kv_heads": 1},
         "rotary": {"num_global": 2, "position": "rotary"},
     }
     limits = {"softmax": ({"num_global": 64}, {})}

@@ -92,13 +92,11 @@ class HeadGroups(HeadsMixer):
             )
         self.groups = nn.ModuleList(self._member(group) for group in groups)
         self.sizes = [group.num_heads for group in groups]
-        told = [  # all of a group's options, defaults included; what the whole has is left out
-            {name: value for name, value in member.options.items() if name not in WHOLE}
-            for member in self.groups
-        ]
-        given = zip(groups, told, strict=True)
-        whole = tuple(replace(group, options=options) for group, options in given)
-        self.options = {**self.options, "groups": whole}
+        told = tuple(  # all of a group's options, defaults included; what the whole has is left out
+            replace(group, options={k: z for k, z in member.options.items() if k not in WHOLE})
+            for group, member in zip(groups, self.groups, strict=True)
+        )
+        self.options = {**self.options, "groups": told}
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
         self.delay = max(member.delay for member in self.groups)
 

@@ -36,8 +36,7 @@ class Linear(RecurrentMixer):
     capabilities = replace(RecurrentMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
     variants = {
         "softplus": {"feature_map": "softplus"},
-        "grouped": {"num_kv_heads": 1},
-        "rotary": {"position": "rotary"},
+        "grouped": {"num_kv_heads": 1, "position": "rotary"},
     }
     operations = ("linear", "causal sums")
     denominator = staticmethod(positive)

@@ -21,8 +21,7 @@ from typing import Any
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 
 
 class Local(HeadsMixer):
@@ -41,8 +40,7 @@ class Local(HeadsMixer):
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
-        "rotary": {"window_size": 3, "position": "rotary"},
-        "grouped_query": {"window_size": 3, "num_kv_heads": 1},
+        "grouped": {"window_size": 3, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 

@@ -41,8 +41,7 @@ class Longformer(PatternMixer):
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},
         "few_global": {"window_size": 2, "max_global": 13},
         "no_global": {"window_size": 2, "max_global": 0},
-        "grouped": {"window_size": 2, "num_kv_heads": 1},
-        "rotary": {"window_size": 3, "position": "rotary"},
+        "grouped": {"window_size": 2, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
     beside_heads: str | None = "its global tokens"

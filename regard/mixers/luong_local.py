@@ -33,9 +33,8 @@ from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer, State
-from regard.mixers._capabilities import ALL
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
 
@@ -56,8 +55,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         state="W H K",
     )
     variants = {
-        "narrow": {"window_size": 2},
-        "grouped": {"window_size": 2, "num_kv_heads": 1},
+        "narrow": {"window_size": 2, "num_kv_heads": 1},
         "additive": {"window_size": 3, "score": "additive"},
         "predictive": {"window_size": 4, "alignment": "predictive"},
         "renormalised": {

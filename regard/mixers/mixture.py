@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from regard.core import No, OptionError, UnknownNameError
 from regard.functional.rows import Impl
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL
 from regard.mixers._synthesizer import SynthesizerMixer
 from regard.nn.logits import (
     BlendedLogits,

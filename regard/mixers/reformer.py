@@ -43,8 +43,7 @@ from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
 from regard.functional.sorted import sorted_attention
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.heads import in_full_precision
 from regard.nn.seeded import normal
 

@@ -45,8 +45,7 @@ from regard.functional.cache import advance
 from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, unit_norm
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.heads import in_full_precision
 
@@ -65,7 +64,6 @@ class Routing(HeadsMixer):
         state="N W H K",
     )
     variants = {
-        "small": {"num_clusters": 3, "window_size": 4},
         "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
         "grouped": {"num_clusters": 3, "window_size": 4, "num_kv_heads": 1},
         "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},

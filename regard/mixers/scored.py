@@ -25,9 +25,8 @@ from regard.core import No
 from regard.functional.rows import Impl
 from regard.functional.scored import Normaliser, scored_attention
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.scores import Score, build_score
 
 
@@ -41,8 +40,7 @@ class Scored(CachedMixer, HeadsMixer):
         state="T H K",
     )
     variants = {
-        "general": {"score": "general"},
-        "grouped": {"num_kv_heads": 1},
+        "general": {"score": "general", "num_kv_heads": 1},
         "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},
         "location": {"score": "location"},
         "cosine": {"score": "cosine"},

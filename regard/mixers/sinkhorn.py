@@ -48,8 +48,7 @@ from regard.functional.sinkhorn import (
     sinkhorn_attention,
 )
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
@@ -71,7 +70,6 @@ class Sinkhorn(HeadsMixer):
         state="T H K",
     )
     variants = {
-        "small": {"block_size": 4},
         "grouped": {"block_size": 4, "num_kv_heads": 1},
         "mlp_separate": {"block_size": 3, "sort_net": "mlp", "join": "separate"},
         "attention": {"block_size": 4, "sort_net": "attention"},

@@ -28,9 +28,8 @@ from regard.core import OPEN, Mask, Observation
 from regard.core.options import Rate
 from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.positions.relative import BiasPosition
 
 
@@ -46,9 +45,8 @@ class Softmax(CachedMixer, HeadsMixer):
         state="T G K",
     )
     variants = {
-        "grouped_query": {"num_kv_heads": 1},
+        "grouped": {"num_kv_heads": 1, "bias": True},
         "shared_qk": {"shared_qk": True},
-        "bias": {"bias": True},
         "rotary": {"position": "rotary"},
         "alibi": {"position": "alibi"},
         "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},

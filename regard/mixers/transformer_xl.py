@@ -45,8 +45,7 @@ from regard.functional.relative import (
     relative_attention,
 )
 from regard.functional.rows import Impl
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.positions.relative import RelativePosition, SegmentTerm
 
 
@@ -68,9 +67,8 @@ class TransformerXL(HeadsMixer):
         state="M D",
     )
     variants = {
-        "clamped": {"clamp_len": 4},
+        "clamped": {"clamp_len": 4, "num_kv_heads": 1},
         "same_length": {"mem_len": 4, "same_length": True},
-        "grouped": {"num_kv_heads": 1},
     }
 
     def __init__(
