@@ -19,6 +19,9 @@ from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
+Options = Mapping[str, Any]
+"""Of positions, of scores: names and values."""
+
 ALL = Capabilities(
     causal=True,
     pairwise=True,
@@ -152,7 +155,7 @@ class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
         num_kv_heads: int | None = None,
         max_len: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         turned: bool = True,
         bias: bool = False,
         shared_qk: bool = False,

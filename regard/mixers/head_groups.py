@@ -11,35 +11,25 @@ Args:
     groups: a HeadGroup for each run of heads; None: half local, half linear
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation, OptionError, UnsupportedError
+from regard.core import Mask, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
 from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import together
+from regard.mixers._groups import HeadGroup, together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.nn.given_heads import with_given_heads
-
-
-@dataclass(frozen=True)
-class HeadGroup:
-    """So many heads of one mechanism; options are the mixer's own."""
-
-    mixer: str | type[Mixer]
-    num_heads: int
-    options: Mapping[str, Any] = field(default_factory=dict)
-
 
 WHOLE = {"dim", "num_heads", "max_len"}
 """Options that groups have from the whole."""

@@ -14,14 +14,13 @@ Args:
     dilation: tokens from one key of a window to the next
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
-from regard.mixers._base import ALL, HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 
 
 class Local(HeadsMixer):
@@ -53,7 +52,7 @@ class Local(HeadsMixer):
         window_size: int = 128,
         dilation: int = 1,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(

@@ -15,7 +15,7 @@ Args:
     max_global: largest number of global tokens in a row; None: no limit
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -28,7 +28,7 @@ from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
 from regard.functional.rows import Impl, plain_alone
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import HeadsMixer, Options
 from regard.mixers._patterned import PatternMixer
 
 
@@ -56,7 +56,7 @@ class Longformer(PatternMixer):
         max_global: Count | None = None,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         steps = [dilation] * num_heads if isinstance(dilation, int) else list(dilation)

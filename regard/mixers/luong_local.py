@@ -21,7 +21,6 @@ Args:
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -33,7 +32,7 @@ from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
-from regard.mixers._base import ALL, HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
@@ -76,7 +75,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         window_size: int = 10,
         alignment: Alignment = "monotonic",
         score: str | type[Score] = "general",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         renormalise: bool = False,
         num_kv_heads: int | None = None,
         impl: Impl = "auto",

@@ -16,7 +16,6 @@ Args:
     dropout: share of values that is set to zero in training
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from regard.core import OPEN, Mask, Observation
 from regard.core.options import Rate
 from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._base import ALL, HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
 from regard.positions.relative import BiasPosition
 
@@ -62,7 +61,7 @@ class Softmax(CachedMixer, HeadsMixer):
         scale: float | None = None,
         bias: bool = False,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         dropout: Rate = 0.0,
         impl: Impl = "auto",
     ):

@@ -1,10 +1,19 @@
-"""What several mechanisms together say of themselves."""
+"""Groups of heads of unlike mechanisms: what a group is, and what several say together of what they can do."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from regard.core import Capabilities, No
+from regard.core import Capabilities, Mixer, No
+
+
+@dataclass(frozen=True)
+class HeadGroup:
+    """So many heads of one mechanism; options are the mixer's own."""
+
+    mixer: str | type[Mixer]
+    num_heads: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
