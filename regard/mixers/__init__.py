@@ -1,6 +1,7 @@
 """One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
 
 from regard.core import Catalog, Mixer
+from regard.mixers._groups import HeadGroup
 from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
@@ -13,7 +14,7 @@ from regard.mixers.gated_linear import GatedLinear
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
 from regard.mixers.gmlp import GMLP
-from regard.mixers.head_groups import HeadGroup, HeadGroups
+from regard.mixers.head_groups import HeadGroups
 from regard.mixers.head_mix import HeadMix
 from regard.mixers.kimi_delta import KimiDelta
 from regard.mixers.linear import Linear
