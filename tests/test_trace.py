@@ -93,11 +93,11 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
     "performer": (TIME, {"deep": 12}),
     "transformer_xl": (
         "its scores of distances come from the sinusoids of positions, a tile at a time",
-        {"functions": 42, "files": 10, "deep": 12},
+        {"functions": 41, "files": 10, "deep": 12},
     ),
     "head_mix": (MEMBERS, {"deep": 11}),
     "mixture": (MEMBERS, {"files": 9, "deep": 9}),
-    "head_groups": (MEMBERS, {"functions": 50, "files": 12, "deep": 13}),
+    "head_groups": (MEMBERS, {"functions": 49, "files": 12, "deep": 12}),
 }
 """Name -> why it is over some limits, and what it passes there."""
 

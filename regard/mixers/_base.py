@@ -1,6 +1,6 @@
 """Base classes: mixers that split tokens into queries, keys and values, and those whose heads make the split."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, Mixer, No, Observation
 from regard.core.request import first_parameter
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
@@ -17,6 +17,23 @@ from regard.functional.rows import Impl, check_impl
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
+
+Options = Mapping[str, Any]
+"""Of positions, of scores: names and values."""
+
+ALL = Capabilities(
+    causal=True,
+    pairwise=True,
+    global_tokens=True,
+    cross=True,
+    streaming="exact",
+    attention_map=True,
+    positions=frozenset({"absolute"}),
+    time="T^2 H K",
+    memory="T D",
+    state="T D",
+)
+"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
 
 
 @as_state
@@ -29,18 +46,22 @@ class ContextState(Streamed):
 class SplitMixer(Mixer):
     """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
 
-    A mechanism writes `_split`, `_attend` and `_merge`, and `_weights` where they have a shorter way; one that is no
-    function of q, k and v writes `_mixed` and `_observe` in the place of `_attend`. A stream is `_start` and `_step`, and over
-    a context `_keep` and `_read`.
+    A mechanism writes `_split`, `_attend` and `_merge`; one that is no function of q, k and v writes `_mixed`, too. Its
+    weights are what becomes of a unit value for each key. A stream is `_start` and `_step`, and over a context `_keep` and `_read`.
     """
 
     heads: Heads
 
     def _mixed(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"] | None,
+        mask: Mask,
+        of: Callable[[Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "B H T V"]:
-        """Outputs of the heads."""
-        return self._attend(*self._split(x, context), mask)
+        """Outputs of the heads; of: other values, which it makes of v."""
+        q, k, v = self._split(x, context)
+        return self._attend(q, k, v if of is None else of(v), mask)
 
     def _split(
         self, x: Tensor, context: Tensor | None, at: Int[Tensor, "b T"] | None = None
@@ -60,18 +81,13 @@ class SplitMixer(Mixer):
         """What queries read of keys at these positions (None: the first)."""
         raise NotImplementedError
 
-    def _weights(self, q: Any, k: Any, v: Float[Tensor, "B H S V"], mask: Mask) -> Tensor | None:
-        """The weights with which `_attend` mixes: what it makes of a unit value for each key."""
-        if not self.capabilities.attention_map:
-            return None
-        return self._attend(q, k, units(v), mask)
-
     def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T _"]:
         raise NotImplementedError
 
     def _observe(self, x, context, mask):
-        q, k, v = self._split(x, context)
-        return Observation(q, k, v, self._weights(q, k, v, mask))
+        mapped = bool(self.capabilities.attention_map)
+        weights = self._mixed(x, context, mask, units) if mapped else None
+        return Observation(*self._split(x, context), weights)
 
     def _observe_heads(self, x, context, mask):
         return Observation(v=self._split(x, context)[2], heads=self._mixed(x, context, mask))
@@ -141,7 +157,7 @@ class HeadsMixer(SplitMixer):
         num_kv_heads: int | None = None,
         max_len: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         turned: bool = True,
         bias: bool = False,
         shared_qk: bool = False,

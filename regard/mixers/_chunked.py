@@ -6,12 +6,11 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import No, Observation
+from regard.core import No
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, units
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
 from regard.functional.mixed_chunk_stream import extend
-from regard.mixers._base import SplitMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, SplitMixer
 
 Parts = Literal["both", "local", "global"]
 Pair = tuple[Tensor, Tensor]
@@ -45,19 +44,16 @@ class ChunkedMixer(SplitMixer):
         """What the two sums of tokens at these positions (None: the first) are made of, and v."""
         raise NotImplementedError
 
-    def _mixed(self, x, context, mask):
+    def _split(self, x, context, at=None):
+        sums, v = self._sums(x, True, at)
+        q, k = sums.near or sums.far or (None, None)
+        return q, k, v
+
+    def _mixed(self, x, context, mask, of=None):
         sums, v = self._sums(x, mask.causal)
+        v = v if of is None else of(v)
         return mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask)
 
     def _step(self, x, state, valid, donate):
         sums, v = self._sums(x, True, place(state.length, valid, x.shape[1]))
         return extend(sums, v, state, valid=valid, donate=donate)
-
-    def _observe(self, x, context, mask):
-        sums, v = self._sums(x, mask.causal)
-        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
-        q, k = sums.near or sums.far or (None, None)
-        return Observation(q, k, v, a)
-
-    def _observe_heads(self, x, context, mask):
-        return Observation(v=self._sums(x, mask.causal)[1], heads=self._mixed(x, context, mask))

@@ -1,16 +1,18 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, No, Observation, OptionError
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import Pattern
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 
 CAUSAL = Mask(causal=True)
 
@@ -61,14 +63,24 @@ class PatternMixer(HeadsMixer):
         k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
-    mix = HeadsMixer.mix_split
+    def _mixed(self, x, context, mask, of=None):
+        q, k, v = self.heads.split(x)
+        pattern, own, most = self._request(x.shape[1], mask)
+        how: dict[str, Any] = {"pattern": pattern, "mask": own, "max_global": most}
+        prefix = self._prefix(len(x)) if hasattr(self, "external") else None
+        v = v if of is None else of(v)
+        y = pattern_attention(q, k, v, prefix=prefix, impl=self.impl, **how)
+        return y if mask.global_tokens is None else self._global_rows(y, x, mask, of)
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        pattern, mask, most = self._request(q.shape[2], mask)
-        prefix = self._prefix(len(q)) if hasattr(self, "external") else None
-        return pattern_attention(
-            q, k, v, prefix=prefix, pattern=pattern, mask=mask, max_global=most, impl=self.impl
-        )
+    def _global_rows(
+        self,
+        y: Float[Tensor, "B H T V"],
+        x: Float[Tensor, "B T D"],
+        mask: Mask,
+        of: Callable[[Tensor], Tensor] | None = None,
+    ) -> Float[Tensor, "B H T V"]:
+        """y, with other rows of global tokens where these have projections of their own."""
+        return y
 
     def _start(self, length, max_len):
         store, pattern = self.heads.zeros(len(length), 0), self._request(0, CAUSAL)[0]

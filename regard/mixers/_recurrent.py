@@ -12,8 +12,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 
 
 @as_state

@@ -5,8 +5,8 @@ from dataclasses import replace
 from regard.core import No
 from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import synthesizer_attention
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
 from regard.nn.logits import PositionLogits
 

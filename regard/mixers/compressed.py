@@ -32,8 +32,7 @@ from torch import Tensor, nn
 from regard.core import No
 from regard.functional.compressed import First, compressed_attention, extend, initial_state
 from regard.functional.rows import Impl, attend
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
 
@@ -55,11 +54,10 @@ class Compressed(HeadsMixer):
         approximates="softmax",
     )
     variants = {
-        "null": {"first_slot": "null", "factor": 4},
+        "null": {"first_slot": "null", "factor": 4, "num_kv_heads": 1},
         "none": {"first_slot": "none", "factor": 2},
         "shared": {"share_conv": True, "grouped": False},
         "one": {"factor": 1},
-        "repeated": {"num_kv_heads": 1},
     }
 
     def __init__(

@@ -24,7 +24,7 @@ from regard.core import Mask, No, OptionError, UnknownNameError
 from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL
 from regard.mixers._synthesizer import ValuesMixer
 from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot

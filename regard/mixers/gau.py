@@ -29,12 +29,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixer, No, Observation, OptionError
-from regard.functional.mixed_chunk import units
+from regard.core import Mask, No, OptionError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -129,12 +128,9 @@ class GAU(CachedMixer):
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)
 
-    def _observe(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v, how = self._placed(x, context, mask)
-        a = squared_relu_attention(q, k, units(v), **how)
-        return Observation(q, k, v, a, a @ v)
-
-    _observe_heads = Mixer._observe_heads
+        return squared_relu_attention(q, k, v if of is None else of(v), **how)
 
 
 def _first(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:

@@ -26,8 +26,8 @@ from regard.core.shapes import check_divisible
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 
 NEAR_ZERO = 1e-3
 
@@ -49,8 +49,7 @@ class GMLP(CachedMixer):
     )
     variants = {
         "tiny_attention": {"attention_dim": 6},
-        "narrow": {"hidden_dim": 10},
-        "toeplitz": {"toeplitz": True},
+        "toeplitz": {"toeplitz": True, "hidden_dim": 10},
     }
 
     def __init__(

@@ -11,8 +11,8 @@ Args:
     groups: a HeadGroup for each run of heads; None: half local, half linear
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,27 +20,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation, OptionError, UnsupportedError
+from regard.core import Mask, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
 from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import together
+from regard.mixers._groups import HeadGroup, together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.nn.given_heads import packed, with_given_heads
-
-
-@dataclass(frozen=True)
-class HeadGroup:
-    """So many heads of one mechanism; options are the mixer's own."""
-
-    mixer: str | type[Mixer]
-    num_heads: int
-    options: Mapping[str, Any] = field(default_factory=dict)
-
 
 WHOLE = {"dim", "num_heads", "max_len"}
 """Options that groups have from the whole."""
@@ -93,13 +83,11 @@ class HeadGroups(HeadsMixer):
             )
         self.groups = nn.ModuleList(self._member(group) for group in groups)
         self.sizes = [group.num_heads for group in groups]
-        told = [  # all of a group's options, defaults included; what the whole has is left out
-            {name: value for name, value in member.options.items() if name not in WHOLE}
-            for member in self.groups
-        ]
-        given = zip(groups, told, strict=True)
-        whole = tuple(replace(group, options=options) for group, options in given)
-        self.options = {**self.options, "groups": whole}
+        told = tuple(  # all of a group's options, defaults included; what the whole has is left out
+            replace(group, options={k: z for k, z in member.options.items() if k not in WHOLE})
+            for group, member in zip(groups, self.groups, strict=True)
+        )
+        self.options = {**self.options, "groups": told}
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
         self.delay = max(member.delay for member in self.groups)
 
@@ -160,8 +148,13 @@ class HeadGroups(HeadsMixer):
             else:
                 yield member, (pack(q), pack(None, k, v), own)
 
-    def _mixed(self, x, context, mask):
-        return self._heads([m.mix(*given) for m, given in self._given(x, context, mask)])
+    def mix(self, x, context, mask):
+        mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
+        return self.heads.merge(self._heads(mixed))
+
+    def _mixed(self, x, context, mask, of=None):
+        given = self._given(x, context, mask)
+        return torch.cat([member._mixed(*own, of) for member, own in given], dim=1)
 
     def _heads(self, mixed: list[Tensor]) -> Float[Tensor, "B H T V"]:
         """The outputs of all groups, each [B T h*V]."""

@@ -12,9 +12,8 @@ Args:
     feature_map: map of queries and keys to positive features, by name or as a function
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -25,6 +24,7 @@ from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
 
@@ -36,8 +36,7 @@ class Linear(RecurrentMixer):
     capabilities = replace(RecurrentMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
     variants = {
         "softplus": {"feature_map": "softplus"},
-        "grouped": {"num_kv_heads": 1},
-        "rotary": {"position": "rotary"},
+        "grouped": {"num_kv_heads": 1, "position": "rotary"},
     }
     operations = ("linear", "causal sums")
     denominator = staticmethod(positive)
@@ -50,7 +49,7 @@ class Linear(RecurrentMixer):
         num_kv_heads: int | None = None,
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(

@@ -28,8 +28,7 @@ from torch import Tensor
 from regard.core import Mask, No, OptionError
 from regard.functional.projected import projected_attention, segment_means
 from regard.functional.rows import Impl
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.length_projection import LengthProjection
 
 Sharing = Literal["none", "headwise", "key_value", "layerwise"]
@@ -54,10 +53,9 @@ class Linformer(HeadsMixer):
     )
     variants = {
         "narrow": {"num_slots": 5},
-        "headwise": {"num_slots": 5, "sharing": "headwise"},
+        "headwise": {"num_slots": 5, "sharing": "headwise", "num_kv_heads": 1},
         "key_value": {"num_slots": 5, "sharing": "key_value"},
         "mean": {"num_slots": 5, "projection": "mean"},
-        "grouped": {"num_slots": 5, "num_kv_heads": 1},
     }
     limits = {"softmax": ({"projection": "mean", "num_slots": 64}, {})}
 

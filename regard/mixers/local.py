@@ -14,15 +14,13 @@ Args:
     dilation: tokens from one key of a window to the next
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from regard.core import No
 from regard.functional.rows import Impl
-from regard.functional.window import State, extend, weights, window_attention
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.functional.window import State, extend, window_attention
+from regard.mixers._base import ALL, HeadsMixer, Options
 
 
 class Local(HeadsMixer):
@@ -41,8 +39,7 @@ class Local(HeadsMixer):
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
-        "rotary": {"window_size": 3, "position": "rotary"},
-        "grouped_query": {"window_size": 3, "num_kv_heads": 1},
+        "grouped": {"window_size": 3, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 
@@ -55,7 +52,7 @@ class Local(HeadsMixer):
         window_size: int = 128,
         dilation: int = 1,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
@@ -75,9 +72,6 @@ class Local(HeadsMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
-
-    def _weights(self, q, k, v, mask):
-        return weights(q, k, mask=mask, **self._how)
 
     def _start(self, length, max_len):
         store = self.heads.zeros(len(length), self.reach)

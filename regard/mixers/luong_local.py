@@ -21,7 +21,6 @@ Args:
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -31,11 +30,10 @@ from torch import Tensor, nn
 
 from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.luong import Windows, luong_attention, luong_weights
+from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
-from regard.mixers._capabilities import ALL
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
 
@@ -56,8 +54,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         state="W H K",
     )
     variants = {
-        "narrow": {"window_size": 2},
-        "grouped": {"window_size": 2, "num_kv_heads": 1},
+        "narrow": {"window_size": 2, "num_kv_heads": 1},
         "additive": {"window_size": 3, "score": "additive"},
         "predictive": {"window_size": 4, "alignment": "predictive"},
         "renormalised": {
@@ -78,7 +75,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         window_size: int = 10,
         alignment: Alignment = "monotonic",
         score: str | type[Score] = "general",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         renormalise: bool = False,
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
@@ -124,11 +121,6 @@ class LuongLocal(CachedMixer, HeadsMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)
-
-    def _weights(self, q, k, v, mask):
-        how: dict[str, Any] = {"windows": self._windows(q, k, mask), "pairwise": mask.pairwise}
-        how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
-        return luong_weights(self.score.queries(q), k, **how)
 
     def _read_windows(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None

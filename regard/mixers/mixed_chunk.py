@@ -43,8 +43,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         state="H K V + C H K",
     )
     variants = {
-        "chunk": {"chunk_size": 4},
-        "grouped": {"chunk_size": 4, "num_kv_heads": 1},
+        "chunk": {"chunk_size": 4, "num_kv_heads": 1},
         "relu2": {"chunk_size": 5, "local_fn": "relu2", "lin_norm": "chunk"},
         "local": {"chunk_size": 4, "parts": "local"},
         "global": {"chunk_size": 4, "parts": "global"},

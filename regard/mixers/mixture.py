@@ -13,23 +13,28 @@ Args:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from regard.core import No, OptionError, UnknownNameError
 from regard.functional.rows import Impl
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL
 from regard.mixers._synthesizer import SynthesizerMixer
-from regard.nn.logits import (
-    BlendedLogits,
-    DenseLogits,
-    FactorizedDenseLogits,
-    FactorizedRandomLogits,
-    FixedPatternLogits,
-    PairLogits,
-    PositionLogits,
-    RandomLogits,
-    near_square,
-)
+from regard.mixers.synthesizer_dense import SynthesizerDense
+from regard.mixers.synthesizer_factorized_dense import SynthesizerFactorizedDense
+from regard.mixers.synthesizer_factorized_random import SynthesizerFactorizedRandom
+from regard.mixers.synthesizer_random import SynthesizerRandom
+from regard.nn.logits import BlendedLogits, FixedPatternLogits, PairLogits, PositionLogits
 from regard.nn.scores import SCORES
+
+SYNTHESIZERS: dict[str, Any] = {
+    cls.name: cls
+    for cls in (
+        SynthesizerDense,
+        SynthesizerRandom,
+        SynthesizerFactorizedDense,
+        SynthesizerFactorizedRandom,
+    )
+}
 
 
 class Mixture(SynthesizerMixer):
@@ -64,11 +69,11 @@ class Mixture(SynthesizerMixer):
             raise OptionError(
                 f"mixture: members must be different names, at least one, got {names}"
             )
-        known = [*_SYNTHETIC, "fixed_patterns", "softmax", *SCORES.names()]
+        known = [*SYNTHESIZERS, "fixed_patterns", "softmax", *SCORES.names()]
         for name in names:
             if name not in known:
                 raise UnknownNameError("member of mixture", name, known)
-        bound = [name for name in names if name in _SYNTHETIC or name == "location"]
+        bound = [name for name in names if name in SYNTHESIZERS or name == "location"]
         if bound and max_len is None:
             raise OptionError(f"mixture: {' and '.join(bound)} need max_len: pass max_len=")
         if not bound:
@@ -78,18 +83,8 @@ class Mixture(SynthesizerMixer):
 
 
 def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> PositionLogits:
-    if name in _SYNTHETIC:
-        return _SYNTHETIC[name](dim, num_heads, max_len)
+    if name in SYNTHESIZERS:
+        return SYNTHESIZERS[name](dim, num_heads=num_heads, max_len=max_len).logits
     if name == "fixed_patterns":
         return FixedPatternLogits(num_heads)
     return PairLogits("scaled_dot" if name == "softmax" else name, dim, num_heads, max_len)
-
-
-_SYNTHETIC = {
-    "synthesizer_dense": lambda D, H, N: DenseLogits(D, H, N, hidden=D // H),
-    "synthesizer_random": lambda D, H, N: RandomLogits(H, N),
-    "synthesizer_factorized_dense": lambda D, H, N: FactorizedDenseLogits(
-        D, H, hidden=D // H, factors=near_square(N)
-    ),
-    "synthesizer_factorized_random": lambda D, H, N: FactorizedRandomLogits(H, N, rank=8),
-}

@@ -25,7 +25,6 @@ Args:
     redraw_every: optimiser steps between two draws of the features; None: never
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +43,7 @@ from regard.functional.features import (
 )
 from regard.functional.linear import favor_attention, floored
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 
@@ -88,7 +88,7 @@ class Performer(RecurrentMixer):
         redraw_every: int | None = 1000,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(

@@ -36,15 +36,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
-from regard.functional.sorted import sorted_attention, weights
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.functional.sorted import sorted_attention
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.heads import in_full_precision
 from regard.nn.seeded import normal
 
@@ -120,8 +119,9 @@ class Reformer(HeadsMixer):
             seed = None if self.seed is None else self.seed + n
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v, buckets = self._hashed(x)
+        v = v if of is None else of(v)
         how = self._sorted(buckets, mask) | self._rules
         return sorted_attention(q, k, v, impl=self.impl, **how)
 
@@ -152,11 +152,6 @@ class Reformer(HeadsMixer):
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
         return y, replace(after, length=advance(state.length, valid, x.shape[1]))
-
-    def _observe(self, x, context, mask):
-        q, k, v, buckets = self._hashed(x)
-        found = weights(q, k, **self._sorted(buckets, mask), **self._rules)
-        return Observation(q, k, v, found)
 
     def _plan(self, x, context, mask):
         return {"buckets": self._hashed(x)[3]}

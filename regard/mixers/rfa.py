@@ -23,17 +23,15 @@ Args:
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import No, OptionError
 from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
-from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
@@ -99,18 +97,11 @@ class RFA(RecurrentMixer):
         if self.drawn is not None:
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v = self.heads.split(x, context)
-        return random_feature_attention(q, k, v, self._w(), self._gate(x), **self._how(mask))
-
-    def _how(self, mask: Mask) -> dict[str, Any]:
-        return {"mask": mask, "features": self.features, "impl": self.impl}
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        gate, how = self._gate(x), self._how(mask)
-        a = random_feature_attention(q, k, units(v), self._w(), gate, **how)
-        return Observation(q, k, v, a)
+        how = {"mask": mask, "features": self.features, "impl": self.impl}
+        v = v if of is None else of(v)
+        return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
 
     @property
     def changes_after_step(self) -> bool:

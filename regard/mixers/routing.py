@@ -38,15 +38,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, Observation, OptionError
+from regard.core import OPEN, Mask, No, OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
 from regard.functional.cache import advance
-from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
+from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl, unit_norm
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.heads import in_full_precision
 
@@ -65,7 +64,6 @@ class Routing(HeadsMixer):
         state="N W H K",
     )
     variants = {
-        "small": {"num_clusters": 3, "window_size": 4},
         "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
         "grouped": {"num_clusters": 3, "window_size": 4, "num_kv_heads": 1},
         "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},
@@ -126,11 +124,12 @@ class Routing(HeadsMixer):
 
     def mix(self, x, context, mask):
         counts = self.centroids.counters(self.name) if self.training else None
-        y = self._mixed(x, context, mask, counts)
+        y = self._mixed(x, context, mask, counts=counts)
         return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
-    def _mixed(self, x, context, mask, counts: Counts | None = None):
+    def _mixed(self, x, context, mask, of=None, counts: Counts | None = None):
         q, k, v, assigned = self._assigned(x, context, mask, counts)
+        v = v if of is None else of(v)
         return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
 
     def commitment_loss(
@@ -201,11 +200,6 @@ class Routing(HeadsMixer):
         group = assigned["clusters"][:, :, None]
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
         return y, replace(after, length=advance(state.length, valid, x.shape[1]))
-
-    def _observe(self, x, context, mask):
-        q, k, v, assigned = self._assigned(x, context, mask)
-        found = weights(q, k, assigned, self.window_size, **self._how(mask))
-        return Observation(q, k, v, found)
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]

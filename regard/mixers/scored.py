@@ -17,7 +17,6 @@ Args:
     score_options: options of the score
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +24,8 @@ from regard.core import No
 from regard.functional.rows import Impl
 from regard.functional.scored import Normaliser, scored_attention
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.scores import Score, build_score
 
 
@@ -41,8 +39,7 @@ class Scored(CachedMixer, HeadsMixer):
         state="T H K",
     )
     variants = {
-        "general": {"score": "general"},
-        "grouped": {"num_kv_heads": 1},
+        "general": {"score": "general", "num_kv_heads": 1},
         "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},
         "location": {"score": "location"},
         "cosine": {"score": "cosine"},
@@ -63,7 +60,7 @@ class Scored(CachedMixer, HeadsMixer):
         max_len: int | None = None,
         score: str | type[Score] = "scaled_dot",
         normaliser: Normaliser = "softmax",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):

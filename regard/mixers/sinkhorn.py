@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.core.options import Above0
 from regard.functional.cache import place
 from regard.functional.rows import plain_alone
@@ -46,11 +46,9 @@ from regard.functional.sinkhorn import (
     empty,
     extend,
     sinkhorn_attention,
-    weights,
 )
-from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._base import HeadsMixer
-from regard.mixers._capabilities import ALL
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
@@ -72,7 +70,6 @@ class Sinkhorn(HeadsMixer):
         state="T H K",
     )
     variants = {
-        "small": {"block_size": 4},
         "grouped": {"block_size": 4, "num_kv_heads": 1},
         "mlp_separate": {"block_size": 3, "sort_net": "mlp", "join": "separate"},
         "attention": {"block_size": 4, "sort_net": "attention"},
@@ -124,8 +121,9 @@ class Sinkhorn(HeadsMixer):
         if mixture:
             self.declare(time="T^2 H K")
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v = self.heads.split(x)
+        v = v if of is None else of(v)
         y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
         return y + softmax_attention(q, k, v, mask=mask) if self.mixture else y
 
@@ -179,10 +177,3 @@ class Sinkhorn(HeadsMixer):
         q = summary.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
         means = k.unflatten(2, (N, -1)).mean(3)
         return self._noisy(block_scores(q, means))
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        found = weights(q, k, sorting=self._sorting(x, mask), mask=mask, **self._how)
-        if self.mixture:
-            found = found + softmax_weights(q, k, mask=mask)
-        return Observation(q, k, v, found)

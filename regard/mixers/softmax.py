@@ -16,7 +16,6 @@ Args:
     dropout: share of values that is set to zero in training
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +23,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Mask, Observation
 from regard.core.options import Rate
 from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._base import HeadsMixer
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.positions.relative import BiasPosition
 
 
@@ -46,9 +44,8 @@ class Softmax(CachedMixer, HeadsMixer):
         state="T G K",
     )
     variants = {
-        "grouped_query": {"num_kv_heads": 1},
+        "grouped": {"num_kv_heads": 1, "bias": True},
         "shared_qk": {"shared_qk": True},
-        "bias": {"bias": True},
         "rotary": {"position": "rotary"},
         "alibi": {"position": "alibi"},
         "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},
@@ -64,7 +61,7 @@ class Softmax(CachedMixer, HeadsMixer):
         scale: float | None = None,
         bias: bool = False,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         dropout: Rate = 0.0,
         impl: Impl = "auto",
     ):
@@ -98,8 +95,9 @@ class Softmax(CachedMixer, HeadsMixer):
         dropout = self.dropout if self.training else 0.0
         return softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
 
-    def _weights(self, q, k, v, mask):
-        return softmax_weights(q, k, mask=mask, **self._how(q))
+    def _observe(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(q)))
 
     def _how(
         self,

@@ -21,11 +21,9 @@ def sinkhorn(params, options, row):
     def block_scores() -> Tensor:
         """[H N N]"""
         if options["sort_net"] == "attention":
-            means_k = torch.stack([k[list(block)].mean(0) for block in blocks])
-            means_q = torch.stack(
-                [q[block[0]] if causal else q[list(block)].mean(0) for block in blocks]
-            )
-            return torch.stack([means_q[:, h] @ means_k[:, h].T / K**0.5 for h in range(H)])
+            of_q = [q[block[0]] if causal else q[list(block)].mean(0) for block in blocks]
+            of_k = [k[list(block)].mean(0) for block in blocks]
+            return torch.einsum("ghk,uhk->hgu", torch.stack(of_q), torch.stack(of_k)) / K**0.5
         seen = [row.x[: block[0] + 1] if causal else row.x[list(block)] for block in blocks]
         summary = torch.stack([tokens.sum(0) for tokens in seen])
         if options["sort_net"] == "mlp":
@@ -34,15 +32,14 @@ def sinkhorn(params, options, row):
 
     def sorting(scores: Tensor) -> Tensor:
         """[H N N]"""
-        if causal:
-            rows = [
-                [torch.cat([s[g, :g].softmax(0), s.new_zeros(N - g)]) for g in range(N)]
-                for s in scores
-            ]
-            return torch.stack([torch.stack(of_head) for of_head in rows])
+        if causal:  # a softmax over earlier blocks
+            earlier = torch.zeros_like(scores)
+            for g in range(1, N):
+                earlier[:, g, :g] = scores[:, g, :g].softmax(-1)
+            return earlier
         for _ in range(options["num_iterations"]):
-            scores = torch.stack([s - s.logsumexp(1)[:, None] for s in scores])
-            scores = torch.stack([s - s.logsumexp(0)[None, :] for s in scores])
+            scores = scores - scores.logsumexp(2, keepdim=True)
+            scores = scores - scores.logsumexp(1, keepdim=True)
         return scores.exp()
 
     S = sorting(block_scores() / options["temperature"])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard import OPEN, Form, Mask
-from regard.core import ShapeError
+from regard import Form, Mask
+from regard.core import OPEN, ShapeError
 from regard.functional.rows import masked_softmax
 from regard.functional.synthesizer import (
     Logits,
