@@ -13,10 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Part
-from regard.lab.data.records import Examples
+from regard.lab.data.records import Examples, Rows
 from regard.lab.data.sources import archive
 from regard.lab.data.texts import Email, read_emails
-from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
+from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import IGNORED, Batch
 from regard.lab.tasks.texts import divided
@@ -53,7 +53,7 @@ class MaskedLanguageModelling(LanguageModelling):
             generator=draw,
         )
 
-    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Examples:
+    def rows(self, windows: Rows, training: bool, draw: Draws) -> Examples:
         """Training rows are whole, and their labels all bytes."""
         if training:
             labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)

@@ -20,7 +20,7 @@ from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
 from regard.lab.report import told
 from regard.lab.tasks import ListOps, StdlibBytes, language_models
-from regard.lab.tasks.synthetic import Answers
+from regard.lab.tasks.task import Task
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig
 from regard.testing import LawError
@@ -54,8 +54,8 @@ def of(ledger, kind="trained"):
 
 
 def test_the_baseline_of_a_task_is_computed_once(ledger, monkeypatch):
-    calls, real = [], Answers.trivial_baseline
-    monkeypatch.setattr(Answers, "trivial_baseline", lambda *of: (calls.append(of), real(*of))[1])
+    calls, real = [], Task.trivial_baseline
+    monkeypatch.setattr(Task, "trivial_baseline", lambda *of: (calls.append(of), real(*of))[1])
     task = replace(COLUMN.task, train_size=72)  # that no other test has asked about
     run(replace(QUICK, vary=(replace(COLUMN, task=task),)), ledger)
     assert len(of(ledger)) == 8 and len({row.chance for row in of(ledger)}) == len(calls) == 1
