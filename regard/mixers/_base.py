@@ -14,8 +14,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn import heads as nn_heads
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, MergingMixer
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -132,14 +131,12 @@ class SplitMixer(Mixer):
         """What every query reads of the context."""
         raise NotImplementedError
 
-    def _read(
-        self, x: Float[Tensor, "B N D"], kept: tuple[Any, ...], at: Int[Tensor, "B N"]
-    ) -> Tensor:
+    def _read(self, x: Tensor, kept: tuple[Any, ...], at: Int[Tensor, "B N"]) -> Tensor:
         """What tokens at these positions read."""
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
+class HeadsMixer(SplitMixer, MergingMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads."""
 
     operations: ClassVar[tuple[str, ...]] = ()

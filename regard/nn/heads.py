@@ -8,7 +8,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation
+from regard.core import Mixer
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -140,13 +140,11 @@ class Heads(nn.Module):
             _refuse(z, count, width)
 
 
-class HeadsMixer(Mixer):
-    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`.
-
-    One that is a function of q, k and v writes `_attend`, and `mix = HeadsMixer.mix_split`.
-    """
+class MergingMixer(Mixer):
+    """y = heads.merge(_mixed(x)), or, of a function of q, k and v, heads.merge(_attend(q, k, v, mask)): `mix = MergingMixer.mix_split`."""
 
     heads: Heads
+    _mixed: Any
     _attend: Any
 
     def mix(self, x, context, mask):
@@ -154,16 +152,6 @@ class HeadsMixer(Mixer):
 
     def mix_split(self, x, context, mask):
         return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
-
-    def _mixed(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
-    ) -> Float[Tensor, "B H T V"]:
-        """Outputs of the heads."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither _mixed nor mix")
-
-    def _observe_heads(self, x, context, mask):
-        v = self.heads.values(x if context is None else context)
-        return Observation(v=v, heads=self._mixed(x, context, mask))
 
 
 class Values(nn.Module):
