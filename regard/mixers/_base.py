@@ -131,9 +131,7 @@ class SplitMixer(Mixer):
         """What every query reads of the context."""
         raise NotImplementedError
 
-    def _read(
-        self, x: Float[Tensor, "B N D"], kept: tuple[Any, ...], at: Int[Tensor, "B N"]
-    ) -> Tensor:
+    def _read(self, x: Tensor, kept: tuple[Any, ...], at: Int[Tensor, "B N"]) -> Tensor:
         """What tokens at these positions read."""
         raise NotImplementedError
 
