@@ -75,8 +75,8 @@ class SplitMixer(Mixer):
         k: Any,
         v: Float[Tensor, "B H S V"],
         mask: Mask,
-        query: Int[Tensor, "b T"] | None = None,
-        key: Int[Tensor, "b S"] | None = None,
+        query: Int[Tensor, "#b T"] | None = None,
+        key: Int[Tensor, "#b S"] | None = None,
     ) -> Tensor:
         """What queries read of keys at these positions (None: the first)."""
         raise NotImplementedError

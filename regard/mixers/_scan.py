@@ -120,7 +120,7 @@ class ScanMixer(SplitMixer):
         return y if self.skip is None else y + self.skip[:, None, None] * v, S
 
     def mix(self, x, context, mask):
-        return self._merge(x, self._mixed(x, context, mask))
+        return self._merge(x, self._scanned(*self._parts(x, self._inputs(x)))[0])
 
     def _split(self, x, context, at=None):
         q, k, v, *_ = self._parts(x, self._inputs(x))

@@ -102,8 +102,8 @@ class Softmax(CachedMixer, HeadsMixer):
     def _how(
         self,
         q: Tensor,
-        query: Int[Tensor, "b T"] | None = None,
-        key: Int[Tensor, "b S"] | None = None,
+        query: Int[Tensor, "#b T"] | None = None,
+        key: Int[Tensor, "#b S"] | None = None,
     ) -> dict[str, Any]:
         """What weighs queries and keys at these positions, by default the first."""
         how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from regard.core import Mask
+from regard.core import OPEN, Mask
 from regard.fast.cpu.sorted import _sorted, attend
 from regard.functional import lsh_attention
 from regard.functional.rows import Form
@@ -26,9 +26,9 @@ def masks():
     return [Mask(), Mask(valid=valid), Mask(pairwise=pairwise), Mask(causal=True)]
 
 
-def dense(q, k, v, *, group, window, mask, exclude_self=False):
+def dense(q, k, v, *, group, window, exclude_self, mask=OPEN, scale=None):
     """The masked softmax as one matrix."""
-    rules = group, window, mask, None, exclude_self, True
+    rules = group, window, mask, scale, exclude_self, True
     return _dense(q, k, slice(0, T), *rules) @ v
 
 
