@@ -1,6 +1,5 @@
 """The unit of comparison: an ordinary block, of a mechanism and a feed-forward layer, as large as softmax's."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -12,7 +11,6 @@ from regard.models import StackConfig, count_parameters, match_parameters
 from regard.models.blocks import make_blocks
 
 
-@dataclass(frozen=True, kw_only=True)
 class BlockConfig(StackConfig):
     """One block without embeddings: two layers of a mixer that includes its feed-forward."""
 

@@ -142,7 +142,6 @@ def _pixels(off: Float[Tensor, "n 2"]) -> float:
     return float(off.norm(dim=1).mean()) * (SIZE - 1) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlaceReaderConfig(ModelConfig):
     """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv. input_dim pixels, num_tasks outputs."""
 
