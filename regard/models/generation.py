@@ -252,7 +252,7 @@ class GenerativeModel(Model):
         vocab_size, most = self.target_embedding.table.num_embeddings, self.max_target_len
         if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
             raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
-        check_room(self.who, tokens, valid, max_new_tokens, most)
+        self._check_room(tokens, valid, max_new_tokens)
         room = tokens.shape[1] + max_new_tokens - 1
 
         def step(new: Int[Tensor, "b 1"], state: Any) -> tuple[Tensor, Any]:
@@ -264,6 +264,30 @@ class GenerativeModel(Model):
             hidden, state = self._extend(tokens, state, valid, donate=True)
             logits = self._logits(last_valid(hidden, valid))
             return decode(Continuation(step, logits, state, max_new_tokens, eos))
+
+    def _check_room(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, max_new_tokens: int
+    ) -> None:
+        """Every row has a token, and room for the new ones."""
+        check_positive(max_new_tokens=max_new_tokens)
+        most, max_len = tokens.shape[1], self.max_target_len
+        if valid is not None:
+            counts = valid.sum(1)
+            most = longest(counts)
+            if bool((counts == 0).any()):
+                raise ShapeError(
+                    f"{self.who}: a prompt without any valid token has nothing to follow"
+                )
+        if max_len is not None and most + max_new_tokens - 1 > max_len:
+            raise ShapeError(
+                f"{self.who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
+                f"exceed max_len ({max_len})"
+            )
+        if max_new_tokens > LONG:
+            each, device = PER_TOKEN + 16 * tokens.shape[0], tokens.device
+            what, fit = f"max_new_tokens ({max_new_tokens})", (free_bytes(device) or 0) // each
+            said = f"At most {fit} would fit."
+            require_memory(self.who, what, each * max_new_tokens, device, said)
 
 
 @contextmanager
@@ -286,30 +310,3 @@ def last_valid(
         return x[:, -1]
     last = torch.where(valid, torch.arange(valid.shape[1], device=valid.device), -1).amax(1)
     return x[torch.arange(x.shape[0], device=x.device), last]
-
-
-def check_room(
-    who: str,
-    tokens: Int[Tensor, "B T"],
-    valid: Bool[Tensor, "B T"] | None,
-    max_new_tokens: int,
-    max_len: int | None,
-) -> None:
-    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length."""
-    check_positive(max_new_tokens=max_new_tokens)
-    most = tokens.shape[1]
-    if valid is not None:
-        counts = valid.sum(1)
-        most = longest(counts)
-        if bool((counts == 0).any()):
-            raise ShapeError(f"{who}: a prompt without any valid token has nothing to follow")
-    if max_len is not None and most + max_new_tokens - 1 > max_len:
-        raise ShapeError(
-            f"{who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
-            f"exceed max_len ({max_len})"
-        )
-    if max_new_tokens > LONG:
-        each, device = PER_TOKEN + 16 * tokens.shape[0], tokens.device
-        what, fit = f"max_new_tokens ({max_new_tokens})", (free_bytes(device) or 0) // each
-        said = f"At most {fit} would fit."
-        require_memory(who, what, each * max_new_tokens, device, said)
