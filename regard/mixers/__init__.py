@@ -28,6 +28,7 @@ from regard.mixers.luong_local import LuongLocal
 from regard.mixers.mixed_chunk import MixedChunk
 from regard.mixers.mixture import Mixture
 from regard.mixers.mlp_mixer import MLPMixer
+from regard.mixers.nystrom import Nystrom
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
@@ -85,6 +86,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Latent,
         Forgetting,
         Differential,
+        Nystrom,
     ),
 )
 Mixer.catalogue = MIXERS

@@ -128,3 +128,13 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(regard.UnsupportedError, match="tokens after it"):
         built("forgetting")(X)
     assert Softmax.capabilities.bidirectional
+
+
+def test_a_landmark_for_every_token_is_softmax_attention_but_for_the_inverse():
+    mixer = built("nystrom", num_landmarks=11, conv_size=None)
+    expected = softmax_of(mixer)(X)
+    assert torch.allclose(mixer(X), expected, atol=2e-2)
+    coarse = built("nystrom", num_landmarks=2, conv_size=None)(X)
+    assert (mixer(X) - expected).abs().max() < (coarse - expected).abs().max()
+    with pytest.raises(regard.OptionError, match="must be odd"):
+        built("nystrom", conv_size=4)

@@ -1,0 +1,70 @@
+"""Nystrom attention (Xiong et al. 2021, arXiv 2102.03902): softmax attention through m landmarks, means of successive tokens.
+
+    y = softmax(Q Kl^T) pinv(softmax(Ql Kl^T)) softmax(Ql K^T) V,   queries scaled by 1 / sqrt(K)
+    pinv:  Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, six times, from A^T / (|A|_1 |A|_inf) of each matrix
+
+A row's valid tokens are cut into min(m, their number) runs of like length, so that padding enters no mean. The published code begins the inverse
+with a maximum over its batch, so that rows depend on their neighbours; here each matrix has its own. Time and memory grow as T m.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import OPEN, Mask
+from regard.functional.rows import masked_softmax
+
+STEPS = 6
+"""Steps of the inverse."""
+
+
+def nystrom_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S V"],
+    *,
+    num_landmarks: int,
+    mask: Mask = OPEN,
+    cross: bool = False,
+) -> Float[Tensor, "B H T V"]:
+    """Queries over keys, in any order. `mask.valid`: of the keys, valid ones first, and of the queries unless `cross`."""
+    q = q * q.shape[3] ** -0.5
+    means, some = landmarks(k, num_landmarks, mask.valid)
+    queries, own = landmarks(q, num_landmarks, None if cross else mask.valid)
+    first = masked_softmax(q @ means.mT, some[:, None, None])
+    pairs = own[:, None, :, None] & some[:, None, None]
+    inverse = pseudo_inverse(masked_softmax(queries @ means.mT, pairs))
+    seen = own[:, None, :, None]
+    seen = seen if mask.valid is None else seen & mask.valid[:, None, None]
+    last = masked_softmax(queries @ k.mT, seen)
+    return (first @ (inverse @ (last @ v))).to(v.dtype)
+
+
+def landmarks(
+    z: Float[Tensor, "B H S K"], count: int, valid: Bool[Tensor, "B S"] | None
+) -> tuple[Float[Tensor, "B H m K"], Bool[Tensor, "b m"]]:
+    """Means of runs of valid tokens, and which there are: a row of fewer tokens has one for each."""
+    place = torch.arange(z.shape[2], device=z.device)[None]
+    length = place.new_full((1, 1), 1) * z.shape[2] if valid is None else valid.sum(1, keepdim=True)
+    used: Int[Tensor, "b 1"] = length.clamp(max=count)
+    run = place * used // length.clamp_min(1)
+    each = torch.arange(count, device=z.device)
+    members = run[:, None] == each[:, None]
+    members = (members if valid is None else members & valid[:, None]).to(z.dtype)
+    means = members / members.sum(2, keepdim=True).clamp_min(1)
+    return means[:, None] @ z, each < used
+
+
+def pseudo_inverse(A: Float[Tensor, "*b m n"]) -> Float[Tensor, "*b n m"]:
+    """Moore and Penrose's inverse, nearly: see above. Rows and columns of zeros stay so."""
+    norms = A.abs().sum(-1, keepdim=True).amax(-2, keepdim=True) * A.abs().sum(
+        -2, keepdim=True
+    ).amax(-1, keepdim=True)
+    Z, eye = (
+        A.mT / norms.clamp_min(torch.finfo(A.dtype).tiny),
+        torch.eye(A.shape[-2], device=A.device, dtype=A.dtype),
+    )
+    for _ in range(STEPS):
+        AZ = A @ Z
+        Z = Z @ (13 * eye - AZ @ (15 * eye - AZ @ (7 * eye - AZ))) / 4
+    return Z

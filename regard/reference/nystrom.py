@@ -1,0 +1,54 @@
+"""Oracle of `nystrom` (arXiv 2102.03902): three softmaxes through means of tokens, and a filter over the values of each head."""
+
+import torch
+
+from regard.reference._rows import heads, linear, oracle
+
+
+def means(z, count):
+    """[T K] -> [min(count, T) K]: of runs of successive tokens."""
+    used = min(count, len(z))
+    runs = [[t for t in range(len(z)) if t * used // len(z) == run] for run in range(used)]
+    return torch.stack([z[run].mean(0) for run in runs])
+
+
+def inverse(A):
+    Z = A.T / (A.abs().sum(0).max() * A.abs().sum(1).max())
+    eye = torch.eye(len(A), dtype=A.dtype)
+    for _ in range(6):
+        Z = Z @ (13 * eye - A @ Z @ (15 * eye - A @ Z @ (7 * eye - A @ Z))) / 4
+    return Z
+
+
+@oracle
+def nystrom(params, options, row):
+    """-> (y [B T D], weights [B H T S])"""
+    q, k, v = heads(params, row)
+    count, size = options.get("num_landmarks", 64), options.get("conv_size", 65)
+    mixed, weights = [], []
+    for h in range(row.H):
+        Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]
+        Ql, Kl = means(Q, count), means(K, count)
+        A = (Ql @ Kl.T).softmax(1)
+        if len(Ql) == len(Kl):
+            Z = inverse(A)
+        else:  # a square matrix with rows or columns of zeros
+            n = max(A.shape)
+            square = A.new_zeros(n, n)
+            square[: len(Ql), : len(Kl)] = A
+            Z = inverse(square)[: len(Kl), : len(Ql)]
+        W = (Q @ Kl.T).softmax(1) @ Z @ (Ql @ K.T).softmax(1)
+        if size and not row.is_cross:
+            rows = [
+                [
+                    params["filters"][h, j - i + size // 2]
+                    if abs(j - i) <= size // 2
+                    else W.new_zeros(())
+                    for j in range(row.S)
+                ]
+                for i in range(row.T)
+            ]
+            W = W + torch.stack([torch.stack(r) for r in rows])
+        mixed.append(W @ v[:, h])
+        weights.append(W)
+    return linear(params, "heads.out", torch.cat(mixed, 1)), torch.stack(weights)
