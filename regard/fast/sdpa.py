@@ -26,11 +26,19 @@ def attend(
     dropout: float = 0.0,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
+    """Keys and values are padded with zeros to one width: without that the kernel stores T x T weights."""
+    K, V = q.shape[3], v.shape[3]
+    if K != V:
+        scale = K**-0.5 if scale is None else scale
+        width = max(K, V)
+        width += 0 if v.is_cpu else -width % GRAIN
+        q, k, v = (F.pad(z, (0, width - z.shape[3])) for z in (q, k, v))
     # A plain bool, which the kernel wants, also where a compiler has a symbol for the number of heads.
     grouped = True if k.shape[1] != q.shape[1] else False
-    return F.scaled_dot_product_attention(
+    y = F.scaled_dot_product_attention(
         q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped
     )
+    return y if K == V else y[..., :V]
 
 
 def inside(
@@ -62,17 +70,14 @@ def synthesized(
     mask: Mask = OPEN,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
-    """Factors of logits as queries and keys, padded with zeros to one width with the values."""
-    B, H, S, V = v.shape
+    """Factors of logits as queries and keys."""
+    B, H, S, _ = v.shape
     v = v.to(autocast_dtype(v) or v.dtype)
     cut = [z[:, :, :n].to(v.dtype) for z, n in zip(tensors, (T, S, S), strict=False)]
     q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
     if bias:  # one more channel of the keys, which all queries have
         q, k = F.pad(q, (0, 1), value=1.0), torch.cat([k, bias[0][..., None]], -1)
-    width = max(q.shape[3], V)
-    width += 0 if v.is_cpu else -width % GRAIN
-    q, k, v = (F.pad(z, (0, width - z.shape[3])) for z in (q, k, v))
-    return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)[..., :V]
+    return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)
 
 
 def unfit_synthesized(
