@@ -5,10 +5,12 @@ from regard.mixers._groups import HeadGroup
 from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
+from regard.mixers.differential import Differential
 from regard.mixers.efficient import Efficient
 from regard.mixers.fixed_patterns import FixedPatterns
 from regard.mixers.flash import Flash
 from regard.mixers.fnet import FNet
+from regard.mixers.forgetting import Forgetting
 from regard.mixers.gated_delta import GatedDelta
 from regard.mixers.gated_linear import GatedLinear
 from regard.mixers.gau import GAU
@@ -17,6 +19,7 @@ from regard.mixers.gmlp import GMLP
 from regard.mixers.head_groups import HeadGroups
 from regard.mixers.head_mix import HeadMix
 from regard.mixers.kimi_delta import KimiDelta
+from regard.mixers.latent import Latent
 from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
@@ -79,6 +82,9 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         GatedDelta,
         KimiDelta,
         GatedLinear,
+        Latent,
+        Forgetting,
+        Differential,
     ),
 )
 Mixer.catalogue = MIXERS

@@ -89,16 +89,6 @@ def test_gate_weighs_the_experts_that_are_there():
     torch.testing.assert_close(weights[1][:, VALID[1]], full / full.sum(-1, keepdim=True))
 
 
-def test_learned_queries_are_cross_attention():
-    """torch's own attention is the second oracle, for the dot product and for its scaled form."""
-    sdpa = torch.nn.functional.scaled_dot_product_attention
-    gate = EVERY["attention_query_gate"]
-    torch.testing.assert_close(gate(X), sdpa(gate.context.query.expand(B, -1, -1), X, X))
-    pool = EVERY["context_query"]
-    u = torch.tanh(pool.hidden(X))
-    torch.testing.assert_close(pool(X), sdpa(pool.context.query.expand(B, -1, -1), u, X, scale=1.0))
-
-
 @pytest.mark.parametrize(
     "score", ["dot", "scaled_dot", "general", "additive", "cosine", "location"]
 )

@@ -96,7 +96,6 @@ def state_bytes(state: Any) -> int:
     return sum({s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in leaves)}.values())
 
 
-@dataclass(frozen=True, kw_only=True)
 class BlockConfig(StackConfig):
     """One block without embeddings: two layers of a mixer that includes its feed-forward."""
 

@@ -121,7 +121,6 @@ class WhitePixel(Regression):
         return self.measure(splits.train.labels.mean(0).expand_as(labels), labels)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlaceReaderConfig(ModelConfig):
     """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv. input_dim pixels, num_tasks outputs."""
 
