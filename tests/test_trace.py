@@ -79,6 +79,7 @@ def measured(name: str) -> Way:
 LEAF = "a tile inside the operation calls what all plain forms share: scores, a softmax"
 PARTS = "terms of a pattern are parts, which are tiled, and ask each term which keys it has"
 TIME = "chunks of time and the states between them are functions of their own inside the sums"
+LAYERS = "a convolution, a decay and a norm are layers of their own"
 MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
 OVER: dict[str, tuple[str, dict[str, int]]] = {
     **dict.fromkeys(("softmax", "scored", "gmlp"), (LEAF, {"deep": 9})),
@@ -87,14 +88,22 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
     **{f"synthesizer_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
     **{f"synthesizer_factorized_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
     **dict.fromkeys(("strided", "global", "longformer"), (PARTS, {"deep": 9})),
-    "bigbird": ("its table of random blocks makes the pattern of a call", {"files": 9, "deep": 9}),
+    "bigbird": (
+        "its table of random blocks makes the pattern of a call",
+        {"functions": 41, "files": 9, "deep": 9},
+    ),
     "efficient": (TIME, {"deep": 10}),
     **dict.fromkeys(("linear", "rfa"), (TIME, {"deep": 11})),
     "performer": (TIME, {"deep": 12}),
     "transformer_xl": (
         "its scores of distances come from the sinusoids of positions, a tile at a time",
-        {"functions": 41, "files": 10, "deep": 12},
+        {"functions": 42, "files": 10, "deep": 12},
     ),
+    "scalar_decay": (LAYERS, {"files": 10, "deep": 10}),
+    **dict.fromkeys(("gated_delta", "kimi_delta"), (LAYERS, {"files": 10})),
+    "gated_linear": (LAYERS, {"files": 9}),
+    "latent": (LEAF, {"deep": 10}),
+    **dict.fromkeys(("forgetting", "differential"), (LEAF, {"deep": 11})),
     "head_mix": (MEMBERS, {"deep": 11}),
     "mixture": (MEMBERS, {"files": 9, "deep": 9}),
     "head_groups": (MEMBERS, {"functions": 49, "files": 12, "deep": 12}),

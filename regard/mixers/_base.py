@@ -14,7 +14,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn.heads import Heads
+from regard.nn.heads import Heads, MergingMixer
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -136,7 +136,7 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer):
+class HeadsMixer(SplitMixer, MergingMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads.
 
     One that is a function of q, k and v writes `mix = HeadsMixer.mix_split`.
@@ -182,12 +182,6 @@ class HeadsMixer(SplitMixer):
             self.declare(cross=No("relative positions need queries and keys on one axis"))
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
     def _split(self, x, context, at=None):
         return self.heads.split(x, context, None if at is None else at[:, 0])

@@ -29,7 +29,7 @@ Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
 @as_state
 class State(Streamed):
     S: Float[Tensor, "B H K V"]
-    inputs: Float[Tensor, "B size-1 C"]  # the convolution's last
+    inputs: Float[Tensor, "B taps C"]  # the convolution's last
     length: Int[Tensor, "B"]
 
 

@@ -150,15 +150,15 @@ class HeadGroups(HeadsMixer):
 
     def mix(self, x, context, mask):
         mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
-        return self.heads.merge(self._heads(mixed))
+        return self.heads.out(torch.cat(mixed, dim=-1))
 
     def _mixed(self, x, context, mask, of=None):
         given = self._given(x, context, mask)
         return torch.cat([member._mixed(*own, of) for member, own in given], dim=1)
 
-    def _heads(self, mixed: list[Tensor]) -> Float[Tensor, "B H T V"]:
-        """The outputs of all groups, each [B T h*V]."""
-        return torch.cat(mixed, dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+    def _merge(self, x, mixed):
+        """mixed [B T H*V]: the outputs of all groups, side by side."""
+        return self.heads.out(mixed)
 
     def _start(self, length, max_len):
         states = [m._initial_state(len(length), max_len, None, None) for m in self.groups]
@@ -171,7 +171,8 @@ class HeadGroups(HeadsMixer):
             for (member, (own_x, _, _)), own in given
         ]
         mixed, states = zip(*done, strict=True)
-        return self._heads(list(mixed)), State(states, advance(state.length, valid, x.shape[1]))
+        length = advance(state.length, valid, x.shape[1])
+        return torch.cat(mixed, dim=-1), State(states, length)
 
     def _keep(self, context, valid):
         given = self._given(context[:, :0], context, OPEN)
@@ -180,12 +181,11 @@ class HeadGroups(HeadsMixer):
     def _read(self, x, kept, at):
         given = zip(self._given(x, None, OPEN), kept, strict=True)
         here = at[:, 0]
-        return self._heads(
-            [
-                member._extend(own_x, replace(own, length=here), None, False)[0]
-                for (member, (own_x, _, _)), own in given
-            ]
-        )
+        mixed = [
+            member._extend(own_x, replace(own, length=here), None, False)[0]
+            for (member, (own_x, _, _)), own in given
+        ]
+        return torch.cat(mixed, dim=-1)
 
     def _observe(self, x, context, mask):
         seen = [m._observe(*given) for m, given in self._given(x, context, mask)]

@@ -36,7 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Mask, No, OptionError
+from regard.core import No, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
@@ -122,8 +122,10 @@ class Reformer(HeadsMixer):
     def _mixed(self, x, context, mask, of=None):
         q, k, v, buckets = self._hashed(x)
         v = v if of is None else of(v)
-        how = self._sorted(buckets, mask) | self._rules
-        return sorted_attention(q, k, v, impl=self.impl, **how)
+        group, window = sort_plan(buckets, mask=mask, **self._order)
+        mask = replace(mask, causal=mask.causal or self.published_causal)
+        how = {"mask": mask, "impl": self.impl, **self._rules}
+        return sorted_attention(q, k, v, group=group, window=window, **how)
 
     def _hashed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and buckets [B H R T], which autocast does not move."""
@@ -135,12 +137,6 @@ class Reformer(HeadsMixer):
         if self.factors == (1,):
             return q.new_zeros(*q.shape[:2], self.num_hashes, q.shape[2], dtype=torch.long)
         return angular_hash(q, [*self.buffers(recurse=False)])
-
-    def _sorted(self, buckets: Tensor, mask: Mask) -> dict[str, Any]:
-        """The sort plan, and the mask of its pairs."""
-        group, window = sort_plan(buckets, mask=mask, **self._order)
-        mask = replace(mask, causal=mask.causal or self.published_causal)
-        return {"group": group, "window": window, "mask": mask}
 
     def _start(self, length, max_len):
         sizes = len(length), self.num_heads, self.heads.head_dim, self.num_hashes

@@ -130,7 +130,9 @@ class Routing(HeadsMixer):
     def _mixed(self, x, context, mask, of=None, counts: Counts | None = None):
         q, k, v, assigned = self._assigned(x, context, mask, counts)
         v = v if of is None else of(v)
-        return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
+        mask = replace(mask, causal=mask.causal or self.published_causal)
+        how = {"mask": mask, "impl": self.impl, **self._rules}
+        return attend(q, k, v, assigned, self.window_size, **how)
 
     def commitment_loss(
         self,
@@ -178,10 +180,6 @@ class Routing(HeadsMixer):
             k = unit_norm(k)
         return q, k, self.heads.values(source), assigned
 
-    def _how(self, mask: Mask) -> dict[str, Any]:
-        mask = replace(mask, causal=mask.causal or self.published_causal)
-        return {"mask": mask, **self._rules}
-
     def _keep(self, context, valid):
         _, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
         return k, v, assigned["key_members"]
@@ -189,7 +187,7 @@ class Routing(HeadsMixer):
     def _read(self, x, kept, at):
         q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
         k, v, assigned["key_members"] = kept
-        return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(OPEN))
+        return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._rules)
 
     def _start(self, length, max_len):
         sizes = len(length), self.num_heads, self.heads.head_dim, 1

@@ -8,6 +8,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core import Mixer
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -122,6 +123,20 @@ class Heads(nn.Module):
     ) -> Float[Tensor, "B H T K"]:
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
+
+
+class MergingMixer(Mixer):
+    """The forward of mixers over heads: y = heads.merge(_mixed(x)), or of a function of q, k and v, `mix_split`."""
+
+    heads: Heads
+    _mixed: Any
+    _attend: Any
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, context, mask))
+
+    def mix_split(self, x, context, mask):
+        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
 
 class Values(nn.Module):

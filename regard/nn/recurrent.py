@@ -28,7 +28,7 @@ class ShortConv(nn.Module):
             nn.init.uniform_(parameter, -(self.size**-0.5), self.size**-0.5)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], before: Float[Tensor, "B size-1 C"] | None = None
+        self, x: Float[Tensor, "B T C"], before: Float[Tensor, "B taps C"] | None = None
     ) -> Float[Tensor, "B T C"]:
         """before: the inputs of the last tokens (None: there were none)."""
         T, last = x.shape[1], self.size - 1
@@ -40,10 +40,10 @@ class ShortConv(nn.Module):
 
     def kept(
         self,
-        before: Float[Tensor, "B size-1 C"],
+        before: Float[Tensor, "B taps C"],
         x: Float[Tensor, "B N C"],
         count: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B size-1 C"]:
+    ) -> Float[Tensor, "B taps C"]:
         """The last inputs, after the first `count` tokens of each row of x."""
         at = count[:, None] + torch.arange(self.size - 1, device=x.device)
         return torch.cat([before, x], 1).take_along_dim(at[..., None], 1)
