@@ -20,7 +20,7 @@ from regard.lab.experiment.entry import Entry, leaves
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.question import Column, Question, Shell
 from regard.lab.experiment.results import Results
-from regard.lab.experiment.shell import _CONFIGS, EQUAL, model_config, obstacle
+from regard.lab.experiment.trial import _CONFIGS, EQUAL, model_config, obstacle
 from regard.lab.tasks import Splits, Task
 from regard.models import count_parameters
 

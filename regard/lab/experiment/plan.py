@@ -12,9 +12,8 @@ from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import versions
 from regard.lab.experiment.question import Column, Question
 from regard.lab.experiment.row import as_json
-from regard.lab.experiment.shell import obstacle
 from regard.lab.experiment.stored import LONGEST_LIST
-from regard.lab.experiment.trial import Cell
+from regard.lab.experiment.trial import Cell, obstacle
 from regard.lab.tasks import Splits, Task
 from regard.positions import POSITIONS, AbsolutePosition
 

@@ -1,4 +1,7 @@
-"""Trial: one entry trained in one column from one seed at one rate, under the budget that all others get."""
+"""Trial: one entry trained in one column from one seed at one rate, under the budget that all others get.
+
+Its model is the task's own, around the mechanism, and as large as the baseline's where sizes are matched.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,18 +12,29 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import RegardError
+from regard.core import OptionError, RegardError
 from regard.lab.experiment.entry import Entry, sources
+from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
-from regard.lab.experiment.shell import model_config
 from regard.lab.tasks import Splits
 from regard.lab.train import Run, TrainConfig, fit
 from regard.lab.train.batches import in_order
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.transfer import take_weights
+from regard.models import (
+    ClassifierConfig,
+    DualEncoderConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    ModelConfig,
+    StackConfig,
+    TransformerConfig,
+    count_parameters,
+    match_parameters,
+)
 from regard.testing.counting import count
 
 Measures = Callable[[Fitted], Mapping[str, float]]
@@ -84,10 +98,10 @@ def as_run(
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
     model, train = model_config(column, entry, splits, beside=base), column.train
-    return Run(task=column.task, model=model, train=_config(train, seed, rate), seed=seed)
+    return Run(task=column.task, model=model, train=_training(train, seed, rate), seed=seed)
 
 
-def _config(train: TrainConfig | Short, seed: int, rate: float | None) -> TrainConfig:
+def _training(train: TrainConfig | Short, seed: int, rate: float | None) -> TrainConfig:
     config = train.as_config() if isinstance(train, Short) else train
     return replace(config, seed=seed, lr=config.lr if rate is None else rate)
 
@@ -143,7 +157,7 @@ def _begin(
     splits = column.task.load()
     torch.manual_seed(seed)
     first = model_config(column, replace(entry, before=None), splits, beside=base).build()
-    config = _config(column.train, seed, None)
+    config = _training(column.train, seed, None)
     fit(first, column.task, config, folder, splits=splits, wait=True, progress=False)
     take_weights(model, folder)
 
@@ -163,7 +177,7 @@ def _fitted(
         lr = rate or train.lr
         short = short_fit(model, splits, train, lr=lr, seed=seed, name=task.name, device=device)
         return short, list(short.correct), short.steps * train.batch_size * task.max_len
-    config = replace(_config(train, seed, rate), log_dir=None)
+    config = replace(_training(train, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
     if not task.has_scores:
         return result, [], result.tokens
@@ -171,3 +185,104 @@ def _fitted(
     batches = in_order(splits.test, train.batch_size, task.collate)
     moved = ({k: v.to(on) if hasattr(v, "to") else v for k, v in b.items()} for b in batches)
     return result, task.item_scores(model, moved), result.tokens
+
+
+EQUAL = 0.02
+"""Share by which the parameters of entries of a comparison may differ."""
+_CONFIGS: dict[str, type[StackConfig]] = {
+    kind: config
+    for config in (
+        ClassifierConfig,
+        LanguageModelConfig,
+        MaskedLanguageModelConfig,
+        DualEncoderConfig,
+        TransformerConfig,
+        TwoStreamConfig,
+        DocumentConfig,
+        FeaturesConfig,
+    )
+    for kind in config.kinds
+}
+_PLACES: dict[str, list[str]] = {
+    "encoder": ["bidirectional", "padding"],
+    "decoder": ["causal", "padding"],
+    "cross": ["cross", "bidirectional", "padding", "streaming"],
+}
+_NEEDS: dict[str, list[str]] = {
+    "permutation_language_model": ["cross", "pairwise", "bidirectional"],
+    "documents": ["bidirectional", "padding"],
+    "table": ["bidirectional"],
+    "vectors": ["bidirectional"],
+}
+
+
+def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
+    """Why this mechanism cannot be trained in this column, or None."""
+    if entry.mixer is None:
+        return None
+    shell, task = column.shell, column.task
+    if task.kind not in _CONFIGS:
+        return f"{task.name} is of kind {task.kind}, and a mechanism is trained in {', '.join(_CONFIGS)}"
+    sketch = entry.sketch(dim=shell.dim, num_heads=shell.num_heads, max_len=task.max_len)
+    reasons = (entry.refusal(sketch, need) for need in needs(column, splits))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def needs(column: Column, splits: Splits) -> list[str]:
+    """The capabilities that this task needs of a mixer, in its place."""
+    task = column.task
+    if task.kind in _NEEDS:
+        return _NEEDS[task.kind]
+    if task.kind == "translate":
+        generates = column.place == "decoder" and not task.metric.startswith("bits")
+        return _PLACES[column.place] + ["streaming"] * generates
+    direction = "causal" if column.causal else "bidirectional"
+    lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
+    equal = all(int(of.min()) == int(of.max()) for of in lengths)
+    return [direction] if equal else [direction, "padding"]
+
+
+def model_config(
+    column: Column, entry: Entry, splits: Splits | None = None, *, beside: Entry | None = None
+) -> ModelConfig:
+    """The column's model around this entry, `splits` where facts are read off the data.
+
+    beside: the entry whose number of parameters it is given, by the width of the feed-forward layer, as nearly as widths of one
+    allow. Raises OptionError where no width does.
+    """
+    config = _config(column, entry, splits)
+    sized = "hidden_dim" in {**entry.options, **entry.model}
+    if beside is None or entry == beside or sized or not isinstance(config, StackConfig):
+        return config
+    return match_parameters(
+        config, count_parameters(_config(column, beside, splits)), tolerance=EQUAL, step=1
+    )
+
+
+def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
+    task, shell = column.task, column.shell
+    facts = {} if splits is None else dict(splits.facts)
+    if entry.make is not None:
+        made = entry.make(column)
+        if task.kind not in made.kinds:
+            raise OptionError(
+                f"{entry.label} makes {made.name}, which serves {', '.join(made.kinds)}; {task.name} is of kind {task.kind}"
+            )
+        return replace(made, **facts)  # type: ignore[type-var]
+    prefix = "" if column.place == "encoder" else f"{column.place}_"
+    given: dict[str, Any] = dict(
+        max_len=task.max_len,
+        dim=shell.dim,
+        num_heads=shell.num_heads,
+        num_layers=shell.num_layers,
+        position=shell.position,
+    )
+    given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
+    given |= dict(shell.fields) | dict(entry.model) | task.facts | facts
+    kind = column.model or _CONFIGS[task.kind]
+    if kind is FeaturesConfig:
+        given["max_len"] = given.get("input_dim") or max(1, len(given.get("fields", ())))
+    if column.model is not None:  # what else the task says and the model asks
+        known = {one.name for one in fields(kind)} - given.keys()
+        given |= {name: getattr(task, name) for name in known if hasattr(task, name)}
+    return kind(**given)

@@ -134,27 +134,24 @@ def draw_timings(rows: Iterable[Row], path: Path) -> Path:
             "entry": visible(row.entry),
             "pass": f"{row.setting['kind']}, {row.provenance.dtype}, {row.provenance.device}",
             "length": row.setting["length"],
-            "ms": row.values["ms"],
-            "MB": row.values["peak_bytes"] / 1e6,
+            "unit": unit,
+            "value": value,
         }
         for row in rows
+        for unit, value in (("ms", row.values["ms"]), ("MB", row.values["peak_bytes"] / 1e6))
     ]
     if not values:
         raise OptionError("rows must hold a timing: there is nothing to draw")
-    log, lines = alt.Scale(type="log", nice=False), []
-    for kind in dict.fromkeys(value["pass"] for value in values):
-        data = alt.Data(values=[value for value in values if value["pass"] == kind])
-        base = alt.Chart(data, width=330, height=300).mark_line(point=True)
-        charts = [
-            base.encode(
-                x=alt.X("length:Q", scale=log, title="tokens"),
-                y=alt.Y(f"{unit}:Q", scale=log, title=unit),
-                color=alt.Color("entry:N", title=None),
-            )
-            for unit in ("ms", "MB")
-        ]
-        lines.append(alt.hconcat(*charts, spacing=60, title=kind))
-    return save(alt.vconcat(*lines, spacing=30), path)
+    log = alt.Scale(type="log", nice=False)
+    lines = alt.Chart(alt.Data(values=values), width=330, height=300).mark_line(point=True)
+    chart = lines.encode(
+        x=alt.X("length:Q", scale=log, title="tokens"),
+        y=alt.Y("value:Q", scale=log, title=None),
+        color=alt.Color("entry:N", title=None),
+        row=alt.Row("pass:N", sort=None, title=None),
+        column=alt.Column("unit:N", sort="descending", title=None),
+    )
+    return save(chart.resolve_scale(x="independent", y="independent"), path)
 
 
 def save(chart: Any, path: Path) -> Path:

@@ -7,7 +7,7 @@ from regard.core import RegardError
 from regard.lab import Entry, Shell
 from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.experiment.question import columns
-from regard.lab.experiment.shell import model_config, obstacle
+from regard.lab.experiment.trial import model_config, obstacle
 from regard.lab.tasks import (
     CorrelatedTasks,
     PlantedHistories,

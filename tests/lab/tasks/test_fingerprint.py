@@ -8,7 +8,7 @@ from torch import nn
 from regard.lab.data.records import IGNORED
 from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
-from regard.lab.experiment.shell import model_config
+from regard.lab.experiment.trial import model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
 from regard.lab.tasks.fingerprint import Ability, Address, Capacity, Counting, Lookup, Order
 from regard.lab.train.short import Short, short_fit

@@ -6,7 +6,7 @@ import torch
 
 from regard import OptionError
 from regard.lab import Column, Entry, Shell
-from regard.lab.experiment.shell import model_config
+from regard.lab.experiment.trial import model_config
 from regard.lab.tasks import (
     CorrelatedTasks,
     ListOps,
