@@ -135,7 +135,6 @@ WRONG = {
     "convert bert linear --text nowhere.txt": "nowhere.txt",
     "convert bert linear --text novel.txt --length 500": "windows of length 500 need 16500",
     "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",
-    "convert bert linear --text novel.txt --length 12 --steps -1": "steps (-1) must be an integer of at least 0",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
     "convert damaged linear --text novel.txt": "damaged/tokenizer.json is damaged",
     "explore damaged": "damaged/tokenizer.json is damaged",

@@ -68,7 +68,8 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     labels = [1, 2] if kind == "classifier" else IDS
     rows = [{"input_ids": ids, "labels": label} for ids, label in zip(IDS, labels, strict=True)] * 8
     calls = []
-    for mixer in model.mixers:
+    mixers = [module for module in model.modules() if isinstance(module, regard.Mixer)]
+    for mixer in mixers:
         monkeypatch.setattr(mixer, "after_step", lambda: calls.append(1))
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path), max_steps=20, learning_rate=1e-2, per_device_train_batch_size=4, report_to=[],
@@ -81,7 +82,7 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses[-1] < losses[0] / 2
-    assert len(model.mixers) == 2 and len(calls) == 20 * 2
+    assert len(mixers) == 2 and len(calls) == 20 * 2
     assert (tmp_path / "checkpoint-20" / "model.safetensors").exists()
 
 
