@@ -107,7 +107,7 @@ class Routing(HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "sorted", "members")
+        self.impl = check_impl(self.name, impl, "sorted")
         if num_clusters is None or window_size is None:  # sqrt(max_len) / 2, which cover max_len
             if max_len is None:
                 raise OptionError(
