@@ -60,6 +60,9 @@ class Streamed:
 
     __match_args__: ClassVar[tuple[str, ...]]  # the subclass's fields, which are tensors or states
     origin: Origin | None = None
+    document: Int[Tensor, "B"] | None = (
+        None  # number of the document of each row's last token, where those have numbers
+    )
     most: int | None = field(init=False, default=None)
     """No row has more tokens; set by the mixer alone and lost in copies, so that it holds for these very fields."""
 
@@ -75,14 +78,19 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
 
     def flatten(state: Any) -> tuple[list[Any], Owner | None]:
         values = [getattr(state, name) for name in names]
+        if state.document is not None:
+            values.append(state.document)
         return values, None if state.origin is None else state.origin.owner
 
     def flatten_with_keys(state: Any) -> tuple[list[Any], Owner | None]:
         values, owner = flatten(state)
-        return list(zip(map(pytree.GetAttrKey, names), values, strict=True)), owner
+        keys = map(pytree.GetAttrKey, [*names, "document"][: len(values)])
+        return list(zip(keys, values, strict=True)), owner
 
     def unflatten(values: Any, owner: Owner | None) -> Any:
-        return made(*values, origin=None if owner is None else Origin(owner))
+        fields, document = values[: len(names)], values[len(names) :]
+        origin = None if owner is None else Origin(owner)
+        return made(*fields, origin=origin, document=document[0] if document else None)
 
     pytree.register_pytree_node(
         made,
@@ -116,6 +124,11 @@ def bounded(state: AnyState, most: int | None) -> AnyState:
     return state if most is None or torch.compiler.is_compiling() else _with(state, most=most)
 
 
+def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyState:
+    """The same state after tokens of these documents."""
+    return _with(state, document=document)
+
+
 def _with(state: AnyState, **facts: Any) -> AnyState:
     """The same fields in a new state, with other facts about it, which `replace` cannot set."""
     made = object.__new__(type(state))
@@ -138,10 +151,10 @@ def new_state(
     """The state before the first token. Raises OptionError where it does not fit in memory."""
     make, rows = mixer._initial_state, batch_size
     if rows * (max_len or 1) > LARGE and context is None:
-        each = _bytes(make(1, 128, None, None)) - _bytes(make(1, 64, None, None))
-        size = rows * (_bytes(make(1, None, None, None)) + each * (max_len or 0) // 64)
-        device = make(1, None, None, None).length.device
-        require_memory(mixer.name, "its state", size, device, "Choose smaller sizes.")
+        small, more = (make(1, tokens, None, None) for tokens in (64, 128))
+        size = _bytes(small) + (_bytes(more) - _bytes(small)) * (max_len or 64) // 64
+        device = small.length.device
+        require_memory(mixer.name, "its state", rows * size, device, "Choose smaller sizes.")
     if rows == 0 and context is not None:
         valid = one_row_mask(OPEN, context, padding=bool(mixer.capabilities.padding)).valid
         context = one_row(context)
@@ -175,7 +188,8 @@ def extended(
         order = compaction(valid)
         y, after = mixer._extend(order.of(x), state, order.valid, donate)
         y = permute(clear(y, order.valid), order.target)
-    return y, stamped(after, mixer._owner, most)
+    after = stamped(after, mixer._owner, most)
+    return y, after if state.document is None else with_document(after, state.document)
 
 
 def _one_row(state: Any) -> Any:
@@ -188,7 +202,7 @@ def _no_rows(state: Any) -> Any:
 
 
 def _bytes(state: Any) -> int:
-    return sum(z.nbytes for z in tensors(state).values())
+    return sum(z.nbytes for z in pytree.tree_leaves(state))
 
 
 def check_state(mixer: Any, state: Any, x: Tensor) -> None:
@@ -259,25 +273,16 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
             )
 
 
-def tensors(state: Any, path: str = "") -> dict[str, Tensor]:
-    """The fields by name, also those of states in a tuple: `parts.0.k`."""
-    found: dict[str, Tensor] = {}
-    for name in state.__match_args__:
-        value = getattr(state, name)
-        parts = {str(i): z for i, z in enumerate(value)} if type(value) is tuple else {"": value}
-        for end, part in parts.items():
-            key = ".".join(filter(None, (path + name, end)))
-            found |= tensors(part, f"{key}.") if isinstance(part, Streamed) else {key: part}
-    return found
+def tensors(state: Any) -> dict[str, Tensor]:
+    """The fields by name, also those of states in a tuple: `parts[0].k`."""
+    leaves, _ = pytree.tree_flatten_with_path(with_document(state, None))
+    return {pytree.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
-def _shapes(part: Any) -> Any:
+def _shapes(state: Any) -> list[Any]:
     """Shapes without the batch, and types of what is no floating number: those may be converted."""
-    if isinstance(part, Tensor):
-        return part.shape[1:], part.is_floating_point() or part.dtype
-    if isinstance(part, Streamed):
-        part = [getattr(part, name) for name in part.__match_args__]
-    return tuple([_shapes(value) for value in part])
+    leaves = pytree.tree_leaves(with_document(state, None))
+    return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 
 def _alike(state: Any, other: Any) -> bool:

@@ -30,7 +30,6 @@ from regard.models.language_model import LanguageModel, LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from regard.models.mmoe import MMoE, MMoEConfig
 from regard.models.patches import PatchClassifier, PatchClassifierConfig
-from regard.models.pixels import pixel_classifier, pixel_tokens
 from regard.models.published.bigbird import bigbird
 from regard.models.published.flash import flash, flash_quad
 from regard.models.published.fnet import fnet
@@ -40,7 +39,7 @@ from regard.models.published.longformer import longformer
 from regard.models.published.mlp_mixer import mlp_mixer
 from regard.models.published.performer import performer
 from regard.models.published.reformer import reformer
-from regard.models.published.stack import Published, PublishedImages
+from regard.models.published.stack import Published
 from regard.models.published.synthesizer import synthesizer
 from regard.models.sizing import count_parameters, match_parameters
 from regard.models.transformer import (
@@ -139,7 +138,6 @@ __all__ = [
     "PatchClassifier",
     "PatchClassifierConfig",
     "Published",
-    "PublishedImages",
     "Reading",
     "StackConfig",
     "Transformer",
@@ -167,8 +165,6 @@ __all__ = [
     "mlp_mixer",
     "pad_documents",
     "performer",
-    "pixel_classifier",
-    "pixel_tokens",
     "reformer",
     "reorder",
     "synthesizer",

@@ -11,7 +11,6 @@ are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 """
 
 import math
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -31,7 +30,6 @@ from regard.nn.starts import Glorot, glorot
 OFFICIAL_EPS = 1e-8
 
 
-@dataclass(frozen=True, kw_only=True)
 class AutoIntConfig(FieldsConfig):
     """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt.
 
@@ -56,15 +54,15 @@ class AutoIntConfig(FieldsConfig):
 class Interacting(nn.Module):
     """e [B M D] -> [B M H K], one layer."""
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int, *, official: bool, dropout: float):
+    def __init__(self, config: AutoIntConfig, dim: int):
         super().__init__()
-        width = num_heads * head_dim
-        self.num_heads, self.dropout = num_heads, dropout
+        width, official = config.num_heads * config.head_dim, config.official
+        self.num_heads, self.dropout = config.num_heads, config.dropout
         self.query, self.key, self.value, self.residual = (
             Glorot(dim, width, bias=official) for _ in range(4)
         )
         glorot(self.query, self.key, self.value, self.residual)
-        self.scale = 1 / math.sqrt(head_dim) if official else 1.0
+        self.scale = 1 / math.sqrt(config.head_dim) if official else 1.0
         self.activation = nn.ReLU() if official else nn.Identity()
         self.norm = nn.LayerNorm(width, eps=OFFICIAL_EPS) if official else nn.Identity()
 
@@ -102,14 +100,7 @@ class AutoInt(FieldsModel):
         self.dropout = nn.Dropout(config.dropout)
         width = config.num_heads * config.head_dim
         self.layers = nn.ModuleList(
-            Interacting(
-                width if i else config.dim,
-                config.num_heads,
-                config.head_dim,
-                official=config.official,
-                dropout=config.dropout,
-            )
-            for i in range(config.num_layers)
+            Interacting(config, width if i else config.dim) for i in range(config.num_layers)
         )
         M = len(config.fields)
         self.head = nn.Linear(M * width, config.num_tasks)

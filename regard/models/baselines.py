@@ -5,8 +5,6 @@
 w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_m x_m for a number. Cost: M, and M D for FM.
 """
 
-from dataclasses import dataclass
-
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -16,7 +14,6 @@ from regard.models.config import FieldsConfig, FieldsModel
 from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
-@dataclass(frozen=True, kw_only=True)
 class LogisticRegressionConfig(FieldsConfig):
     """One weight for each value of each field; fields as in FieldsConfig."""
 
@@ -46,7 +43,6 @@ class LogisticRegression(FieldsModel):
         return self.linear(batch)[0].sum(1) + self.bias
 
 
-@dataclass(frozen=True, kw_only=True)
 class FactorizationMachineConfig(LogisticRegressionConfig):
     """dim: width of the embeddings of each task."""
 

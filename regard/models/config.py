@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,8 +19,9 @@ from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class ModelConfig(metaclass=CheckedOptions):
-    """Base of every model's configuration, a frozen dataclass. kinds: the kinds of tasks that the model is trained on.
+    """Base of every model's configuration: it makes the subclass a frozen dataclass. kinds: the tasks that the model is trained on.
 
     Args:
         vocab_size: different tokens, those for padding, start and end included
@@ -44,6 +45,9 @@ class ModelConfig(metaclass=CheckedOptions):
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
     @abstractmethod
     def build(self) -> nn.Module:
         """The model of this configuration, newly initialised. Raises OptionError for fields that do not go together."""
@@ -61,9 +65,6 @@ class Model(nn.Module, metaclass=CheckedOptions):
 
 Residual = Literal["plain", "reversible", "reversible_mean"]
 
-UNSAID = {"unsaid": True}
-"""Metadata of fields that a stored result does not name where they are at their default: those of later versions."""
-
 
 @dataclass(frozen=True)
 class Layer(metaclass=CheckedOptions):
@@ -76,8 +77,20 @@ class Layer(metaclass=CheckedOptions):
         check_mixer("layer", self.mixer, self.options)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackConfig(ModelConfig):
+class SizesConfig(ModelConfig):
+    """What every stack over tokens has."""
+
+    vocab_size: int
+    dim: int = 128
+    num_heads: int = 4
+    num_layers: Depth = 2
+    hidden_dim: int | None = None
+    feed_forward: str = "gelu"
+    dropout: Rate = 0.0
+    checkpoint: bool = False
+
+
+class StackConfig(SizesConfig):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
@@ -108,28 +121,20 @@ class StackConfig(ModelConfig):
         residual: how layers are added: plainly, or in two streams that are computed back to save memory
     """
 
-    vocab_size: int
-    dim: int = 128
-    num_heads: int = 4
-    num_layers: Depth = 2
     max_len: int = 1024
     mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
-    feed_forward: str = "gelu"
-    hidden_dim: int | None = None
     feed_forward_bias: bool = False
     position: str = "sinusoidal"
     position_options: Mapping[str, Any] = field(default_factory=dict)
     norm: str = "layer"
     norm_first: bool = True
-    dropout: Rate = 0.0
-    embedding_norm: bool = field(default=False, metadata=UNSAID)
-    global_tokens: Count = field(default=0, metadata=UNSAID)
-    global_every: int | None = field(default=None, metadata=UNSAID)
-    global_ids: tuple[int, ...] = field(default=(), metadata=UNSAID)
-    feed_forward_chunk: int | None = field(default=None, metadata=UNSAID)
-    checkpoint: bool = field(default=False, metadata=UNSAID)
-    residual: Residual = field(default="plain", metadata=UNSAID)
+    embedding_norm: bool = False
+    global_tokens: Count = 0
+    global_every: int | None = None
+    global_ids: tuple[int, ...] = ()
+    feed_forward_chunk: int | None = None
+    residual: Residual = "plain"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -212,7 +217,6 @@ def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any])
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FieldsConfig(ModelConfig):
     """Base of models of a table's fields. num_tasks: logits of each row.
 
@@ -223,7 +227,7 @@ class FieldsConfig(ModelConfig):
         num_tasks: answers predicted from one row
     """
 
-    kinds = ("table",)
+    kinds: ClassVar[tuple[str, ...]] = ("table",)
 
     fields: tuple[Field, ...] = ()
     num_tasks: int = 1

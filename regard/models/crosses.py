@@ -10,8 +10,6 @@ the last linear layer, xDeepFM adds the logits. No activation between the layers
 paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, and L H M (H + D) a row.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,7 +21,6 @@ from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
-@dataclass(frozen=True, kw_only=True)
 class CrossNetworkConfig(FieldsConfig):
     """dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
 
@@ -64,7 +61,6 @@ class CrossNetwork(FieldsModel):
         return self.head(x if self.deep is None else torch.cat([x, self.deep(first)], 1))
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompressedInteractionConfig(FieldsConfig):
     """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without.
 

@@ -8,7 +8,7 @@ Streaming state: that of each self mixer, and that of each cross mixer, which ho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import torch
@@ -29,7 +29,6 @@ from regard.models.tokens import check_state
 from regard.nn import NORMS
 
 
-@dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(StackConfig):
     """The stack's own fields describe the encoder; the decoder shares them, except for its mixers.
 

@@ -13,7 +13,7 @@ mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import torch
@@ -29,6 +29,7 @@ from regard.nn.dnn import DNN
 from regard.nn.fields import (
     MISSING,
     Categorical,
+    Field,
     FieldBatch,
     FieldEmbedding,
     Sequence,
@@ -39,7 +40,6 @@ from regard.pools import Pool, build_pool, resolve_pool
 ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 
 
-@dataclass(frozen=True, kw_only=True)
 class DINConfig(FieldsConfig):
     """history: names of Sequence fields; hidden_dims and activation: of the network after the pool.
 
@@ -61,8 +61,8 @@ class DINConfig(FieldsConfig):
         resolve_pool(self.pool)
         if not self.history:
             raise OptionError(f"history must be a tuple of field names, got {self.history!r}")
-        known = {field.name: field for field in self.fields}
-        for name in self.history if self.fields else ():
+        known = self._known
+        for name in self.history if known else ():
             sequence = known.get(name)
             if not isinstance(sequence, Sequence):
                 raise OptionError(f"history: {name!r} is not a Sequence among the fields")
@@ -72,9 +72,12 @@ class DINConfig(FieldsConfig):
                 )
 
     @property
+    def _known(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @property
     def sequences(self) -> tuple[Sequence, ...]:
-        known = {field.name: field for field in self.fields}
-        return tuple(known[name] for name in self.history)  # type: ignore[misc]
+        return tuple(self._known[name] for name in self.history)  # type: ignore[misc]
 
     def build(self) -> "DIN":
         return DIN(self)

@@ -6,19 +6,17 @@
 The paper takes the output at a learned first token in the place of e. Cost: the stack's, twice.
 """
 
-from dataclasses import dataclass, field
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.models.classifier import SUMMARIES, Summary
-from regard.models.config import UNSAID, Model, StackConfig
+from regard.models.classifier import Summary
+from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
+from regard.pools import build_pool
 
 
-@dataclass(frozen=True, kw_only=True)
 class DualEncoderConfig(StackConfig):
     """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens.
 
@@ -30,7 +28,7 @@ class DualEncoderConfig(StackConfig):
     kinds = ("match",)
     num_classes: int = 2
     mlp_dim: int | None = None
-    summary: Summary = field(default="mean", metadata=UNSAID)
+    summary: Summary = "mean"
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,6 +47,7 @@ class DualEncoder(Model):
     def __init__(self, config: DualEncoderConfig):
         super().__init__(config)
         self.encoder = Encoder(config)
+        self.pool = build_pool(config.summary, self.encoder.width)
         width = config.mlp_dim or 4 * config.dim
         self.head = nn.Sequential(
             nn.Linear(4 * self.encoder.width, width),
@@ -76,7 +75,7 @@ class DualEncoder(Model):
         self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B D"]:
         """The vector of a sequence: computed once, it can be compared with many."""
-        return SUMMARIES[self.config.summary](self.encoder(tokens, valid=valid), valid)
+        return self.pool(self.encoder(tokens, valid=valid), valid=valid)[:, 0]
 
     def compare(
         self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]

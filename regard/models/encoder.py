@@ -15,7 +15,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_length, check_state, check_tokens, longest, places
+from regard.models.tokens import check_length, check_state, check_tokens, longest, looked_up, places
 from regard.nn import NORMS
 from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
@@ -45,16 +45,9 @@ class Embedding(nn.Module):
         position: Int[Tensor, "b T"],
         valid: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        if valid is None:
-            return self._placed(self.scale * self.table(tokens), position)
-        x = self.scale * self.table(tokens.masked_fill(~valid, 0))
-        cleared = clear(x, valid)  # before the norm, whose gradient would carry what it holds
-        return clear(self._placed(cleared, position), valid)
-
-    def _placed(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> Float[Tensor, "B T D"]:
-        return self.dropout(self.norm(self.position(x, position)))
+        x = self.scale * looked_up(self.table, tokens, valid)
+        x = self.dropout(self.norm(self.position(x, position)))
+        return x if valid is None else clear(x, valid)
 
 
 class Encoder(nn.Module):

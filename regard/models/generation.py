@@ -10,7 +10,7 @@ hypotheses; the row is closed once it has as many as beams, or at max_new_tokens
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -20,12 +20,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import OptionError, ShapeError
+from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.memory import free_bytes, require_memory
-from regard.core.options import WIDEST, CheckedOptions, Range, check_option
+from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
 from regard.core.states import Streamed, stamped
 from regard.models.config import Model
+from regard.models.encoder import Embedding
 from regard.models.tokens import longest
 
 AnyState = TypeVar("AnyState")
@@ -37,8 +38,21 @@ PER_TOKEN = 512
 
 
 Temperature = Annotated[float, Range(0, WIDEST, "0 (greedy) or a positive number")]
-Nucleus = Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)]
 Penalty = Annotated[float, Range(-10, 10, "a number from -10 to 10; 0 turns it off")]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt that has been read, and how to go on from it.
+
+    step: tokens [b 1] and the state before them -> logits [b V] after them and the state; it uses the state up.
+    """
+
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
+    logits: Float[Tensor, "B V"]
+    state: Any
+    max_new_tokens: int
+    eos: int | None
 
 
 @dataclass(frozen=True)
@@ -50,16 +64,31 @@ class Sampling(metaclass=CheckedOptions):
 
     temperature: Temperature = 0.0
     top_k: int | None = None
-    top_p: Nucleus | None = None
+    top_p: Part | None = None
     generator: torch.Generator | None = None
 
-    def __call__(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
+    def draw(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
         if self.temperature == 0:
             return logits.argmax(-1)
         logits = logits.float() / self.temperature
         if self.top_k is not None or self.top_p is not None:
             logits = restrict(logits, self.top_k, self.top_p)
         return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)[:, 0]
+
+    def __call__(self, prompt: Continuation) -> Int[Tensor, "B N"]:
+        """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
+        logits, state, eos = prompt.logits, prompt.state, prompt.eos
+        ended = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
+        made: list[Tensor] = []
+        while True:
+            new = self.draw(logits)
+            if eos is not None:
+                new = new.masked_fill(ended, eos)
+                ended = ended | (new == eos)
+            made.append(new)
+            if len(made) == prompt.max_new_tokens or (eos is not None and bool(ended.all())):
+                return torch.stack(made, dim=1)
+            logits, state = prompt.step(new[:, None], state)
 
 
 def restrict(
@@ -87,72 +116,52 @@ class Beams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """A prompt that has been read, and how to go on from it.
+class Search(metaclass=CheckedOptions):
+    """Beam search."""
 
-    step: tokens [b 1] and the state before them -> logits [b V] after them and the state; it uses the state up.
-    """
+    name = "beam_search"
+    beams: int = 4
+    length_penalty: Penalty = 0.6
 
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
-    logits: Float[Tensor, "B V"]
-    state: Any
-    max_new_tokens: int
-    eos: int | None
-
-    def sampled(self, sampling: Sampling) -> Int[Tensor, "B N"]:
-        """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
-        logits, state = self.logits, self.state
-        ended = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
-        made: list[Tensor] = []
-        while True:
-            new = sampling(logits)
-            if self.eos is not None:
-                new = new.masked_fill(ended, self.eos)
-                ended = ended | (new == self.eos)
-            made.append(new)
-            if len(made) == self.max_new_tokens or (self.eos is not None and bool(ended.all())):
-                return torch.stack(made, dim=1)
-            logits, state = self.step(new[:, None], state)
-
-    def searched(self, beams: int, length_penalty: float) -> Beams:
+    def __call__(self, prompt: Continuation) -> Beams:
         """The best continuations of each row."""
-        B, V = self.logits.shape
-        self._require_room(beams)
-        eos = -1 if self.eos is None else self.eos
-        rows = torch.arange(B, device=self.logits.device)[:, None]
-        state = reorder(self.state, rows.expand(B, beams).flatten())
-        logits = self.logits.repeat_interleave(beams, dim=0)
+        beams, (B, V), last = self.beams, prompt.logits.shape, prompt.max_new_tokens
+        self._require_room(prompt)
+        eos = -1 if prompt.eos is None else prompt.eos
+        rows = torch.arange(B, device=prompt.logits.device)[:, None]
+        state = reorder(prompt.state, rows.expand(B, beams).flatten())
+        logits = prompt.logits.repeat_interleave(beams, dim=0)
         dtype = torch.promote_types(logits.dtype, torch.float32)
         sums = torch.full((B, beams), -math.inf, dtype=dtype, device=logits.device)
         hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
         sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], dim=1)  # beams start as one sequence
         tokens = rows.new_zeros(B, beams, 0)
-        for n in range(1, self.max_new_tokens + 1):
-            last = n == self.max_new_tokens
+        for n in range(1, last + 1):
             totals = sums[..., None] + logits.log_softmax(-1, dtype=dtype).view(B, beams, V)
             best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
             parent, new = index // V, index % V
             candidates = torch.cat([tokens[rows, parent], new[..., None]], dim=2)
             ends = new == eos
             open_row = hypotheses.scores.isinf().any(1, keepdim=True)
-            scores = best / ((5 + n) / 6) ** length_penalty
-            scores = scores.masked_fill(~((ends | last) & open_row), -math.inf)[:, :beams]
+            scores = best / ((5 + n) / 6) ** self.length_penalty
+            scores = scores.masked_fill(~((ends | (n == last)) & open_row), -math.inf)[:, :beams]
             hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), eos)
-            if last or bool(hypotheses.scores.isfinite().all()):
+            if n == last or bool(hypotheses.scores.isfinite().all()):
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
             tokens, source = candidates[rows, kept], rows * beams + parent[rows, kept]
             state = reorder(state, source.flatten())
-            logits, state = self.step(tokens[..., -1].reshape(-1, 1), state)
+            logits, state = prompt.step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
 
-    def _require_room(self, beams: int) -> None:
+    def _require_room(self, prompt: Continuation) -> None:
         """Raise OptionError if so many states, twice while rows are picked, and their logits do not fit in memory."""
-        logits = self.logits
-        each = 2 * held(self.state) + 4 * logits.nbytes + 16 * len(logits) * self.max_new_tokens
+        logits, states = prompt.logits, pytree.tree_leaves(prompt.state)
+        held = sum(z.nbytes for z in states if isinstance(z, Tensor))
+        each = 2 * held + 4 * logits.nbytes + 16 * len(logits) * prompt.max_new_tokens
         fit = (free_bytes(logits.device) or 0) // max(1, each)
-        said = f"At most {fit} would fit."
-        require_memory("beam_search", f"{beams} beams", beams * each, logits.device, said)
+        what, said = f"{self.beams} beams", f"At most {fit} would fit."
+        require_memory(self.name, what, self.beams * each, logits.device, said)
 
 
 def _best(old: Beams, new: Beams, eos: int) -> Beams:
@@ -180,7 +189,26 @@ def _is_stamped(part: object) -> bool:
 
 
 class GenerativeModel(Model):
-    """A model that continues what it has read, and whose states hold what is needed for that."""
+    """A model that continues what it has read, and whose states hold what is needed for that.
+
+    who: how errors name it. streamed: the mixers that go on from a state within one call.
+    """
+
+    who: str
+
+    @property
+    @abstractmethod
+    def target_embedding(self) -> Embedding:
+        """The embedding of what is read and made, whose rows give the logits too."""
+
+    @property
+    @abstractmethod
+    def max_target_len(self) -> int | None:
+        """None where neither the positions nor a mixer bounds it."""
+
+    @property
+    @abstractmethod
+    def streamed(self) -> Sequence[Mixer]: ...
 
     @abstractmethod
     def _extend(
@@ -204,31 +232,62 @@ class GenerativeModel(Model):
         hidden, state = self._extend(tokens, state, valid, donate)
         return self._logits(hidden), state
 
-    def _begin(
+    @torch.no_grad()
+    def _go_on(
         self,
+        decode: Callable[[Continuation], Any],
         tokens: Int[Tensor, "B T"],
         valid: Bool[Tensor, "B T"] | None,
         max_new_tokens: int,
         eos: int | None,
-        *,
-        who: str,
-        vocab_size: int,
-        max_len: int | None,
-        initial_state: Callable[[int], Any],
-    ) -> Continuation:
-        """Reads prompts that have been checked. initial_state: makes a state with room for so many tokens."""
-        check_eos(eos, vocab_size)
-        check_room(who, tokens, valid, max_new_tokens, max_len, initial_state)
+        initial_state: Callable[..., Any],
+    ) -> Any:
+        """What `decode` makes of prompts that have been checked. initial_state: makes a state with room for `max_len` tokens."""
+        for mixer in self.streamed:
+            if mixer.capabilities.streaming == "segment":
+                raise UnsupportedError(
+                    f"{mixer.name} does not support generate: its streaming equals forward within one call only. "
+                    "Call extend with segments of your own choice."
+                )
+        vocab_size, most = self.target_embedding.table.num_embeddings, self.max_target_len
+        if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
+            raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
+        self._check_room(tokens, valid, max_new_tokens)
         room = tokens.shape[1] + max_new_tokens - 1
-        state = initial_state(room if max_len is None else min(room, max_len))
-        hidden, state = self._extend(tokens, state, valid, donate=True)
-        logits = self._logits(last_valid(hidden, valid))
 
         def step(new: Int[Tensor, "b 1"], state: Any) -> tuple[Tensor, Any]:
             hidden, state = self._extend(new, state, None, donate=True)
             return self._logits(hidden[:, 0]), state
 
-        return Continuation(step, logits, state, max_new_tokens, eos)
+        with evaluating(self):
+            state = initial_state(max_len=room if most is None else min(room, most))
+            hidden, state = self._extend(tokens, state, valid, donate=True)
+            logits = self._logits(last_valid(hidden, valid))
+            return decode(Continuation(step, logits, state, max_new_tokens, eos))
+
+    def _check_room(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, max_new_tokens: int
+    ) -> None:
+        """Every row has a token, and room for the new ones."""
+        check_positive(max_new_tokens=max_new_tokens)
+        most, max_len = tokens.shape[1], self.max_target_len
+        if valid is not None:
+            counts = valid.sum(1)
+            most = longest(counts)
+            if bool((counts == 0).any()):
+                raise ShapeError(
+                    f"{self.who}: a prompt without any valid token has nothing to follow"
+                )
+        if max_len is not None and most + max_new_tokens - 1 > max_len:
+            raise ShapeError(
+                f"{self.who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
+                f"exceed max_len ({max_len})"
+            )
+        if max_new_tokens > LONG:
+            each, device = PER_TOKEN + 16 * tokens.shape[0], tokens.device
+            what, fit = f"max_new_tokens ({max_new_tokens})", (free_bytes(device) or 0) // each
+            said = f"At most {fit} would fit."
+            require_memory(self.who, what, each * max_new_tokens, device, said)
 
 
 @contextmanager
@@ -251,47 +310,3 @@ def last_valid(
         return x[:, -1]
     last = torch.where(valid, torch.arange(valid.shape[1], device=valid.device), -1).amax(1)
     return x[torch.arange(x.shape[0], device=x.device), last]
-
-
-def check_beams(beams: int, length_penalty: float) -> None:
-    check_option("beam_search", "beams", beams, int)
-    check_option("beam_search", "length_penalty", length_penalty, Penalty)
-
-
-def held(state: Any) -> int:
-    """Bytes of a state."""
-    return sum(z.nbytes for z in pytree.tree_leaves(state) if isinstance(z, Tensor))
-
-
-def check_eos(eos: int | None, vocab_size: int) -> None:
-    if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
-        raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
-
-
-def check_room(
-    who: str,
-    tokens: Int[Tensor, "B T"],
-    valid: Bool[Tensor, "B T"] | None,
-    max_new_tokens: int,
-    max_len: int | None,
-    initial_state: Callable[[int], Any],
-) -> None:
-    """Every row has a token, and room for the new ones; `max_len` is None where nothing bounds the length."""
-    check_positive(max_new_tokens=max_new_tokens)
-    most = tokens.shape[1]
-    if valid is not None:
-        counts = valid.sum(1)
-        most = longest(counts)
-        if bool((counts == 0).any()):
-            raise ShapeError(f"{who}: a prompt without any valid token has nothing to follow")
-    if max_len is not None and most + max_new_tokens - 1 > max_len:
-        raise ShapeError(
-            f"{who}: a prompt of {most} tokens and max_new_tokens ({max_new_tokens}) "
-            f"exceed max_len ({max_len})"
-        )
-    if max_new_tokens > LONG:
-        growth = -(-(held(initial_state(128)) - held(initial_state(64))) // 64)
-        each, device = PER_TOKEN + 16 * tokens.shape[0] + growth, tokens.device
-        fit = max((free_bytes(device) or 0) // each - most, 0)
-        what, said = f"max_new_tokens ({max_new_tokens})", f"At most {fit} would fit."
-        require_memory(who, what, each * (most + max_new_tokens), device, said)

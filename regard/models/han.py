@@ -11,7 +11,7 @@ backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one af
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import torch
@@ -24,14 +24,13 @@ from regard.core.request import compaction, one_row, permute
 from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import UNSAID, Model, ModelConfig, check_mixer
+from regard.models.config import Model, ModelConfig, check_mixer
 from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS
 from regard.pools import Pool, build_pool
 from regard.positions import Sinusoidal
 
 
-@dataclass(frozen=True, kw_only=True)
 class HANConfig(ModelConfig):
     """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of context_query.
 
@@ -59,9 +58,9 @@ class HANConfig(ModelConfig):
     sentence_encoder_options: Mapping[str, Any] = field(default_factory=dict)
     num_heads: int = 4
     max_len: int = 512
-    pool: str | type[Pool] = field(default="context_query", metadata=UNSAID)
-    pool_options: Mapping[str, Any] = field(default_factory=dict, metadata=UNSAID)
-    flat: bool = field(default=False, metadata=UNSAID)
+    pool: str | type[Pool] = "context_query"
+    pool_options: Mapping[str, Any] = field(default_factory=dict)
+    flat: bool = False
 
     def __post_init__(self):
         _pool(self)
@@ -194,86 +193,70 @@ def _pool(config: HANConfig) -> Pool:
     return pool
 
 
-class SetEncoder(nn.Module):
-    """x [N T D], valid tokens first -> [N T F], whatever where a token is not valid."""
+class Convolution(nn.Module):
+    """relu of a convolution over five tokens."""
+
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.convolution = nn.Conv1d(dim, width, 5, padding="same")
 
     def forward(
         self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
     ) -> Float[Tensor, "N T F"]:
-        raise NotImplementedError
-
-
-class Convolution(SetEncoder):
-    """relu of a convolution over WIDTH tokens."""
-
-    WIDTH = 5
-
-    def __init__(self, dim: int, width: int):
-        super().__init__()
-        self.convolution = nn.Conv1d(dim, width, self.WIDTH, padding="same")
-
-    def forward(self, x, valid):
         return self.convolution(x.mT).mT.relu()
 
 
-class EachAlone(SetEncoder):
-    """A linear layer of each token alone."""
-
-    def __init__(self, dim: int, width: int):
-        super().__init__()
-        self.into = nn.Linear(dim, width)
-
-    def forward(self, x, valid):
-        return self.into(x)
-
-
-class BiGRU(SetEncoder):
+class BiGRU(nn.Module):
     """A GRU in both directions, half of F each."""
 
     def __init__(self, dim: int, width: int):
         super().__init__()
         self.gru = nn.GRU(dim, width // 2, batch_first=True, bidirectional=True)
 
-    def forward(self, x, valid):
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
         if len(x) == 0:
             return self(one_row(x), one_row(valid))[:0]
         lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=x.shape[1])[
-            0
-        ]
+        hidden, _ = self.gru(packed)
+        return pad_packed_sequence(hidden, batch_first=True, total_length=x.shape[1])[0]
 
 
-class Mixed(SetEncoder):
-    """A linear layer, positions and a block of a mixer."""
+class Mixed(nn.Module):
+    """A linear layer of each token alone; with a block, positions and the block follow."""
 
-    def __init__(self, config: HANConfig, mixer: str, options: Mapping[str, Any], dim: int):
+    def __init__(self, dim: int, width: int, block: Block | None = None):
         super().__init__()
-        width = 2 * config.hidden_dim
-        self.into = nn.Linear(dim, width)
+        self.into, self.block = nn.Linear(dim, width), block
         self.position = Sinusoidal(dim=width)
-        made = build(
-            mixer, dim=width, num_heads=config.num_heads, max_len=config.max_len, **options
-        )
-        made.require("bidirectional")
-        made.require("padding")
-        ffn = None if made.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
-        self.block = Block(width, made, ffn)
 
-    def forward(self, x, valid):
+    def forward(
+        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T F"]:
+        x = self.into(x)
+        if self.block is None:
+            return x
         place = torch.arange(x.shape[1], device=x.device)[None]
-        return self.block(self.position(self.into(x), place), mask=Mask(valid=valid))
+        return self.block(self.position(x, place), mask=Mask(valid=valid))
 
 
 PLAIN: Mapping[str, Callable[[int, int], nn.Module]] = {
     "gru": BiGRU,
     "convolution": Convolution,
-    "none": EachAlone,
+    "none": Mixed,
 }
-"""Encoders that are no mixers, by name."""
+"""Encoders without a mixer, by name: x [N T D], valid tokens first -> [N T F], whatever where a token is not valid."""
 
 
 def _encoder(config: HANConfig, encoder: str, options: Mapping[str, Any], dim: int) -> nn.Module:
+    width = 2 * config.hidden_dim
     if encoder in PLAIN:
-        return PLAIN[encoder](dim, 2 * config.hidden_dim)
-    return Mixed(config, encoder, options, dim)
+        return PLAIN[encoder](dim, width)
+    sizes: dict[str, Any] = {"dim": width, "num_heads": config.num_heads, "max_len": config.max_len}
+    mixer = build(encoder, **sizes, **options)
+    mixer.require("bidirectional")
+    mixer.require("padding")
+    ffn = None if mixer.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)
+    return Mixed(dim, width, Block(width, mixer, ffn))

@@ -3,28 +3,20 @@
 The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
+from regard.core import Mixer
 from regard.models.config import StackConfig
-from regard.models.encoder import Encoder, State
-from regard.models.generation import (
-    Beams,
-    Continuation,
-    GenerativeModel,
-    Sampling,
-    check_beams,
-    evaluating,
-)
+from regard.models.encoder import Embedding, Encoder, State
+from regard.models.generation import Beams, GenerativeModel, Sampling, Search
 
 
-@dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig(StackConfig):
     """A stack of causal blocks that predicts the next token; fields as in StackConfig."""
 
@@ -48,6 +40,19 @@ class LanguageModel(GenerativeModel):
         self.encoder = Encoder(config, causal=True)
         wider = self.encoder.width != config.dim
         self.own_logits = nn.Linear(self.encoder.width, config.vocab_size) if wider else None
+        self.who = self.encoder.who
+
+    @property
+    def target_embedding(self) -> Embedding:
+        return self.encoder.embedding
+
+    @property
+    def max_target_len(self) -> int | None:
+        return self.encoder.max_len
+
+    @property
+    def streamed(self) -> Sequence[Mixer]:
+        return self.encoder.mixers
 
     def forward(
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
@@ -66,7 +71,6 @@ class LanguageModel(GenerativeModel):
             return self.own_logits(hidden)
         return F.linear(hidden, self.encoder.embedding.table.weight)
 
-    @torch.no_grad()
     def generate(
         self,
         tokens: Int[Tensor, "B T"],
@@ -86,10 +90,10 @@ class LanguageModel(GenerativeModel):
         Raises UnsupportedError if a mixer does not stream, ShapeError if the result would exceed max_len.
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
-        with evaluating(self):
-            return self._read(tokens, valid, max_new_tokens, eos).sampled(sampling)
+        self.encoder.check_tokens(tokens, valid)
+        make = partial(self.initial_state, len(tokens))
+        return self._go_on(sampling, tokens, valid, max_new_tokens, eos, make)
 
-    @torch.no_grad()
     def beam_search(
         self,
         tokens: Int[Tensor, "B T"],
@@ -101,36 +105,7 @@ class LanguageModel(GenerativeModel):
         eos: int | None = None,
     ) -> Beams:
         """The most likely continuations of each prompt; see `regard.models.generation`."""
-        check_beams(beams, length_penalty)
-        with evaluating(self):
-            prompt = self._read(tokens, valid, max_new_tokens, eos)
-            return prompt.searched(beams, length_penalty)
-
-    def _read(
-        self, tokens: Tensor, valid: Tensor | None, max_new_tokens: int, eos: int | None
-    ) -> Continuation:
-        encoder = self.encoder
-        encoder.check_tokens(tokens, valid)
-        self._check_streaming()
-        return self._begin(
-            tokens,
-            valid,
-            max_new_tokens,
-            eos,
-            who=encoder.who,
-            vocab_size=self.config.vocab_size,
-            max_len=encoder.max_len,
-            initial_state=lambda room: self.initial_state(len(tokens), max_len=room),
-        )
-
-    def _check_streaming(self) -> None:
-        check_streams_exactly(self.encoder.mixers)
-
-
-def check_streams_exactly(mixers: Iterable[Mixer]) -> None:
-    for mixer in mixers:
-        if mixer.capabilities.streaming == "segment":
-            raise UnsupportedError(
-                f"{mixer.name} does not support generate: its streaming equals forward within one call only. "
-                "Call extend with segments of your own choice."
-            )
+        search = Search(beams, length_penalty)
+        self.encoder.check_tokens(tokens, valid)
+        make = partial(self.initial_state, len(tokens))
+        return self._go_on(search, tokens, valid, max_new_tokens, eos, make)

@@ -6,8 +6,6 @@
 positions and order of norms are the stack's. Cost: the stack's, and T D V for the logits.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -18,7 +16,6 @@ from regard.models.encoder import Encoder
 from regard.nn import NORMS
 
 
-@dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelConfig(StackConfig):
     """A stack of bidirectional blocks that predicts masked tokens; fields as in StackConfig."""
 

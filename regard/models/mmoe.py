@@ -13,7 +13,7 @@ saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gate
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import torch
@@ -24,16 +24,15 @@ from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
-from regard.models.config import Model, ModelConfig
+from regard.models.config import FieldsConfig, Model
 from regard.nn.dnn import Experts
-from regard.nn.fields import Field, FieldBatch, FieldEmbedding, check_batch, check_fields
+from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 from regard.pools import Pool, build_pool
 
 Gating = Literal["linear", "one", "attention_query", "none"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MMoEConfig(ModelConfig):
+class MMoEConfig(FieldsConfig):
     """Either input_dim (of vectors) or fields (of a table); dim is that of embeddings.
 
     num_experts layers of widths expert_dims; each task has a gate over them, whose weights gate_dropout sets to zero in training
@@ -41,9 +40,7 @@ class MMoEConfig(ModelConfig):
     The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
 
     Args:
-        num_tasks: answers predicted from one row
         input_dim: channels of an input vector; None: the rows are fields
-        fields: columns of the table; none until the data are read
         num_experts: experts that the gates weigh
         expert_dims: channels of each layer of an expert
         tower_dim: channels of a task tower's hidden layer
@@ -54,9 +51,7 @@ class MMoEConfig(ModelConfig):
 
     name = "mmoe"
     kinds = ("table", "vectors")
-    num_tasks: int = 1
     input_dim: int | None = None
-    fields: tuple[Field, ...] = ()
     dim: int = 16
     num_experts: int = 8
     expert_dims: tuple[int, ...] = (16,)
@@ -70,8 +65,7 @@ class MMoEConfig(ModelConfig):
             raise OptionError(
                 "pass input_dim (vectors) or fields (batches of a table), one of them"
             )
-        if self.fields != ():
-            check_fields(self.fields)
+        super().__post_init__()
         if not self.expert_dims:
             raise OptionError("expert_dims must hold at least one width")
         if self.gate == "none" and self.num_experts != 1:
@@ -84,8 +78,6 @@ class MMoEConfig(ModelConfig):
             raise OptionError("gate_options must not hold num_queries: it is num_tasks")
 
     def build(self) -> "MMoE":
-        if self.input_dim is None and not self.fields:
-            raise OptionError("pass input_dim (vectors) or fields (batches of a table)")
         return MMoE(self)
 
 
@@ -101,7 +93,8 @@ class MMoE(Model):
         if config.fields:
             self.embedding = FieldEmbedding(config.fields, config.dim)
             width = config.dim * len(config.fields)
-        assert width is not None
+        if width is None:
+            raise OptionError("pass input_dim (vectors) or fields (batches of a table)")
         self.width = width
         self.experts = Experts(width, config.num_experts, config.expert_dims)
         self.gate = _gate(config, width, self.experts.out_dim)

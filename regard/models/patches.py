@@ -10,7 +10,7 @@ the stem's, 9 C C' for each pixel of its maps.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.models.blocks import make_blocks
-from regard.models.classifier import SUMMARIES, Summary
-from regard.models.config import UNSAID, Model, StackConfig
+from regard.models.classifier import Summary
+from regard.models.config import Model, StackConfig
 from regard.models.encoder import added_position
 from regard.models.tokens import check_tokens
 from regard.nn import NORMS
+from regard.pools import build_pool
 
 
-@dataclass(frozen=True, kw_only=True)
 class PatchClassifierConfig(StackConfig):
     """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
 
@@ -50,8 +50,8 @@ class PatchClassifierConfig(StackConfig):
     vocab_size: int = 256
     max_len: int = field(init=False)
     position: str = "learned"
-    summary: Summary = field(default="mean", metadata=UNSAID)
-    stem: tuple[tuple[int, int], ...] = field(default=(), metadata=UNSAID)
+    summary: Summary = "mean"
+    stem: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self):
         height, width = self.image_size
@@ -108,6 +108,7 @@ class PatchClassifier(Model):
         self.blocks = make_blocks(config, causal=False)
         width = self.blocks.width
         self.norm = NORMS[config.norm](width) if config.norm_first else nn.Identity()
+        self.pool = build_pool(config.summary, width)
         self.head = nn.Linear(width, config.num_classes)
 
     @property
@@ -149,7 +150,7 @@ class PatchClassifier(Model):
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
         marked = self.config.global_at(place, place.expand(x.shape[:2]))
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
-        return self.head(SUMMARIES[self.config.summary](x, None))
+        return self.head(self.pool(x)[:, 0])
 
 
 def stem(config: PatchClassifierConfig) -> tuple[nn.Module, int]:

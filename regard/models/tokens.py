@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from regard.core import ShapeError, Streamed
 from regard.core.errors import shown
+from regard.core.request import clear
 from regard.core.shapes import is_dense
 from regard.functional.cache import readable
 
@@ -90,6 +91,15 @@ def check_length(who: str, what: str, length: int, most: int | None) -> None:
 def longest(lengths: Int[Tensor, "B"]) -> int:
     """The greatest length of a row; 0 in an empty batch."""
     return int(lengths.max()) if len(lengths) else 0
+
+
+def looked_up(
+    table: nn.Embedding, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, "B T D"]:
+    """Rows of the table; zero where `valid` is False, so that no later layer's gradient carries what they hold."""
+    if valid is None:
+        return table(tokens)
+    return clear(table(tokens.masked_fill(~valid, 0)), valid)
 
 
 def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:

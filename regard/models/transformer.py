@@ -8,7 +8,9 @@ labels shifted right by one, a beginning-of-sequence token first. Cost: the mixe
 The presets are the paper's sizes: post-norm, biases in the feed-forward layers alone.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,26 +18,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OptionError, ShapeError
+from regard.core import Mixer, OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.request import compaction, permute
 from regard.functional.cache import advance
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position, bound
-from regard.models.generation import (
-    Beams,
-    Continuation,
-    GenerativeModel,
-    Sampling,
-    check_beams,
-    evaluating,
-)
-from regard.models.language_model import check_streams_exactly
+from regard.models.generation import Beams, GenerativeModel, Sampling, Search
 from regard.models.tokens import check_length, check_state, check_tokens, longest, places
+from regard.nn.recorded import recorded
 
 
-@dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderDecoderConfig):
     """Encoder and decoder over token ids; target_vocab_size is vocab_size, in one table for both, where it is None.
 
@@ -78,9 +72,11 @@ class Transformer(GenerativeModel):
 
     @property
     def max_target_len(self) -> int | None:
-        """None where neither the positions nor a mixer of the decoder bound it."""
-        mixers = (*self.decoder.self_mixers, *self.decoder.cross_mixers)
-        return bound(self.config, self.target_embedding.position, mixers)
+        return bound(self.config, self.target_embedding.position, self.streamed)
+
+    @property
+    def streamed(self) -> Sequence[Mixer]:
+        return (*self.decoder.self_mixers, *self.decoder.cross_mixers)
 
     def forward(
         self,
@@ -114,20 +110,11 @@ class Transformer(GenerativeModel):
         Row t belongs to target token t, whose logits predict the token after it. Zero where a token is invalid.
         Raises UnsupportedError, with the reason, where the cross mixer has no such map.
         """
-        mixers = self.decoder.cross_mixers
-        for mixer in mixers:
+        for mixer in self.decoder.cross_mixers:
             mixer.require("attention_map")
-        maps: list[Tensor] = []
-
-        def record(mixer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            maps.append(mixer.attention_map(*args, **kwargs))
-
-        hooks = [mixer.register_forward_pre_hook(record, with_kwargs=True) for mixer in mixers]
-        try:
+        with recorded(self.decoder) as calls:
             self(source, target, valid=valid, target_valid=target_valid)
-        finally:
-            for hook in hooks:
-                hook.remove()
+        maps = [call.attention_map() for call in calls if call.context is not None]
         if target_valid is None:
             return maps
         order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
@@ -155,7 +142,6 @@ class Transformer(GenerativeModel):
         x = self.target_embedding(target, position, valid)
         return self.decoder.extend(x, state, valid=valid, donate=donate)
 
-    @torch.no_grad()
     def generate(
         self,
         source: Int[Tensor, "B S"],
@@ -177,11 +163,10 @@ class Transformer(GenerativeModel):
         Runs in eval mode, and leaves every module's mode as it was.
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
-        with evaluating(self):
-            prompt = self._read_start(source, start, valid, start_valid, max_new_tokens, eos)
-            return prompt.sampled(sampling)
+        start = self._checked_start(source, start, valid, start_valid)
+        make = partial(self.initial_state, source, valid=valid)
+        return self._go_on(sampling, start, start_valid, max_new_tokens, eos, make)
 
-    @torch.no_grad()
     def beam_search(
         self,
         source: Int[Tensor, "B S"],
@@ -195,20 +180,15 @@ class Transformer(GenerativeModel):
         eos: int | None = None,
     ) -> Beams:
         """The most likely targets after `start`; see `regard.models.generation`."""
-        check_beams(beams, length_penalty)
-        with evaluating(self):
-            prompt = self._read_start(source, start, valid, start_valid, max_new_tokens, eos)
-            return prompt.searched(beams, length_penalty)
+        search = Search(beams, length_penalty)
+        start = self._checked_start(source, start, valid, start_valid)
+        make = partial(self.initial_state, source, valid=valid)
+        return self._go_on(search, start, start_valid, max_new_tokens, eos, make)
 
-    def _read_start(
-        self,
-        source: Tensor,
-        start: int | Tensor,
-        valid: Tensor | None,
-        start_valid: Tensor | None,
-        max_new_tokens: int,
-        eos: int | None,
-    ) -> Continuation:
+    def _checked_start(
+        self, source: Tensor, start: Any, valid: Tensor | None, start_valid: Tensor | None
+    ) -> Int[Tensor, "B T"]:
+        """The targets to go on with: one id is that of every row."""
         self.encoder.check_tokens(source, valid)
         size = self.target_embedding.table.num_embeddings
         if isinstance(start, int):
@@ -222,17 +202,7 @@ class Transformer(GenerativeModel):
                 )
             start = torch.full_like(source[:, :1], start)
         self._check_target(start, start_valid, source)
-        check_streams_exactly((*self.decoder.self_mixers, *self.decoder.cross_mixers))
-        return self._begin(
-            start,
-            start_valid,
-            max_new_tokens,
-            eos,
-            who=self.who,
-            vocab_size=size,
-            max_len=self.max_target_len,
-            initial_state=lambda room: self.initial_state(source, valid=valid, max_len=room),
-        )
+        return start
 
     def _check_target(
         self, target: Any, valid: Tensor | None, source: Tensor | None = None

@@ -13,26 +13,24 @@ Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the pape
 sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.options import Depth, Rate
+from regard.core import Mixer
+from regard.core.options import Rate
 from regard.core.request import compaction, permute
 from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
-from regard.models.config import ModelConfig
-from regard.models.generation import evaluating
+from regard.models.config import SizesConfig
 from regard.models.language_model import LanguageModel, LanguageModelConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerXLConfig(ModelConfig):
+class TransformerXLConfig(SizesConfig):
     """clamp_len: distances beyond it count as it. same_length: every query sees mem_len keys at most, itself included.
 
     untie: each layer has biases u and v_b of its own; the paper's layers share one of each. checkpoint: each segment is
@@ -49,11 +47,6 @@ class TransformerXLConfig(ModelConfig):
     name = "transformer_xl"
     kinds = ("language_model",)
 
-    vocab_size: int
-    dim: int = 128
-    num_heads: int = 4
-    num_layers: Depth = 2
-    hidden_dim: int | None = None
     segment_len: int = 64
     mem_len: int = 64
     clamp_len: int | None = None
@@ -61,21 +54,16 @@ class TransformerXLConfig(ModelConfig):
     untie: bool = False
     feed_forward: str = "relu"
     norm_first: bool = False
-    dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
-    checkpoint: bool = False
 
     def __post_init__(self):
         self.stack  # noqa: B018  its own checks
 
     @property
     def stack(self) -> LanguageModelConfig:
+        shared = {f.name: getattr(self, f.name) for f in fields(SizesConfig)}
         return LanguageModelConfig(
-            vocab_size=self.vocab_size,
-            dim=self.dim,
-            num_heads=self.num_heads,
-            num_layers=self.num_layers,
-            hidden_dim=self.hidden_dim,
+            **shared | {"checkpoint": False},  # of whole segments, here
             mixer=Recurrence,
             mixer_options={
                 "mem_len": self.mem_len,
@@ -83,11 +71,9 @@ class TransformerXLConfig(ModelConfig):
                 "same_length": self.same_length,
                 "dropout": self.attention_dropout,
             },
-            feed_forward=self.feed_forward,
             feed_forward_bias=True,
             position="none",
             norm_first=self.norm_first,
-            dropout=self.dropout,
         )
 
     def build(self) -> "TransformerXL":
@@ -147,8 +133,10 @@ class TransformerXL(LanguageModel):
         whole = torch.cat(parts, dim=1)
         return whole if order is None else permute(whole, order.target), state
 
-    def _check_streaming(self) -> None:
-        """Its segments are its own choice."""
+    @property
+    def streamed(self) -> Sequence[Mixer]:
+        """None: its segments are its own choice."""
+        return ()
 
     def with_memory(
         self,
@@ -169,33 +157,6 @@ class TransformerXL(LanguageModel):
         copy = TransformerXL(config).to(self.encoder.embedding.table.weight)
         copy.load_state_dict(self.state_dict())
         return copy.train(self.training)
-
-    @torch.no_grad()
-    def log_likelihood(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T"]:
-        """log p of each token of a stream given those before it; 0 for the first, and where `valid` is False.
-
-        Memory is carried through the whole stream, and logits are made for one segment at a time. In eval mode.
-        """
-        self.encoder.check_tokens(tokens, valid)
-        order = None if valid is None else compaction(valid)
-        if order is not None:
-            tokens, valid = permute(tokens, order.source), order.valid
-            tokens = tokens.masked_fill(~valid, 0)
-        following = torch.cat([tokens[:, 1:], tokens.new_zeros(tokens.shape[0], 1)], dim=1)
-        dtype = torch.promote_types(self.encoder.embedding.table.weight.dtype, torch.float32)
-        found = [torch.zeros_like(tokens[:, :1], dtype=dtype)]
-        with evaluating(self):
-            hidden, _ = self._extend(tokens, self.initial_state(len(tokens)), valid, donate=True)
-            size = self.config.segment_len
-            for part, labels in zip(hidden.split(size, 1), following.split(size, 1), strict=True):
-                logits = self._logits(part).to(dtype).transpose(1, 2)
-                found.append(-F.cross_entropy(logits, labels.long(), reduction="none"))
-        whole = torch.cat(found, dim=1)[:, :-1]
-        if order is None:
-            return whole
-        return permute(torch.where(order.valid, whole, 0.0), order.target)
 
 
 def transformer_xl_wikitext_base(vocab_size: int = 267_735) -> TransformerXLConfig:

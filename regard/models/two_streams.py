@@ -4,7 +4,6 @@ The equations are those of `regard.models.xlnet`.
 """
 
 from abc import ABC
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,36 +12,27 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Mask
-from regard.core.options import Depth, Rate
+from regard.core.options import Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
-from regard.models.config import ModelConfig
+from regard.models.config import SizesConfig
 from regard.nn import FEED_FORWARDS
 
 CONTEXT = -1
 """The rank of a token that all may see."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrunkConfig(ModelConfig, ABC):
+class TrunkConfig(SizesConfig, ABC):
     """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward.
 
     Args:
         clamp_len: tokens: larger distances count as this one; None: no limit
     """
 
-    vocab_size: int
-    dim: int = 128
-    num_heads: int = 4
-    num_layers: Depth = 2
-    hidden_dim: int | None = None
     clamp_len: int | None = None
-    feed_forward: str = "gelu"
-    dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
-    checkpoint: bool = False
 
 
 class FactorizationOrder(NamedTuple):
@@ -52,16 +42,16 @@ class FactorizationOrder(NamedTuple):
     valid: Bool[Tensor, "B T"]
     segments: Int[Tensor, "B T"] | None
 
-    def masks(self, held: Bool[Tensor, "B M"], reuse: int) -> tuple[Mask, Mask]:
-        """The masks of the content and the query stream. The first `reuse` tokens see no later ones, which see them all."""
+    def masks(self, held: Bool[Tensor, "B M"]) -> tuple[Mask, Mask]:
+        """The masks of the content and the query stream, over memory and tokens."""
         r, T = self.order, self.order.shape[1]
-        place = torch.arange(T, device=r.device)
-        later = place >= reuse
-        before = (r[:, None, :] < r[:, :, None].clamp(min=0)) & (later[:, None] | ~later)
-        before = (before | (later[:, None] & ~later)) & self.valid[:, None, :]
-        itself = (place[:, None] == place) & self.valid[:, None, :]
+        before = r[:, None, :] < r[:, :, None].clamp(min=0)
+        itself = torch.eye(T, dtype=torch.bool, device=r.device)
         memory = held[:, None, :].expand(-1, T, -1)
-        content, query = (torch.cat([memory, sees], dim=2) for sees in (before | itself, before))
+        content, query = (
+            torch.cat([memory, sees & self.valid[:, None, :]], dim=2)
+            for sees in (before | itself, before)
+        )
         return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
 
 

@@ -14,7 +14,8 @@ Cost: twice a Transformer-XL layer in pre-training; 1 + 1/K where g is made only
 once in fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,28 +24,25 @@ from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.core.memory import require_memory
-from regard.core.options import Count, shown
+from regard.core.options import Count
 from regard.core.request import clear, compaction, permute
-from regard.core.shapes import check_batch_size, check_positive
+from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
-from regard.models.tokens import IDS, check_like, check_state, check_tokens, longest
+from regard.models.tokens import IDS, check_like, check_state, check_tokens, longest, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
 from regard.nn.starts import NormalRows, normal_rows
 
 
-@dataclass(frozen=True, kw_only=True)
 class XLNetConfig(TrunkConfig):
-    """segment_len: `forward` reads so many tokens at a time, each part with the memory of those before; None: all at once.
+    """num_predict: the most tokens of a row that are not context, and the places for which the query stream is made.
 
-    num_predict: the most tokens of a row (of a part, with segment_len) that are not context, and the places for which the
-    query stream is made; context then has the logits of a query stream that is zero. None: every token.
+    Context then has the logits of a query stream that is zero. None: every token.
 
     Args:
         mem_len: tokens of earlier calls that each layer keeps
-        segment_len: tokens that are read at a time
         num_predict: most tokens of a row that are predicted; None: all
     """
 
@@ -52,7 +50,6 @@ class XLNetConfig(TrunkConfig):
     kinds = ("permutation_language_model",)
 
     mem_len: Count = 0
-    segment_len: int | None = None
     num_predict: int | None = None
 
     def build(self) -> "XLNet":
@@ -76,14 +73,6 @@ class Trunk(nn.Module):
         self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.num_layers))
         self.dropout = nn.Dropout(config.dropout)
 
-    def embed(
-        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None
-    ) -> Float[Tensor, "B T D"]:
-        """E[token], and zero where `valid` is False."""
-        if valid is None:
-            return self.table(tokens)
-        return clear(self.table(tokens.masked_fill(~valid, 0)), valid)
-
     def empty(self, batch_size: int, mem_len: int) -> State:
         weight = self.table.weight
         memory = weight.new_zeros(batch_size, mem_len, weight.shape[1])
@@ -97,18 +86,16 @@ class Trunk(nn.Module):
         ranks: FactorizationOrder,
         state: State,
         *,
-        reuse_len: int | None = None,
         num_predict: int | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, State]:
-        """Both streams after the last layer, and the memories with the first `reuse_len` tokens (all by default).
+        """Both streams after the last layer, and the memories with these tokens.
 
         num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
         """
         M, T = state.memory[0].shape[1], h.shape[1]
-        reuse = T if reuse_len is None else min(reuse_len, T)
         rows = torch.arange(M, device=h.device)
-        masks = ranks.masks(rows >= M - state.length[:, None], reuse)
-        added = ranks.valid[:, :reuse].sum(1)
+        masks = ranks.masks(rows >= M - state.length[:, None])
+        added = ranks.valid.sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
         predicted = index = None
         if g is not None and num_predict is not None:
@@ -118,11 +105,12 @@ class Trunk(nn.Module):
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
-            memories.append(torch.cat([memory, h[:, :reuse]], dim=1).detach().gather(1, last))
+            memories.append(torch.cat([memory, h], dim=1).detach().gather(1, last))
             given = (h, g, memory, masks, ranks.segments, predicted)
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         if g is not None and index is not None:
             g = torch.zeros_like(h).scatter(1, index, g)
+            g = clear(g, ranks.order != CONTEXT)
         after = State(tuple(memories), state.length + added)
         return self.dropout(h), None if g is None else self.dropout(g), after
 
@@ -155,10 +143,8 @@ class XLNet(Model):
         valid: Bool[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T vocab"]:
-        """With segment_len, parts are read one after the other: an order then holds within each of them."""
         self._check(tokens, order, valid, segments)
-        state, size = self.initial_state(len(tokens)), self.config.segment_len
-        return self._read(tokens, state, order, valid, segments, None, size)[0]
+        return self._read(tokens, self.trunk.empty(len(tokens), 0), order, valid, segments)[0]
 
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
@@ -176,25 +162,19 @@ class XLNet(Model):
         order: Int[Tensor, "B N"],
         valid: Bool[Tensor, "B N"] | None = None,
         segments: Int[Tensor, "B N"] | None = None,
-        reuse_len: int | None = None,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits of the next N tokens, and the memories with the first `reuse_len` of them (all by default).
+        """Logits of the next N tokens, ordered among themselves, and the memories with them.
 
-        Those are ordered apart from the rest: they never see it, and it sees all of them.
         Raises ShapeError for a state that is not of this model and batch.
         """
         self._check(tokens, order, valid, segments)
         check_state(self.name, state, State, self.config.num_layers, tokens)
         wanted = (len(tokens), self.config.mem_len, self.config.dim)
-        for memory in state.memory:
-            if not isinstance(memory, Tensor) or tuple(memory.shape) != wanted:
-                raise ShapeError(
-                    f"xlnet: state must come from initial_state of this model, whose memories are {list(wanted)}, got "
-                    f"{shown(memory)}"
-                )
-        if reuse_len is not None:
-            check_positive(reuse_len=reuse_len)
-        return self._read(tokens, state, order, valid, segments, reuse_len, None)
+        if any(getattr(memory, "shape", None) != wanted for memory in state.memory):
+            raise ShapeError(
+                f"xlnet: state must come from initial_state of this model, whose memories are {list(wanted)}"
+            )
+        return self._read(tokens, state, order, valid, segments)
 
     def _read(
         self,
@@ -203,52 +183,43 @@ class XLNet(Model):
         order: Tensor,
         valid: Tensor | None,
         segments: Tensor | None,
-        reuse_len: int | None,
-        size: int | None,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        """Logits, read in parts of `size` valid tokens."""
         exists = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        source, back, exists = compaction(exists)
-        given = [tokens, order] if segments is None else [tokens, order, segments]
-        columns = [permute(x, source).split(size or x.shape[1], 1) for x in given]
-        most, parts = self.config.num_predict, []
-        for here, ids, ranks, *s in zip(
-            exists.split(size or exists.shape[1], 1), *columns, strict=True
-        ):
-            if most is not None and readable(ranks):
-                found = longest(((ranks != CONTEXT) & here).sum(1))
-                if found > most:
-                    raise ShapeError(
-                        f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."
-                    )
-            h = self.trunk.embed(ids, here)
-            _, g, state = self.trunk(
-                h,
-                self.query.expand_as(h),
-                FactorizationOrder(ranks, here, s[0] if s else None),
-                state,
-                reuse_len=reuse_len,
-                num_predict=most,
-            )
-            parts.append(g)
-        return self._logits(permute(torch.cat(parts, dim=1), back)), state
+        source, back, valid = compaction(exists)
+        if segments is not None:
+            segments = permute(segments, source)
+        ranks = permute(order, source).masked_fill(~valid, CONTEXT)
+        h = looked_up(self.trunk.table, permute(tokens, source), valid)
+        _, g, state = self.trunk(
+            h,
+            self.query.expand_as(h),
+            FactorizationOrder(ranks, valid, segments),
+            state,
+            num_predict=self.config.num_predict,
+        )
+        return self._logits(permute(g, back)), state
 
     def _logits(self, g: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
         return F.linear(g, self.trunk.table.weight, self.bias)
 
-    def _check(self, tokens: Tensor, order: object, valid: Tensor | None, segments: object) -> None:
+    def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
         weight = self.trunk.table.weight
         check_tokens(self.name, tokens, valid, len(weight), weight.device)
-        for name, ids in (("order", order), ("segments", segments)):
-            if name == "order" or ids is not None:
-                check_like(self.name, name, ids, tokens, IDS, "int64 or int32")
-        assert isinstance(order, Tensor)
+        check_like(self.name, "order", order, tokens, IDS, "int64 or int32")
+        if segments is not None:
+            check_like(self.name, "segments", segments, tokens, IDS, "int64 or int32")
         if not readable(order):
             return
-        ranks = order if valid is None else order[valid]
-        if ranks.numel() and (least := int(ranks.min())) < CONTEXT:
+        ranks = order if valid is None else order.masked_fill(~valid, CONTEXT)
+        least = int(ranks.min()) if ranks.numel() else CONTEXT
+        if least < CONTEXT:
             raise ShapeError(
                 f"xlnet: order holds the rank {least}: ranks start at 0, and {CONTEXT} is context"
+            )
+        found, most = longest((ranks != CONTEXT).sum(1)), self.config.num_predict
+        if most is not None and found > most:
+            raise ShapeError(
+                f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."
             )
 
 
@@ -266,7 +237,7 @@ def xlnet_base(vocab_size: int = 32_000) -> XLNetConfig:
 
 
 def xlnet_large(vocab_size: int = 32_000) -> XLNetConfig:
-    """360 million parameters, of which the embedding has 33; trained on 512 tokens, of which 256 enter the memory."""
+    """360 million parameters, of which the embedding has 33; trained on 512 tokens."""
     return replace(xlnet_base(vocab_size), dim=1024, num_heads=16, num_layers=24)
 
 

@@ -4,30 +4,26 @@
     logits = W tanh(V h_CLS + b) + c
 
 SEP and CLS are learned vectors of the head's own here, not tokens of the vocabulary: the trunk may have been trained on
-any tokens. `load_trunk` takes a trained XLNet's. Cost: one stream.
+any tokens: `model.trunk.load_state_dict(xlnet.trunk.state_dict())`. Cost: one stream.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError
+from regard.core import ShapeError
 from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
-from regard.models.tokens import check_tokens
+from regard.models.tokens import check_tokens, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
-from regard.models.xlnet import Trunk, XLNet
+from regard.models.xlnet import Trunk
 
 Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
-_MAY_DIFFER = {"dropout", "attention_dropout", "checkpoint", "clamp_len"}
 
-
-@dataclass(frozen=True, kw_only=True)
 class XLNetClassifierConfig(TrunkConfig):
     """XLNet's content stream and one of num_classes classes for each text."""
 
@@ -40,7 +36,6 @@ class XLNetClassifierConfig(TrunkConfig):
         return XLNetClassifier(self)
 
 
-@dataclass(frozen=True, kw_only=True)
 class XLNetMatcherConfig(XLNetClassifierConfig):
     """The same for a pair of texts, which are two segments of one row."""
 
@@ -66,20 +61,6 @@ class SequenceClassifier(Model):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.special, std=0.02)
 
-    def load_trunk(self, model: XLNet) -> None:
-        """The trunk's weights of a trained model, copied. Raises OptionError where the two are not of one shape."""
-        if not isinstance(model, XLNet):
-            raise OptionError(
-                f"{self.config.name}: the trunk to load must be an XLNet's, got {type(model).__name__}"
-            )
-        for field in fields(TrunkConfig):
-            ours, theirs = (getattr(config, field.name) for config in (self.config, model.config))
-            if ours != theirs and field.name not in _MAY_DIFFER:
-                raise OptionError(
-                    f"{self.config.name}: {field.name} is {ours!r}, and {theirs!r} in the trunk to load"
-                )
-        self.trunk.load_state_dict(model.trunk.state_dict())
-
     def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
         who = self.config.name
         for tokens, valid in texts:
@@ -91,7 +72,7 @@ class SequenceClassifier(Model):
         for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
-            columns += [self.trunk.embed(tokens, valid), separator]
+            columns += [looked_up(self.trunk.table, tokens, valid), separator]
             here += [one.expand_as(tokens) if valid is None else valid, one]
             numbers += [number] * (tokens.shape[1] + 1)
         source, _, valid = compaction(torch.cat([*here, one], dim=1))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,12 @@ class Axial(AbsolutePosition):
 
         PE[p] = [E_1[p // n_2] ; E_2[p mod n_2]]
 
-    `combine="sum"` adds tables of full width (Ho et al. 2019, arXiv 1912.12180). Any number of axes; without a `shape`
-    two nearly equal ones that hold max_len. Shorter inputs take the first rows. Started as `learned` is.
+    Any number of axes; without a `shape` two nearly equal ones that hold max_len. Shorter inputs take the first rows.
+    Started as `learned` is.
 
     Args:
         shape: length of each axis, in tokens; None: two nearly equal ones that hold max_len
         dims: channels of each axis's table; None: equal parts
-        combine: tables of the axes: side by side in the width, or added
     """
 
     name = "axial"
@@ -36,7 +34,6 @@ class Axial(AbsolutePosition):
         max_len: int | None = None,
         shape: Sequence[int] | None = None,
         dims: Sequence[int] | None = None,
-        combine: Literal["concatenate", "sum"] = "concatenate",
     ):
         super().__init__()
         if shape is None:
@@ -49,44 +46,30 @@ class Axial(AbsolutePosition):
             shape = (-(-max_len // columns), columns)
         if not shape:
             raise OptionError("axial: shape must hold at least one axis")
-        self.dim, self.shape, self.combine = dim, tuple(shape), combine
+        self.dim, self.shape = dim, tuple(shape)
         held = math.prod(self.shape)
         self.max_len = held if max_len is None else min(max_len, held)
-        widths = _widths(dim, len(self.shape), dims, combine)
+        axes = len(self.shape)
+        widths = dims or [*[dim // axes] * (axes - 1), dim - dim // axes * (axes - 1)]
+        if len(widths) != axes or sum(widths) != dim or min(widths) < 1:
+            raise OptionError(
+                f"axial: dims {tuple(widths)} must be {axes} positive widths whose sum is dim ({dim})"
+            )
         self.tables = nn.ParameterList(
             torch.empty(size, width) for size, width in zip(self.shape, widths, strict=True)
         )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        std = 0.5**0.5 if self.combine == "concatenate" else (0.5 / len(self.shape)) ** 0.5
         for table in self.tables:
-            nn.init.normal_(table, std=std)
+            nn.init.normal_(table, std=0.5**0.5)
 
     def encode(self, position, dtype):
         parts: list[Tensor] = []
         for size, table in zip(reversed(self.shape), reversed(list(self.tables)), strict=True):
             parts.insert(0, table[position % size].to(dtype))
             position = position // size
-        return (
-            torch.cat(parts, dim=-1) if self.combine == "concatenate" else torch.stack(parts).sum(0)
-        )
-
-
-def _widths(dim: int, axes: int, dims: Sequence[int] | None, combine: str) -> list[int]:
-    if combine == "sum":
-        if dims is not None:
-            raise OptionError(
-                "axial: dims divide the width between concatenated tables; summed ones all have dim"
-            )
-        return [dim] * axes
-    if dims is None:
-        dims = [dim // axes] * (axes - 1) + [dim - dim // axes * (axes - 1)]
-    if len(dims) != axes or sum(dims) != dim or min(dims) < 1:
-        raise OptionError(
-            f"axial: dims {tuple(dims)} must be {axes} positive widths whose sum is dim ({dim})"
-        )
-    return list(dims)
+        return torch.cat(parts, dim=-1)
 
 
 class Coordinates(AbsolutePosition):

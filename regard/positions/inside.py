@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from regard.core import Mixer, OptionError, UnknownNameError, UnsupportedError
+from regard.core import Catalog, Mixer, OptionError, UnsupportedError
 from regard.positions.base import Position, make
 from regard.positions.relative import T5, Alibi, Rotary
 
-KINDS: dict[str, type[Position]] = {cls.name: cls for cls in (Rotary, Alibi, T5)}
+KINDS: Catalog[type[Position]] = Catalog("position inside attention", (Rotary, Alibi, T5))
 
 
 def inside(
@@ -21,8 +21,7 @@ def inside(
         if options:
             raise OptionError(f"{mixer.name}: position_options were given without a position")
         return None
-    if name not in KINDS:
-        raise UnknownNameError("position inside attention", name, KINDS)
+    cls = KINDS[name]
     takes = mixer.capabilities.positions
     if name not in takes:
         raise UnsupportedError(
@@ -33,4 +32,4 @@ def inside(
             f"{mixer.name}: rotary positions turn channels in pairs, so dim / num_heads "
             f"({mixer.dim // num_heads}) must be even"
         )
-    return make(KINDS[name], {"dim": mixer.dim, "num_heads": num_heads}, options or {})
+    return make(cls, {"dim": mixer.dim, "num_heads": num_heads}, options or {})

@@ -10,36 +10,20 @@ from typing import Any
 from regard.core import Mixer
 from regard.mixers import MIXERS
 from regard.testing.laws import (
-    autocast,
-    batch,
-    causality,
-    compiled,
-    complexity,
-    derivative,
-    empty,
-    empty_batch,
-    exported,
-    fast,
-    isolation,
-    lengths,
-    limit,
+    cost,
+    derivatives,
+    formulas,
+    influence,
     long,
-    low_precision,
-    map,
+    masks,
     observed,
-    padding,
-    poison,
-    randomness,
-    reference,
+    packed,
+    precision,
+    programs,
+    purity,
     refusals,
-    second_derivative,
-    sensitivity,
+    rows,
     streaming,
-    threads,
-    training_memory,
-    transfer,
-    transforms,
-    types,
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
@@ -47,37 +31,41 @@ from regard.testing.subject import Blocks, Request, Subject
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
-    "refusals": refusals.law,
-    "reference": reference.law,
-    "fast": fast.law,
-    "low_precision": low_precision.law,
-    "types": types.law,
-    "derivative": derivative.law,
-    "second_derivative": second_derivative.law,
-    "transforms": transforms.law,
-    "limit": limit.law,
-    "causality": causality.law,
-    "padding": padding.law,
-    "poison": poison.law,
-    "sensitivity": sensitivity.law,
-    "isolation": isolation.law,
-    "streaming": streaming.law,
-    "map": map.law,
-    "observed": observed.law,
-    "batch": batch.law,
-    "empty": empty.law,
-    "empty_batch": empty_batch.law,
-    "lengths": lengths.law,
-    "randomness": randomness.law,
-    "threads": threads.law,
-    "transfer": transfer.law,
-    "autocast": autocast.law,
-    "compiled": compiled.law,
-    "exported": exported.law,
-    "free_length": exported.free_length,
-    "complexity": complexity.law,
-    "training_memory": training_memory.law,
-    "long": long.law,
+    law.__name__: law
+    for law in (
+        refusals.refusals,
+        formulas.reference,
+        formulas.fast,
+        precision.low_precision,
+        precision.types,
+        derivatives.derivative,
+        derivatives.second_derivative,
+        derivatives.transforms,
+        formulas.limit,
+        masks.causality,
+        masks.padding,
+        packed.packed,
+        masks.poison,
+        influence.sensitivity,
+        influence.isolation,
+        streaming.streaming,
+        observed.map,
+        observed.observed,
+        rows.batch,
+        masks.empty,
+        rows.empty_batch,
+        rows.lengths,
+        purity.randomness,
+        purity.threads,
+        purity.transfer,
+        precision.autocast,
+        programs.compiled,
+        programs.exported,
+        programs.free_length,
+        cost.complexity,
+        cost.training_memory,
+        long.long,
+    )
 }
 
 
@@ -98,7 +86,7 @@ def check_mixer(
     judged, and why. Raises LawError, whose text starts with the law's name.
     """
     subject = Subject(factory, oracle or own_oracle(factory()), blocks)
-    return require_kept(subject, judge(subject, {name: LAWS[name] for name in named(laws, LAWS)}))
+    return require_kept(subject, named(laws, LAWS))
 
 
 def judge_mixer(
@@ -108,14 +96,8 @@ def judge_mixer(
     oracle: Callable[..., Any] | None = None,
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
-    names = named(laws, LAWS)
-    return judge(mixer_subject(factory, oracle), {name: LAWS[name] for name in names})
-
-
-def mixer_subject(
-    factory: Callable[[], Mixer], oracle: Callable[..., Any] | None = None
-) -> Subject:
-    return Subject(factory, oracle or own_oracle(factory()))
+    subject = Subject(factory, oracle or own_oracle(factory()))
+    return judge(subject, named(laws, LAWS))
 
 
 def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:

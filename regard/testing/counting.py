@@ -34,7 +34,7 @@ def count(fn: Callable[[], object]) -> Counted:
     >>> count(lambda: mixer(x).sum().backward())
     """
     counter = _Counter()
-    with _FusedOnMeta(counter), counter:
+    with _FusedOnMeta(), counter:
         fn()
     return Counted(counter.flops, counter.peak)
 
@@ -108,33 +108,25 @@ def _storages(tree: Any) -> list[torch.UntypedStorage]:
 # ------------------------------------------------------------------ formulas: (arguments by name, result) -> operations
 
 
-def _pairs(query: Tensor, key: Tensor, is_causal: bool) -> int:
-    B, H, T, _ = query.shape
-    S = key.shape[2]
-    if not is_causal:
-        return B * H * T * S
-    corner = min(T, S)  # query i sees i + 1 keys until there are no more
-    return B * H * (corner * (corner + 1) // 2 + (T - corner) * S)
+def _attention(named: dict[str, Any], result: Any, of_keys: int = 1, of_values: int = 1) -> int:
+    """of_keys, of_values: matrix products of T x S pairs with vectors of their widths."""
+    B, H, T, K = named["query"].shape
+    S, V = named["value"].shape[2:]
+    pairs = T * S
+    if named.get("is_causal", False):
+        corner = min(T, S)  # query i sees i + 1 keys until there are no more
+        pairs = corner * (corner + 1) // 2 + (T - corner) * S
+    return 2 * B * H * pairs * (of_keys * K + of_values * V)
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> int:
-    return 2 * _pairs(query, key, is_causal) * (query.shape[-1] + value.shape[-1])
-
-
-def _attention_backward(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> int:
+def _attention_backward(named: dict[str, Any], result: Any) -> int:
     """Scores again, then the gradients of weights, q, k and v."""
-    return 2 * _pairs(query, key, is_causal) * (3 * query.shape[-1] + 2 * value.shape[-1])
+    return _attention(named, result, of_keys=3, of_values=2)
 
 
 def _transform(real: Tensor, dims: list[int], cost: float) -> int:
     n = math.prod(real.shape[d] for d in dims)
     return round(cost * real.numel() * math.log2(n))
-
-
-def _from_arguments(formula: Callable[..., int]) -> Callable[[dict[str, Any], Any], int]:
-    return lambda named, result: formula(
-        named["query"], named["key"], named["value"], named.get("is_causal", False)
-    )
 
 
 _aten = torch.ops.aten
@@ -150,50 +142,35 @@ for _name in (
     "efficient_attention",
     "cudnn_attention",
 ):
-    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}")] = _from_arguments(_attention)
-    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}_backward")] = _from_arguments(
-        _attention_backward
-    )
+    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}")] = _attention
+    _FORMULAS[getattr(_aten, f"_scaled_dot_product_{_name}_backward")] = _attention_backward
 
 
 # ------------------------------------------------------------------ on "meta", attention would be spelt out with its weights
 
 
 class _FusedOnMeta(TorchFunctionMode):
-    def __init__(self, counter: _Counter):
-        super().__init__()
-        self.counter = counter
-
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
         if function is F.scaled_dot_product_attention:
-            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-            named = dict(zip(names, args, strict=False)) | kwargs
-            mask = named.get("attn_mask")
-            if named["query"].is_meta and not (mask is not None and mask.requires_grad):
-                q, k, v = named["query"], named["key"], named["value"]
-                return _MetaAttention.apply(
-                    q, k, v, mask, named.get("is_causal", False), self.counter
-                )
-        return function(*args, **kwargs)
+            function = _fused_on_meta
+        return function(*args, **(kwargs or {}))
 
 
-class _MetaAttention(torch.autograd.Function):
-    """Allocates what the fused kernel does: the output, one number for each query, and a boolean mask as numbers."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, mask, is_causal, counter):
-        if mask is not None and mask.dtype == torch.bool:
-            mask = mask.to(q.dtype)
-        out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        log_sum = q.new_empty(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
-        counter.flops += _attention(q, k, v, is_causal)
-        ctx.save_for_backward(q, k, v, out, log_sum, mask)
-        ctx.is_causal, ctx.counter = is_causal, counter
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        q, k, v, *_ = ctx.saved_tensors
-        ctx.counter.flops += _attention_backward(q, k, v, ctx.is_causal)
-        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), None, None, None
+def _fused_on_meta(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
+) -> Tensor:
+    """The fused kernel of CPUs for what it takes: values as wide as keys, and a mask that is not learned."""
+    learned = attn_mask is not None and attn_mask.requires_grad
+    if not query.is_meta or learned or query.shape[-1] != value.shape[-1]:
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, **options
+        )
+    mask = None if attn_mask is None else attn_mask.to(query.dtype)
+    fused = _aten._scaled_dot_product_flash_attention_for_cpu
+    return fused(query, key, value, dropout_p, is_causal, attn_mask=mask)[0]

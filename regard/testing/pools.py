@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from regard.core.pool import Pool
-from regard.testing.laws.second_derivative import equals_finite_differences
-from regard.testing.subject import gradients
+from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
+from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite
+from regard.testing.laws.rows import learns_nothing
+from regard.testing.subject import normal, require_same, results
 from regard.testing.verdicts import (
     Checked,
     Judged,
@@ -28,17 +30,17 @@ class PoolSubject(Judged):
     def __init__(
         self,
         factory: Callable[[], Pool],
-        oracle: Callable[..., Any] | None,
-        set_size: int,
-        by_place: bool,
+        oracle: Callable[..., Any] | None = None,
+        set_size: int = 5,
+        by_place: bool = False,
     ):
         super().__init__()
         self.factory, self.oracle, self.by_place = factory, oracle, by_place
         self.pool = self.make()
-        self.name, self.size = self.pool.name, set_size
-        self.x = self.numbers(B, set_size, self.pool.dim)
+        self.name = self.pool.name
+        self.x = normal(B, set_size, self.pool.dim)
         width, count = self.pool.query_dim, self.pool.num_queries or Q
-        self.query = None if width is None else self.numbers(B, count, width, seed=1)
+        self.query = None if width is None else normal(B, count, width, seed=1)
         self.valid = torch.ones(B, set_size, dtype=torch.bool)
         self.valid[1, 1::2] = False
         self.valid[2] = False
@@ -47,86 +49,72 @@ class PoolSubject(Judged):
         torch.manual_seed(0)
         return self.factory().double().eval()
 
-    def numbers(self, *shape: int, seed: int = 0) -> Tensor:
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
     def queries(self, rows: slice) -> Tensor | None:
         return None if self.query is None else self.query[rows]
+
+    def padded(self, x: Tensor) -> Tensor:
+        return self.pool(x, self.query, valid=self.valid)
 
 
 def oracle(subject: PoolSubject) -> None:
     """Weights, outputs and gradients are the formula's: `oracle(params, tokens, queries) -> weights[query][token]`."""
     if subject.oracle is None:
         return subject.cannot_judge("weights and outputs: no oracle is given")
-    pool, x = subject.pool, subject.x.clone().requires_grad_()
+    pool, query, x = subject.pool, subject.query, subject.x.clone().requires_grad_()
     params = dict(pool.named_parameters()) | dict(pool.named_buffers())
-    leaves = [x, *pool.parameters()]
-    weights = torch.stack(
-        [
-            torch.stack(
-                [torch.stack(list(row)) for row in subject.oracle(params, list(x[b]), given)]
-            )
-            for b in range(B)
-            for given in [[] if subject.query is None else list(subject.query[b])]
-        ]
-    )
-    y, expected = pool(x, subject.query), weights @ x
-    require_close(pool.weights(x, subject.query), weights, BOUND, "weights")
-    require_close(y, expected, BOUND, "output")
-    for ours, theirs in zip(gradients(y, leaves), gradients(expected, leaves), strict=True):
-        require_close(ours, theirs, BOUND, "a gradient")
+    found = []
+    for b, tokens in enumerate(x):
+        given = [] if query is None else list(query[b])
+        weights = subject.oracle(params, list(tokens), given)
+        found.append(torch.stack([torch.stack(list(row)) for row in weights]))
+    weights = torch.stack(found)
+    require_close(pool.weights(x, query), weights, BOUND, "weights")
+    ours, theirs = (results(pool, y, x=x) for y in (pool(x, query), weights @ x))
+    require_same(ours, theirs, BOUND, "pool")
 
 
 def padding(subject: PoolSubject) -> None:
     """Invalid tokens are as if absent, and have no weight."""
     weights = subject.pool.weights(subject.x, subject.query, valid=subject.valid)
-    out = ~subject.valid[:, None].expand_as(weights)
-    require((weights[out] == 0).all(), "a token that is not valid has weight")
+    absent = weights.masked_fill(subject.valid[:, None], 0)
+    require(not absent.any(), "a token that is not valid has weight")
     if subject.by_place:
         return subject.cannot_judge("fewer tokens: they are known by their places")
-    y = subject.pool(subject.x, subject.query, valid=subject.valid)
     row = slice(1, 2)
     alone = subject.pool(subject.x[row, subject.valid[1]], subject.queries(row))
-    require_close(y[row], alone, BOUND, "a padded set is not the set alone")
+    require_close(subject.padded(subject.x)[row], alone, BOUND, "a padded set is not the set alone")
 
 
 def poison(subject: PoolSubject) -> None:
     """NaN, Inf and 1e30 where `valid` is False change no output and no gradient."""
-    results = []
-    for value in (0.0, float("nan"), float("inf"), 1e30):
-        x = subject.x.masked_fill(~subject.valid[..., None], value).requires_grad_()
-        y = subject.pool(x, subject.query, valid=subject.valid)
-        found = [y, *gradients(y, [x, *subject.pool.parameters()])]
-        results.append(found)
-        require((found[1][~subject.valid] == 0).all(), "a gradient reaches a token that is absent")
-        same = all(torch.equal(a, b) for a, b in zip(found, results[0], strict=True))
-        require(same, f"{value} at an absent token changes a result")
+    is_not_poisoned(subject.padded, subject.pool, subject.x, subject.valid)
 
 
 def order(subject: PoolSubject) -> None:
     """A set has no order: permuted tokens give the same summary, and permuted weights."""
     if subject.by_place:
         raise NotDeclared("tokens are known by their places")
-    to = torch.randperm(subject.size, generator=torch.Generator().manual_seed(2))
-    moved, query = subject.x[:, to], subject.query
-    require_close(subject.pool(moved, query), subject.pool(subject.x, query), BOUND, "output")
-    weights = subject.pool.weights(subject.x, query)[..., to]
-    require_close(subject.pool.weights(moved, query), weights, BOUND, "weights")
+    x, query, generator = subject.x, subject.query, torch.Generator().manual_seed(2)
+    to = torch.randperm(x.shape[1], generator=generator)
+    for call, expected in (
+        (subject.pool, subject.pool(x, query)),
+        (subject.pool.weights, subject.pool.weights(x, query)[..., to]),
+    ):
+        require_close(call(x[:, to], query), expected, BOUND, "permuted tokens")
 
 
 def sensitivity(subject: PoolSubject) -> None:
     """Every token with weight is felt, and tokens have weight."""
     x = subject.x.clone().requires_grad_()
-    (found, *_) = gradients(subject.pool(x, subject.query), [x])
-    used = (subject.pool.weights(subject.x, subject.query) != 0).any(1)
+    found = results(subject.pool, subject.pool(x, subject.query), x=x)["gradient of x"]
+    used = (subject.pool.weights(x, subject.query) != 0).any(1)
     require(used.any(), "no token has weight")
     require((found != 0).any(-1)[used].all(), "the output ignores a token that has weight")
 
 
 def batch(subject: PoolSubject) -> None:
     """A row alone gives what it gives in a batch."""
-    y = subject.pool(subject.x, subject.query, valid=subject.valid)
+    y = subject.padded(subject.x)
     for b in range(B):
         row = slice(b, b + 1)
         alone = subject.pool(subject.x[row], subject.queries(row), valid=subject.valid[row])
@@ -136,31 +124,23 @@ def batch(subject: PoolSubject) -> None:
 def empty(subject: PoolSubject) -> None:
     """An empty set gives exactly zero, with finite gradients, in training too."""
     for training in (False, True):
-        pool = subject.make().train(training)
-        x = subject.x.clone().requires_grad_()
+        pool, x = subject.make().train(training), subject.x.clone().requires_grad_()
         y = pool(x, subject.query, valid=subject.valid)
-        require((y[2] == 0).all(), "an empty set is not zero")
-        for found in gradients(y, [x, *pool.parameters()]):
-            require(torch.isfinite(found).all(), "a gradient is not finite")
+        is_zero_and_finite(results(pool, y, x=x), ~subject.valid.any(1))
 
 
 def empty_batch(subject: PoolSubject) -> None:
     """A batch of no sets is valid, with gradients of zero, and changes no buffer in training."""
     pool = subject.make().train()
-    whole = pool(subject.x, subject.query)
+    whole, none = pool(subject.x, subject.query), slice(0, 0)
     before = {name: value.clone() for name, value in pool.state_dict().items()}
-    x, query = subject.x[:0].clone().requires_grad_(), subject.queries(slice(0, 0))
-    for valid in (None, subject.valid[:0]):
-        y = pool(x, query, valid=valid)
-        weights = pool.weights(x, query, valid=valid)
-        shapes = [[0, *z.shape[1:]] for z in (whole, pool.weights(subject.x, subject.query))]
-        found = [list(z.shape) for z in (y, weights)]
-        require(found == shapes, f"shapes {found}, not {shapes}")
-        require(y.requires_grad, "the output has no gradient")
-        zero = all(bool((found == 0).all()) for found in gradients(y, [x, *pool.parameters()]))
-        require(zero, "a gradient is not zero")
-    same = all(torch.equal(value, before[name]) for name, value in pool.state_dict().items())
-    require(same, "a buffer changed")
+    x, query = subject.x[none].clone().requires_grad_(), subject.queries(none)
+    seen = pool.weights(subject.x, subject.query)[none].shape
+    for valid in (None, subject.valid[none]):
+        learns_nothing(pool, x, pool(x, query, valid=valid), whole[none].shape)
+        shape = pool.weights(x, query, valid=valid).shape
+        require(shape == seen, f"weights: shape {list(shape)}, not {list(seen)}")
+    require_same(pool.state_dict(), before, 0.0, "a buffer changed")
 
 
 def second_derivative(subject: PoolSubject) -> None:
@@ -170,17 +150,8 @@ def second_derivative(subject: PoolSubject) -> None:
 
 
 def transforms(subject: PoolSubject) -> None:
-    """torch.func's vmap of grad gives each row's own gradient."""
-    pool, query = subject.pool, subject.query
-
-    def total(x: Tensor, query: Tensor | None) -> Tensor:
-        return pool(x[None], None if query is None else query[None]).square().sum()
-
-    in_dims = 0, None if query is None else 0
-    found = torch.func.vmap(torch.func.grad(total), in_dims)(subject.x, query)
-    x = subject.x.clone().requires_grad_()
-    (wanted,) = torch.autograd.grad(pool(x, query).square().sum(), x)
-    require_close(found, wanted, BOUND, "a gradient under torch.func")
+    """torch.func's grad, vmap and jacrev take the pool as any function, and give what autograd gives."""
+    equals_autograd(subject.pool, subject.x[:, None], subject.queries(slice(0, 1)))
 
 
 POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
@@ -214,11 +185,9 @@ def check_pool(
     set_size: tokens of a set. by_place: tokens are known by their places, as experts are. Raises LawError, whose text starts with the law's name.
     """
     subject = PoolSubject(factory, oracle, set_size, by_place)
-    chosen = {name: POOL_LAWS[name] for name in named(laws, POOL_LAWS)}
-    return require_kept(subject, judge(subject, chosen))
+    return require_kept(subject, named(laws, POOL_LAWS))
 
 
 def judge_pool(factory: Callable[[], Pool], laws: str | Iterable[str] = "all") -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
-    chosen = {name: POOL_LAWS[name] for name in named(laws, POOL_LAWS)}
-    return judge(PoolSubject(factory, None, 5, by_place=False), chosen)
+    return judge(PoolSubject(factory), named(laws, POOL_LAWS))

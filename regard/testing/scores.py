@@ -1,20 +1,13 @@
 """The laws of a score: q [B H T K], k [B H S K] -> [B H T S]."""
 
 from collections.abc import Callable, Iterable
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 
-from regard.testing.subject import gradients
-from regard.testing.verdicts import (
-    Checked,
-    Judged,
-    judge,
-    named,
-    require,
-    require_close,
-    require_kept,
-)
+from regard.testing.subject import normal, require_same, results
+from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
 
 B, H, T, S, BOUND = 2, 3, 5, 7, 1e-10
 Oracle = Callable[[dict[str, Tensor], int, Tensor, Tensor, int], Tensor]
@@ -26,12 +19,9 @@ class ScoreSubject(Judged):
         torch.manual_seed(0)
         self.score, self.oracle = factory().double().eval(), oracle
         self.name = getattr(self.score, "name", type(self.score).__name__)
-        generator = torch.Generator().manual_seed(0)
         width = self.score.dim
         assert isinstance(width, int)
-        self.q, self.k = (
-            torch.randn(B, H, n, width, generator=generator, dtype=torch.float64) for n in (T, S)
-        )
+        self.q, self.k = normal(B, H, T + S, width).split((T, S), dim=2)
 
 
 def formula(subject: ScoreSubject) -> None:
@@ -39,22 +29,12 @@ def formula(subject: ScoreSubject) -> None:
     if subject.oracle is None:
         return subject.cannot_judge("values: no oracle is given")
     q, k = subject.q.clone().requires_grad_(), subject.k.clone().requires_grad_()
-    parameters = dict(subject.score.named_parameters())
-    params: dict[str, Tensor] = {f"score.{name}": value for name, value in parameters.items()}
-    expected = torch.stack(
-        [
-            subject.oracle(params, h, q[b, h, i], k[b, h, j], j)
-            for b in range(B)
-            for h in range(H)
-            for i in range(T)
-            for j in range(S)
-        ]
-    ).reshape(B, H, T, S)
-    found = subject.score(q, k)
-    require_close(found, expected, BOUND, "score")
-    leaves = [q, k, *parameters.values()]
-    for ours, theirs in zip(gradients(found, leaves), gradients(expected, leaves), strict=True):
-        require_close(ours, theirs, BOUND, "a gradient")
+    params: dict[str, Tensor] = {f"score.{name}": z for name, z in subject.score.named_parameters()}
+    pairs = product(range(B), range(H), range(T), range(S))
+    one_by_one = [subject.oracle(params, h, q[b, h, i], k[b, h, j], j) for b, h, i, j in pairs]
+    expected = torch.stack(one_by_one).reshape(B, H, T, S)
+    found, wanted = (results(subject.score, y, q=q, k=k) for y in (subject.score(q, k), expected))
+    require_same(found, wanted, BOUND, "score")
 
 
 def shapes(subject: ScoreSubject) -> None:
@@ -90,12 +70,9 @@ def mask(subject: ScoreSubject) -> None:
 def gradient(subject: ScoreSubject) -> None:
     """Gradients are finite, at vectors of zero too."""
     for factor in (1.0, 0.0, 100.0):
-        q = (factor * subject.q).requires_grad_()
-        k = (factor * subject.k).requires_grad_()
-        y = subject.score(q, k)
-        require(torch.isfinite(y).all(), f"a score is not finite at scale {factor:g}")
-        for found in gradients(y, [q, k, *subject.score.parameters()]):
-            require(torch.isfinite(found).all(), f"a gradient is not finite at scale {factor:g}")
+        q, k = ((factor * z).requires_grad_() for z in (subject.q, subject.k))
+        for name, found in results(subject.score, subject.score(q, k), q=q, k=k).items():
+            require(torch.isfinite(found).all(), f"{name} is not finite at scale {factor:g}")
 
 
 SCORE_LAWS: dict[str, Callable[[ScoreSubject], None]] = {
@@ -114,6 +91,4 @@ def check_score(
     laws: "all", or names of SCORE_LAWS. oracle: `(params, head, q [K], k [K], position of k) -> number`, where params
     are called `score.NAME`. Raises LawError, whose text starts with the law's name.
     """
-    subject = ScoreSubject(factory, oracle)
-    chosen = {name: SCORE_LAWS[name] for name in named(laws, SCORE_LAWS)}
-    return require_kept(subject, judge(subject, chosen))
+    return require_kept(ScoreSubject(factory, oracle), named(laws, SCORE_LAWS))

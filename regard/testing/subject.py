@@ -1,14 +1,15 @@
 """The subject of a law: a way to make fresh mixers, and the inputs and requests that suit what they declare."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from regard import Form
 from regard.core import Mask, Mixer
@@ -30,8 +31,13 @@ class Request:
     mask: Mask
     context: Tensor | None = None
 
-    def __call__(self, mixer: Mixer, x: Tensor) -> Tensor:
-        return mixer(x, context=self.context, mask=self.mask)
+    def __call__(self, mixer: nn.Module, x: Tensor) -> Tensor:
+        over = {} if self.context is None else {"context": self.context}
+        return mixer(x, mask=self.mask, **over)
+
+    def but(self, label: str, **fields: Any) -> "Request":
+        """The same with other fields of the mask."""
+        return replace(self, label=f"{self.label}, {label}", mask=replace(self.mask, **fields))
 
     def of_many(
         self, mixer: Mixer, xs: list[Tensor], contexts: list[Tensor] | None = None
@@ -42,21 +48,22 @@ class Request:
         context = None if contexts is None else torch.cat(contexts)
         return list(mixer(x, context=context, mask=repeated(self.mask, count)).chunk(count))
 
+    def results(
+        self, module: nn.Module, x: Tensor, *, like: torch.dtype | None = None
+    ) -> dict[str, Tensor]:
+        """The output, and the gradients of x, of the context and of every parameter."""
+        x = x.detach().requires_grad_()
+        return results(module, self(module, x), like=like, x=x, context=self.context)
+
 
 def repeated(mask: Mask, count: int) -> Mask:
-    """The mask of `count` batches, one behind the other."""
+    """The mask of `count` batches, one behind the other; pairs of one row are for all rows."""
 
-    def rows(value: Tensor | None) -> Tensor | None:
-        if value is None or (value.dim() == 4 and len(value) == 1):  # of pairs, for all rows
-            return value
-        return value.repeat(count, *[1] * (value.dim() - 1))
+    def rows(z: Tensor) -> Tensor:
+        shared = z.dim() == 4 and len(z) == 1
+        return z if shared else z.repeat(count, *[1] * (z.dim() - 1))
 
-    return replace(
-        mask,
-        valid=rows(mask.valid),
-        pairwise=rows(mask.pairwise),
-        global_tokens=rows(mask.global_tokens),
-    )
+    return tree_map_only(Tensor, rows, mask)
 
 
 class Subject(Judged):
@@ -122,72 +129,71 @@ class Subject(Judged):
 
     def tokens(self, *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
         """Normal values [*shape, D]; different for every shape and seed."""
-        generator = torch.Generator().manual_seed(zlib.crc32(repr((shape, seed)).encode()))
-        return torch.randn(*shape, self.dim, generator=generator, dtype=torch.float64).to(dtype)
+        own = zlib.crc32(repr((shape, seed)).encode())
+        return normal(*shape, self.dim, seed=own).to(dtype)
 
-    def causalities(self) -> list[bool]:
-        return [
-            flag
-            for flag, able in ((False, self.can.bidirectional), (True, self.can.causal))
-            if able
-        ]
+    @property
+    def mask(self) -> Mask:
+        """All may see all, or where that is not declared, what came before."""
+        return Mask(causal=not self.can.bidirectional)
+
+    def orders(self) -> list[Request]:
+        """One request for each declared order of time."""
+        plain, causal = Request("plain", Mask()), Request("causal", Mask(causal=True))
+        return [plain] * bool(self.can.bidirectional) + [causal] * bool(self.can.causal)
+
+    def samples(self) -> list[Request]:
+        """Few requests: the orders, of which the last has padding where that is declared."""
+        orders = self.orders()
+        if not self.can.padding:
+            return orders
+        valid = torch.arange(T) < torch.tensor([[T], [T - 4]])
+        return [orders[0], orders[-1].but("padded", valid=valid)]
 
     def requests(
         self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64
     ) -> Iterator[Request]:
-        """Every declared yes, and every pair of them: causal, padding, pairwise, global tokens, cross."""
-        context = self.tokens(rows, S, seed=7, dtype=dtype)
+        """Every declared yes, and every choice of several: causal, padding, pairwise, global tokens, cross."""
+        context = self.tokens(rows, S, seed=7, dtype=dtype).requires_grad_()
         sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
-        for (where, source), causal in product(sources, self.causalities()):
+        for (where, source), order in product(sources, self.orders()):
             keys = length if source is None else S
-            masks = self._masks(rows, length, keys, bool(self.can.global_tokens) and source is None)
-            for label, mask in masks:
-                name = f"{where}{'causal ' if causal else ''}{label}".strip() or "plain"
-                yield Request(name, replace(mask, causal=causal), source)
+            for label, mask in self._masks(rows, length, keys, source is not None):
+                name = f"{where}{'causal ' * order.mask.causal}{label}".strip() or "plain"
+                yield Request(name, replace(mask, causal=order.mask.causal), source)
 
-    def _masks(
-        self, rows: int, queries: int, keys: int, global_tokens: bool
-    ) -> list[tuple[str, Mask]]:
+    def _masks(self, rows: int, queries: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
         generator = torch.Generator().manual_seed(11)
 
         def chance(*shape: int, share: float) -> Tensor:
             return torch.rand(*shape, generator=generator) < share
 
-        column = torch.arange(keys)
-        amount = torch.arange(rows)[:, None] % 3 + 2
-        interior = chance(rows, keys, share=0.6)
-        pairwise = chance(rows, self.num_heads, queries, keys, share=0.5)
-        marks = chance(rows, keys, share=0.3)
-        masks = [("", Mask())]
+        column, amount = torch.arange(keys), torch.arange(rows)[:, None] % 3 + 2
+        choices = {
+            "interior padding": (self.can.padding, chance(rows, keys, share=0.6)),
+            "pairwise": (
+                self.can.pairwise,
+                chance(rows, self.num_heads, queries, keys, share=0.5),
+            ),
+            "global": (self.can.global_tokens and not cross, chance(rows, keys, share=0.3)),
+        }
+        drawn = [(None, value) if able else (None,) for able, value in choices.values()]
+        for some in product(*drawn):
+            named = zip(choices, some, strict=True)
+            valid, pairwise, marks = some
+            mask = Mask(valid=valid, pairwise=pairwise, global_tokens=marks)
+            yield ", ".join(name for name, value in named if value is not None), mask
         if self.can.padding:
-            masks += [
-                ("right padding", Mask(valid=column < keys - amount)),
-                ("left padding", Mask(valid=column >= amount)),
-                ("interior padding", Mask(valid=interior)),
-            ]
+            yield "right padding", Mask(valid=column < keys - amount)
+            yield "left padding", Mask(valid=column >= amount)
         if self.can.pairwise:
-            masks += [
-                ("pairwise", Mask(pairwise=pairwise)),
-                ("shared pairwise", Mask(pairwise=chance(1, 1, queries, keys, share=0.5))),
-            ]
-        if self.can.padding and self.can.pairwise:
-            masks += [("pairwise, padding", Mask(pairwise=pairwise, valid=interior))]
-        if global_tokens:
-            masks += [("global", Mask(global_tokens=marks))]
-        if global_tokens and self.can.padding:
-            masks += [("global, padding", Mask(global_tokens=marks, valid=interior))]
-        if global_tokens and self.can.padding and self.can.pairwise:
-            together = Mask(global_tokens=marks, valid=interior, pairwise=pairwise)
-            masks += [("global, pairwise, padding", together)]
-        return masks
+            yield "shared pairwise", Mask(pairwise=chance(1, 1, queries, keys, share=0.5))
 
-    def consult(
-        self, mixer: Mixer, request: Request, x: Tensor, params: dict[str, Tensor] | None = None
-    ) -> Any:
+    def consult(self, mixer: Mixer, request: Request, x: Tensor) -> Any:
         """The oracle's (y, weights) for this request, given the structure that the mixer really uses."""
         assert self.oracle is not None
         return self.oracle(
-            tensors(mixer) if params is None else params,
+            tensors(mixer),
             mixer.options,
             x,
             context=request.context,
@@ -199,22 +205,25 @@ class Subject(Judged):
         )
 
 
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
 def tensors(mixer: Mixer) -> dict[str, Tensor]:
     """Parameters (as leaves, so that gradients reach them) and buffers, under their state-dict names."""
     return dict(mixer.named_parameters()) | dict(mixer.named_buffers())
 
 
-def projected(y: Tensor, seed: int = 5, *, like: torch.dtype | None = None) -> Tensor:
+def projected(y: Tensor, *, like: torch.dtype | None = None) -> Tensor:
     """Sum of y times fixed normal numbers of y's type, or first rounded to `like`."""
-    generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    weight = normal(*y.shape, seed=5)
     return (y * weight.to(like or y.dtype).to(y.dtype)).sum()
 
 
 def gradients(
     y: Tensor,
     leaves: list[Tensor],
-    seed: int = 5,
     *,
     like: torch.dtype | None = None,
     create_graph: bool = False,
@@ -222,31 +231,31 @@ def gradients(
     """Gradients of `projected(y)`; zero where a leaf takes no part."""
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    total = projected(y, seed, like=like)
-    found = torch.autograd.grad(total, leaves, allow_unused=True, create_graph=create_graph)
+    total = projected(y, like=like)
     return [
-        torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)
+        *torch.autograd.grad(
+            total, leaves, create_graph=create_graph, allow_unused=True, materialize_grads=True
+        )
     ]
 
 
-def require_results(
-    module: torch.nn.Module, mixer: Mixer, x: Tensor, mask: Mask, what: str
+def results(
+    module: nn.Module, y: Tensor, *, like: torch.dtype | None = None, **inputs: Tensor | None
+) -> dict[str, Tensor]:
+    """y, and its gradients: of the inputs that are given, and of every parameter."""
+    leaves = {name: z for name, z in inputs.items() if z is not None}
+    leaves |= {n.removeprefix("_orig_mod."): z for n, z in module.named_parameters()}
+    found = zip(leaves, gradients(y, [*leaves.values()], like=like), strict=True)
+    return {"output": y} | {f"gradient of {name}": z for name, z in found}
+
+
+def require_same(
+    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], bound: float, what: str
 ) -> None:
-    """Output and gradients of x and the parameters are the mixer's; a module may have copies of those that it uses, and no others."""
-    kind = f"{what}{', causal' * mask.causal}{', padded' * (mask.valid is not None)}"
-    found, expected = (_results(m, mixer, x, mask) for m in (module, mixer))
+    """Every result within the bound; what is not found, such as the gradient of a parameter that a program lacks, is zero."""
     for name, own in expected.items():
-        require_close(found[name], own, 1e-10, f"{kind}: {name}")
-
-
-def _results(module: torch.nn.Module, mixer: Mixer, x: Tensor, mask: Mask) -> dict[str, Tensor]:
-    x = x.clone().requires_grad_()
-    y = module(x, mask=mask)
-    leaves = {"x": x}
-    leaves |= {name.removeprefix("_orig_mod."): z for name, z in module.named_parameters()}
-    found = dict(zip(leaves, gradients(y, [*leaves.values()]), strict=True))
-    absent = {name: torch.zeros_like(z) for name, z in mixer.named_parameters()}
-    return {"output": y} | {f"gradient of {name}": z for name, z in (absent | found).items()}
+        value = found[name] if name in found else torch.zeros_like(own)
+        require_close(value, own, bound, f"{what}: {name}")
 
 
 __all__ = [
@@ -260,10 +269,12 @@ __all__ = [
     "Subject",
     "T",
     "gradients",
+    "normal",
     "projected",
     "repeated",
     "require",
     "require_close",
-    "require_results",
+    "require_same",
+    "results",
     "tensors",
 ]

@@ -65,15 +65,16 @@ class Judged:
 
 
 S = TypeVar("S", bound=Judged)
+Law = TypeVar("Law")
 
 
-def named(laws: str | Iterable[str], known: Mapping[str, Any]) -> list[str]:
-    """Names of laws from "all", one name or several. Raises UnknownNameError."""
+def named(laws: str | Iterable[str], known: Mapping[str, Law]) -> dict[str, Law]:
+    """The laws of "all", one name or several. Raises UnknownNameError."""
     names = list(known) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
     for name in names:
         if name not in known:
             raise UnknownNameError("law", name, known)
-    return names
+    return {name: known[name] for name in names}
 
 
 def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdict]:
@@ -100,10 +101,10 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         yield Verdict(name, outcome, seconds, sentence, cause, tuple(errors))
 
 
-def require_kept(subject: Judged, verdicts: Iterable[Verdict]) -> Checked:
-    """The verdicts, of which none may be a failure. Raises LawError at the first that is."""
+def require_kept(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Checked:
+    """Verdicts of the laws, of which none may be a failure. Raises LawError at the first that is."""
     kept = []
-    for verdict in verdicts:
+    for verdict in judge(subject, laws):
         if verdict.outcome == "failed":
             text = f"{verdict.law}: {subject.name}: {verdict.sentence}"
             raise LawError(text) from verdict.cause

@@ -1,6 +1,6 @@
 """Checkpoints as users have them, each trained for some steps: folders of `regard train`, and of `TableClassifier.save`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from regard.models import (
     ModelConfig,
     PatchClassifierConfig,
     TransformerConfig,
-    pixel_classifier,
 )
 
 BRIEF = TrainConfig(
@@ -97,8 +96,9 @@ def of_documents(folder: Path) -> Path:
 
 def of_pixels(folder: Path) -> Path:
     task = Digits()
-    model = pixel_classifier(8, 8, 10, **SMALL | {"num_layers": 1})
-    return run(folder, task, replace(model, vocab_size=task.vocab_size))
+    options: dict[str, Any] = {"max_len": 64, "position": "axial", "num_layers": 1}
+    model = ClassifierConfig(**task.facts, **SMALL | options, position_options={"shape": (8, 8)})
+    return run(folder, task, model)
 
 
 def of_patches(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
+from regard.core import OPEN
 from regard.core.request import Compaction, permute
 from regard.functional.rows import masked_softmax, plain_alone, scores
 from regard.mixers.compressed import Compressed
@@ -161,8 +162,8 @@ class LendsItsStore(Compressed):
 
     def _extend(self, x, state, valid, donate):
         y, after = super()._extend(x, state, valid, donate)
-        first, last = int(state.length[0]), int(after.length[0])
-        is_written = first == 0 or first // self.factor < last // self.factor
+        first, last = state.length, after.length
+        is_written = ((first == 0) | (first // self.factor < last // self.factor)).any()
         return y, after if is_written else replace(after, k=state.k, v=state.v)
 
 
@@ -525,6 +526,31 @@ class IsAnotherFunctionUnderTorchFunc(Softmax):
         return super().mix(x, context, mask)
 
 
+class IgnoresDocuments(Linear):
+    def forward(self, x, *, context=None, mask=OPEN):
+        return super().forward(x, context=context, mask=replace(mask, documents=None))
+
+
+class StreamsThroughDocuments(Linear):
+    def extend(self, x, state, *, valid=None, documents=None, donate=False):
+        return super().extend(x, state, valid=valid, donate=donate)
+
+
+class BeginsDocumentsWithWhatItKept(Linear):
+    """A new state takes over the sums of the last one."""
+
+    kept = 0.0
+
+    def _initial_state(self, *sizes):
+        new = super()._initial_state(*sizes)
+        return replace(new, S=new.S + self.kept)
+
+    def _extend(self, x, state, valid, donate):
+        y, state = super()._extend(x, state, valid, donate)
+        self.kept = 1e-6
+        return y, state
+
+
 BROKEN = [
     ("fast", IsAnotherInItsPlainForm),
     ("fast", HasAnotherGradientInItsPlainForm),
@@ -545,6 +571,9 @@ BROKEN = [
     ("isolation", IgnoresPairs),
     ("streaming", DecaysAtAbsentTokens),
     ("padding", DecaysAtAbsentTokens),
+    ("packed", IgnoresDocuments),
+    ("packed", StreamsThroughDocuments),
+    ("packed", BeginsDocumentsWithWhatItKept),
     ("long", DecaysAtAbsentTokens),
     ("causality", LeaksBehindItsFirstChunk),
     ("long", LeaksBehindItsFirstChunk),
@@ -631,7 +660,7 @@ def make(cls):
     ("law", "cls"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
 )
 def test_a_broken_mixer_is_caught(law, cls, monkeypatch):
-    monkeypatch.setattr("regard.testing.laws.complexity.RANGES", ((1024, 4096),))  # longer is dear
+    monkeypatch.setattr("regard.testing.laws.cost.RANGES", ((1024, 4096),))  # longer is dear
     oracle = regard.reference.softmax if issubclass(cls, Softmax) else None
     if cls is WrongSumWithoutBlocks:
         oracle = running_mean

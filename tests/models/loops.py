@@ -65,8 +65,10 @@ def relative_attention(
 
 
 def norm(params: Params, name: str, x: Tensor) -> Tensor:
+    if f"{name}.gain" in params:
+        return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     x = x - x.mean(-1, keepdim=True)
-    x = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+    x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     return x * params[f"{name}.weight"] + params[f"{name}.bias"]
 
 

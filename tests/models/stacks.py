@@ -7,9 +7,7 @@ from torch import Tensor, nn
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
-from tests.models.loops import inside
-
-Params = dict[str, Tensor]
+from tests.models.loops import Params, inside, norm
 
 
 def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
@@ -102,14 +100,6 @@ def place(params: Params, config: StackConfig, t: int) -> Tensor:
         return torch.tensor(waves, dtype=torch.float64)
     assert config.position == "none"
     return torch.zeros(D, dtype=torch.float64)
-
-
-def norm(params: Params, name: str, x: Tensor) -> Tensor:
-    if f"{name}.gain" in params:
-        return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    x = x - x.mean(-1, keepdim=True)
-    x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    return x * params[f"{name}.weight"] + params[f"{name}.bias"]
 
 
 def gelu(x: Tensor) -> Tensor:

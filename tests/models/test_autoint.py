@@ -72,10 +72,3 @@ def test_maps_sum_to_one_and_are_zero_where_a_field_is_missing():
     sums = maps[0].sum(-1)
     assert len(maps) == L and ((sums - 1).abs() < 1e-12).logical_or(sums == 0).all()
     assert (maps[0][2, :, 1] == 0).all() and (maps[0][2, ..., 1] == 0).all()  # age is missing
-
-
-def test_layers_have_the_parameters_of_the_paper():
-    """L layers of four matrices, 16 x 64 and then 64 x 64, and no biases."""
-    model = AutoIntConfig(fields=FIELDS).build()
-    count = sum(p.numel() for p in model.layers.parameters())
-    assert count == 4 * (16 * 64 + 2 * 64 * 64)

@@ -31,11 +31,8 @@ FLAG, MAPPING = "must be True or False", "must be a mapping of option names"
     [
         (AutoIntConfig, {}, "dropout", ("x", None, True, 1, float("nan")), RATE),
         (AutoIntConfig, {}, "hidden_dims", (5, 0, None, [8]), WIDTHS),
-        (AutoIntConfig, {}, "official", (float("nan"), 1), FLAG),
         (MMoEConfig, {}, "gate_options", (3, {1: 2}), MAPPING),
         (DINConfig, DIN, "history", (5, ["history"]), "must be a tuple of names"),
-        (DINConfig, DIN, "activation", ([1], None), "must be one of 'dice', 'prelu'"),
-        (DINConfig, DIN, "pool_options", (None, "x", [1]), MAPPING),
         (
             PatchClassifierConfig,
             IMAGE,
@@ -43,7 +40,6 @@ FLAG, MAPPING = "must be True or False", "must be a mapping of option names"
             (5, None, (8,)),
             r"must be a tuple \(a positive integer, a positive",
         ),
-        (PatchClassifierConfig, IMAGE, "summary", ("sum", None), "must be one of 'mean', 'max'"),
         (
             PatchClassifierConfig,
             IMAGE,
@@ -54,8 +50,6 @@ FLAG, MAPPING = "must be True or False", "must be a mapping of option names"
         (PatchClassifierConfig, IMAGE, "stem", (((4, 2), (4, 2)),), r"'s strides \(4\)"),
         (ClassifierConfig, {**STACK, "num_classes": 2}, "summary", ("min",), "must be one of"),
         (ClassifierConfig, {**STACK, "num_classes": 2}, "embedding_norm", (-1,), FLAG),
-        (TransformerXLConfig, STACK, "attention_dropout", ("x", float("nan"), 3.7, int), RATE),
-        (TransformerXLConfig, STACK, "segment_len", (0,), "positive integer"),
         (TransformerXLConfig, STACK, "mem_len", (0,), "positive integer"),
         (XLNetConfig, STACK, "mem_len", (-1,), "an integer of at least 0"),
     ],

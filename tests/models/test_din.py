@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from regard import OptionError, ShapeError
-from regard.mixers import MIXERS
 from regard.models import DINConfig
 from regard.nn.fields import Categorical, Sequence
 from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded, roused
@@ -68,28 +67,6 @@ def test_it_is_its_equations(name):
     assert_same(model(BATCH), expected, model, slow)
 
 
-POOLS = {
-    **{name: {"pool": "target_query", **options} for name, options in CASES.items()},
-    "mean": {"pool": "mean"},
-    "softmax": {"pool": "cross", "num_heads": 2},
-    "linear": {"pool": "cross", "mixer": "linear", "num_heads": 2},
-}
-
-
-@pytest.mark.parametrize("name", POOLS)
-def test_order_and_empty_histories(name):
-    model = make(**POOLS[name])
-    y = model(BATCH)
-    order = [2, 0, 3, 1]
-    shuffled = BATCH | {field: BATCH[field][:, order] for field in BOTH}
-    torch.testing.assert_close(model(shuffled), y, rtol=0, atol=1e-12)
-    empty = BATCH | {field: torch.zeros_like(BATCH[field]) for field in BOTH}
-    empty = model.train()(empty)
-    empty.sum().backward()
-    assert empty.isfinite().all()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
-
-
 def test_weights_are_there_for_display():
     weights = make(interaction="din_code", normalise=True).weights(BATCH)
     assert weights.shape == (B, 4)
@@ -124,31 +101,3 @@ def test_what_does_not_fit_is_refused():
         make(pool="context_query")
     with pytest.raises(ShapeError, match="histories must be aligned"):
         make()(BATCH | {"shops": BATCH["shops"][:, :2]})
-
-
-LONG = 10_000
-LONG_OPTIONS = {"linformer": {"max_len": LONG}, "routing": {"max_len": LONG}}
-
-
-@pytest.mark.parametrize("mixer", [m.name for m in MIXERS.values() if m.capabilities.cross is True])
-def test_any_mixer_that_takes_a_context_reads_histories_of_10_000_items(mixer):
-    item = Categorical("items", 50)
-    options = {"mixer": mixer, "num_heads": 2, **LONG_OPTIONS.get(mixer, {})}
-    torch.manual_seed(0)
-    model = DINConfig(
-        fields=(item, Sequence("history", item)),
-        history=("history",),
-        dim=8,
-        pool="cross",
-        pool_options=options,
-        hidden_dims=(4,),
-    ).build()
-    torch.nn.init.normal_(model.eval().embedding.table("items").weight)
-    history = torch.randint(2, 50, (2, LONG), generator=torch.Generator().manual_seed(0))
-    history[1, 100:] = 0
-    batch = {"items": torch.tensor([3, 4]), "history": history}
-    y = model(batch)
-    y.sum().backward()
-    assert y.isfinite().all() and model.embedding.table("items").weight.grad.isfinite().all()
-    short = {"items": batch["items"][1:], "history": history[1:, :100]}
-    torch.testing.assert_close(model(short), y[1:], rtol=1e-4, atol=1e-5)

@@ -27,7 +27,6 @@ from regard.models import (
     ModelConfig,
     PatchClassifierConfig,
     Published,
-    PublishedImages,
     TransformerConfig,
     TransformerXLConfig,
     XLNetClassifierConfig,
@@ -53,13 +52,15 @@ MIXED = {"num_tasks": 3, "num_experts": 4, "expert_dims": (5, 4), "tower_dim": 3
 PATCHES = {"image_size": (8, 8), "patch_size": 4, "vocab_size": 9, "num_classes": 3}
 RICH = {"position": "learned", "feed_forward": "swiglu", "norm": "scale"}
 STACKS = [entry for entry in MODELS.values() if isinstance(entry, Published)]
-IMAGES = [entry for entry in MODELS.values() if isinstance(entry, PublishedImages)]
 
 
 def small(entry: Published) -> ModelConfig:
     head = entry.heads[-1]
-    classes = 5 if head == "classifier" else None
-    return entry("small", head=head, vocab_size=VOCAB, num_classes=classes, max_len=24)
+    sizes = {"image_size": (8, 8), "vocab_size": 9, "num_classes": 3}
+    if head != "patch_classifier":
+        sizes = {"vocab_size": VOCAB, "max_len": 24}
+        sizes |= {"num_classes": 5} if head == "classifier" else {}
+    return entry("small", head=head, **sizes)
 
 
 CASES: dict[str, ModelConfig] = {
@@ -72,7 +73,7 @@ CASES: dict[str, ModelConfig] = {
     "transformer_post": TransformerConfig(**NET, norm_first=False),
     "dual_encoder": DualEncoderConfig(**NET, norm_first=False),
     "transformer_xl": TransformerXLConfig(**SIZES, segment_len=4, mem_len=3),
-    "xlnet": XLNetConfig(**SIZES, mem_len=3, segment_len=4, num_predict=4),
+    "xlnet": XLNetConfig(**SIZES, mem_len=3, num_predict=4),
     "xlnet_whole": XLNetConfig(**SIZES),
     "xlnet_classifier": XLNetClassifierConfig(**SIZES, num_classes=4),
     "xlnet_matcher": XLNetMatcherConfig(**SIZES, num_classes=4),
@@ -112,10 +113,6 @@ CASES: dict[str, ModelConfig] = {
     "compressed_interaction_deep": CompressedInteractionConfig(**TABLE, dim=3, hidden_dims=(5,)),
     "patch_classifier": PatchClassifierConfig(**PATCHES, dim=12, num_heads=2),
     **{entry.name: small(entry) for entry in STACKS},
-    **{
-        entry.name: entry("small", image_size=(8, 8), channels=1, num_classes=3, vocab_size=9)
-        for entry in IMAGES
-    },
 }
 BREAKS = {
     "han",

@@ -18,19 +18,6 @@ def test_greedy_is_the_argmax_of_the_whole_forward_with_any_padding(mixer, posit
             assert alone[0, -1] == together[row, n]
 
 
-@pytest.mark.parametrize("mixer", STREAMING)
-def test_ragged_chunks_give_the_padded_forward(mixer):
-    model = language_model(mixer=mixer)
-    text, valid = prompts(), ragged()
-    state, parts = model.initial_state(3), []
-    for chunk, exists in zip(text.split(3, 1), valid.split(3, 1), strict=True):
-        logits, state = model.extend(chunk, state, valid=exists)
-        parts.append(logits)
-    whole = model(text, valid=valid)
-    torch.testing.assert_close(torch.cat(parts, 1)[valid], whole[valid], rtol=0, atol=1e-10)
-    assert state.length.tolist() == [3, 5, 6]
-
-
 def test_rows_end_at_eos_and_the_call_with_the_last():
     model = language_model()
     free = model.generate(prompts(), max_new_tokens=12)
@@ -111,14 +98,6 @@ def test_max_len_bounds_what_is_read():
     with pytest.raises(regard.ShapeError, match=r"\(14\) exceeds max_len \(10\)"):
         model.extend(prompts(), state)
     assert language_model(max_len=10).generate(prompts(), max_new_tokens=20).shape == (3, 20)
-
-
-def test_state_of_another_batch_is_refused():
-    model = language_model()
-    with pytest.raises(regard.ShapeError, match="for a batch of 3"):
-        model.extend(prompts(), model.initial_state(2))
-    with pytest.raises(regard.ShapeError, match="state must come from"):
-        model.extend(prompts(), None)
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

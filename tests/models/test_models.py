@@ -1,14 +1,9 @@
-from dataclasses import replace
-from typing import NamedTuple
-
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, grad
 
 import regard
-from regard import Capabilities, Mixer, No
-from regard.mixers.linear import Linear
 from regard.models import (
     Block,
     ClassifierConfig,
@@ -19,52 +14,6 @@ from regard.models import (
 )
 from regard.nn import FEED_FORWARDS
 from tests.models.small import STACK, STREAMING, VOCAB, classifier, language_model, prompts, ragged
-
-
-class Gated(Mixer):
-    """A stand-in with a feed-forward of its own: running mean, gated."""
-
-    name = "gated"
-    family = "test"
-    paper = "none"
-    capabilities = Capabilities(
-        causal=True,
-        bidirectional=No("a running mean has a direction"),
-        padding=True,
-        pairwise=No("none"),
-        global_tokens=No("none"),
-        cross=No("none"),
-        streaming=No("left out here"),
-        attention_map=No("none"),
-        includes_ffn=True,
-        time="T D",
-        memory="T D",
-    )
-
-    def __init__(self, dim: int, *, hidden_dim: int = 32):
-        super().__init__(dim)
-        self.gate, self.value = nn.Linear(dim, hidden_dim), nn.Linear(dim, hidden_dim)
-        self.out = nn.Linear(hidden_dim, dim)
-
-    def mix(self, x, context, mask):
-        count = torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
-        return self.out(self.gate(x).sigmoid() * self.value(x).cumsum(1) / count)
-
-
-class OneWay(Linear):
-    name = "one_way"
-    capabilities = replace(
-        Linear.capabilities, causal=No("it looks both ways"), streaming=No("it looks both ways")
-    )
-
-
-class SegmentState(NamedTuple):
-    length: torch.Tensor
-
-
-class Segments(Gated):
-    name = "segments"
-    capabilities = replace(Gated.capabilities, streaming="segment")
 
 
 @pytest.mark.parametrize("embedding_norm", [False, True])
@@ -78,17 +27,6 @@ def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
     logits.sum().backward()
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(g.isfinite().all() for g in grads)
-
-
-def test_the_head_reads_the_largest_of_each_number():
-    model, text, valid = classifier(summary="max"), prompts(), ragged()
-    hidden = model.encoder(text, valid=valid)
-    for row in range(3):
-        largest = [max(h[d].item() for h in hidden[row, valid[row]]) for d in range(24)]
-        wanted = model.head(torch.tensor(largest, dtype=torch.double))
-        torch.testing.assert_close(model(text, valid=valid)[row], wanted, rtol=0, atol=1e-12)
-    wanted = model.head(model.encoder(text).max(1).values)
-    torch.testing.assert_close(model(text), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("summary", ["mean", "max"])
@@ -149,29 +87,18 @@ def test_post_norm_streams_too():
 
 
 def test_mixer_with_its_feed_forward_counts_half():
-    model = language_model(mixer=Gated)
+    model = language_model(mixer="gau")
     assert layers_per_block(model.encoder.mixers[0]) == 2
     assert len(model.encoder.blocks) == 4
     assert all(block.feed_forward is None for block in model.encoder.blocks)
     with pytest.raises(regard.OptionError, match="includes its feed-forward"):
-        Block(24, Gated(24), FEED_FORWARDS["gelu"](24))
+        Block(24, regard.build("gau", dim=24), FEED_FORWARDS["gelu"](24))
 
 
 def test_what_a_mixer_cannot_do_is_refused_with_its_reason():
-    with pytest.raises(
-        regard.UnsupportedError, match="one_way does not support causal: it looks both ways"
-    ):
-        language_model(mixer=OneWay)
-    with pytest.raises(
-        regard.UnsupportedError, match="gated does not support bidirectional: a running mean"
-    ):
-        classifier(mixer=Gated)
-    with pytest.raises(
-        regard.UnsupportedError, match="gated does not support streaming: left out here"
-    ):
-        language_model(mixer=Gated).generate(prompts(), max_new_tokens=2)
-    with pytest.raises(regard.UnsupportedError, match="segments does not support generate"):
-        language_model(mixer=Segments).generate(prompts(), max_new_tokens=2)
+    """Each mixer's own refusals: test_every_mixer."""
+    with pytest.raises(regard.UnsupportedError, match="fnet does not support causal: "):
+        language_model(mixer="fnet")
     with pytest.raises(regard.UnsupportedError, match="it is bidirectional"):
         classifier().encoder.initial_state(2)
     with pytest.raises(regard.UnsupportedError, match="linear does not support alibi positions"):
@@ -222,7 +149,7 @@ def test_bad_tokens_are_named():
 
 
 @pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
-@pytest.mark.parametrize("mixer", ["softmax", "linear", Gated])
+@pytest.mark.parametrize("mixer", ["softmax", "linear", "gau"])
 @pytest.mark.parametrize("target", [30_000, 100_000, 1_000_000])
 def test_parameters_are_matched(mixer, feed_forward, target):
     config = LanguageModelConfig(**STACK, mixer=mixer, feed_forward=feed_forward)
@@ -230,7 +157,7 @@ def test_parameters_are_matched(mixer, feed_forward, target):
     count = count_parameters(matched)
     assert abs(count - target) <= 0.1 * target
     assert count == sum(p.numel() for p in matched.build().parameters())
-    changed = {"mixer_options"} if mixer is Gated else {"hidden_dim"}
+    changed = {"mixer_options"} if mixer == "gau" else {"hidden_dim"}
     assert {k for k in vars(config) if vars(config)[k] != vars(matched)[k]} == changed
 
 

@@ -5,7 +5,7 @@ import torch
 
 from regard import OptionError
 from regard.models import TransformerXLConfig
-from tests.models.small import language_model, transformer
+from tests.models.small import language_model
 
 TOKENS = torch.tensor([[1, 2, 3]])
 
@@ -30,11 +30,3 @@ def test_a_billion_tokens_and_a_million_beams_are_refused(model, monkeypatch):
     with pytest.raises(OptionError, match="1000000 beams needs"):
         model.beam_search(TOKENS, max_new_tokens=4, beams=10**6)
     assert model.generate(TOKENS, max_new_tokens=3).shape == (1, 3)
-
-
-def test_so_does_a_model_of_pairs():
-    model = transformer()
-    with pytest.raises(OptionError, match=r"max_new_tokens .* would fit"):
-        model.generate(TOKENS, TOKENS, max_new_tokens=10**9)
-    with pytest.raises(OptionError, match=r"1000000000 beams needs .* would fit"):
-        model.beam_search(TOKENS, TOKENS, max_new_tokens=4, beams=10**9)

@@ -39,7 +39,7 @@ def test_draws_follow_the_tempered_restricted_softmax():
     logits = torch.tensor([[2.0, 1.0, 0.5, -1.0, 1.5]])
     many = logits.expand(20000, 5)
     sampling = Sampling(0.7, top_k=3, generator=torch.Generator().manual_seed(0))
-    drawn = sampling(many)
+    drawn = sampling.draw(many)
     share = drawn.bincount(minlength=5) / 20000
     wanted = (torch.tensor([2.0, 1.0, -math.inf, -math.inf, 1.5]) / 0.7).softmax(0)
     assert (share - wanted).abs().max() < 0.015
@@ -48,4 +48,4 @@ def test_draws_follow_the_tempered_restricted_softmax():
 
 def test_greedy_takes_the_most_likely():
     logits = torch.randn(9, 7)
-    assert torch.equal(Sampling()(logits), logits.argmax(-1))
+    assert torch.equal(Sampling().draw(logits), logits.argmax(-1))

@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import pytest
@@ -14,7 +13,8 @@ from regard.models import (
     transformer_big,
     transformer_small,
 )
-from tests.models.small import STACK, VOCAB, prompts, ragged, ragged_targets, targets, transformer
+from tests.models.small import VOCAB, prompts, ragged, ragged_targets, targets, transformer
+from tests.models.stacks import place
 
 CROSS = [
     "softmax",
@@ -26,13 +26,6 @@ CROSS = [
     "routing",
     "scored",
     "luong_local",
-]
-STREAMED = [
-    m.name
-    for m in regard.MIXERS.values()
-    if m.capabilities.causal
-    and m.capabilities.streaming == "exact"
-    and not m.capabilities.includes_ffn
 ]
 TRIPLES = [("softmax", "softmax", cross) for cross in CROSS] + [("linear", "local", "softmax")]
 
@@ -62,14 +55,9 @@ def copy_norms(ours: list[nn.Module], theirs: list[nn.Module]) -> None:
 
 
 def embedded(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
-    """sqrt(D) E[token] + PE, number by number."""
-    table, D = model.encoder.embedding.table.weight.detach(), STACK["dim"]
-    x = torch.empty(*tokens.shape, D, dtype=torch.float64)
-    for b, p, d in itertools.product(*map(range, x.shape)):
-        angle = p / 10000 ** (2 * (d // 2) / D)
-        x[b, p, d] = math.sqrt(D) * table[tokens[b, p], d]
-        x[b, p, d] += math.cos(angle) if d % 2 else math.sin(angle)
-    return x
+    table = model.encoder.embedding.table.weight.detach()
+    places = [place({}, model.config, t) for t in range(tokens.shape[1])]
+    return math.sqrt(model.config.dim) * table[tokens] + torch.stack(places)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -150,38 +138,21 @@ def test_a_later_target_changes_no_earlier_logits_and_the_source_changes_all(mix
 
 
 @pytest.mark.parametrize("mixer, decoder, cross", TRIPLES)
-def test_padding_on_either_side_changes_nothing(mixer, decoder, cross):
+def test_padding_on_either_side_and_chunking_change_nothing(mixer, decoder, cross):
     model = transformer(mixer=mixer, decoder_mixer=decoder, cross_mixer=cross)
     source, valid = prompts().masked_fill(~ragged(), -7), ragged()
-    target, target_valid = targets().masked_fill(~ragged_targets(), -7), ragged_targets()
-    logits = model(source, target, valid=valid, target_valid=target_valid)
+    target, exists = targets().masked_fill(~ragged_targets(), -7), ragged_targets()
+    logits = model(source, target, valid=valid, target_valid=exists)
     for row in range(3):
-        alone = model(source[row : row + 1, valid[row]], target[row : row + 1, target_valid[row]])
-        torch.testing.assert_close(logits[row, target_valid[row]], alone[0], rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("sizes", [[6], [1] * 6, [2, 3, 1]])
-@pytest.mark.parametrize("mixer, decoder, cross", TRIPLES)
-def test_any_chunking_gives_the_forward(mixer, decoder, cross, sizes):
-    model = transformer(mixer=mixer, decoder_mixer=decoder, cross_mixer=cross)
-    for valid, target_valid in ((None, None), (ragged(), ragged_targets())):
-        whole = model(prompts(), targets(), valid=valid, target_valid=target_valid)
-        state, parts = model.initial_state(prompts(), valid=valid), []
-        exists = [None] * 6 if target_valid is None else target_valid.split(sizes, 1)
-        for chunk, part in zip(targets().split(sizes, dim=1), exists, strict=False):
-            logits, state = model.extend(chunk, state, valid=part)
-            parts.append(logits)
-        kept = slice(None) if target_valid is None else target_valid
-        torch.testing.assert_close(torch.cat(parts, 1)[kept], whole[kept], rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("decoder", STREAMED)
-def test_generates_what_forward_says_whoever_decodes(decoder):
-    model = transformer(decoder_mixer=decoder, num_layers=1)
-    text = torch.full((3, 1), 1)
-    for _ in range(4):
-        text = torch.cat([text, model(prompts(), text)[:, -1:].argmax(-1)], dim=1)
-    assert torch.equal(model.generate(prompts(), 1, max_new_tokens=4), text[:, 1:])
+        alone = model(source[row : row + 1, valid[row]], target[row : row + 1, exists[row]])
+        torch.testing.assert_close(logits[row, exists[row]], alone[0], rtol=0, atol=1e-9)
+    for sizes in ([6], [1] * 6, [2, 3, 1]):
+        state, parts = model.initial_state(source, valid=valid), []
+        for chunk, part in zip(target.split(sizes, 1), exists.split(sizes, 1), strict=True):
+            found, state = model.extend(chunk, state, valid=part)
+            parts.append(found)
+        streamed = torch.cat(parts, 1)[exists]
+        torch.testing.assert_close(streamed, logits[exists], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "none"])

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import regard
 from regard.models.transformer_xl import (
     TransformerXL,
     TransformerXLConfig,
@@ -110,21 +109,6 @@ def test_a_stream_goes_on_where_it_stopped():
     assert not any(memory.memory.requires_grad for memory in state.blocks)
 
 
-def test_likelihood_of_a_stream_is_that_of_its_logits():
-    model, tokens = make(segment_len=4, mem_len=6).train(), text()
-    found = model.log_likelihood(tokens)
-    logits = model.eval()(tokens).log_softmax(-1)[:, :-1]
-    wanted = logits.gather(2, tokens[:, 1:, None])[..., 0]
-    torch.testing.assert_close(found[:, 1:], wanted, rtol=0, atol=1e-12)
-    assert not found[:, 0].any()
-    valid = torch.rand(2, 23, generator=torch.Generator().manual_seed(4)) < 0.7
-    padded = model.log_likelihood(tokens.masked_fill(~valid, -1), valid=valid)
-    assert not padded[~valid].any()
-    for row in range(2):
-        alone = model.log_likelihood(tokens[row : row + 1, valid[row]])[0]
-        torch.testing.assert_close(padded[row, valid[row]], alone, rtol=0, atol=1e-12)
-
-
 def test_padding_changes_nothing_that_is_generated():
     model, tokens, valid = make(segment_len=2, mem_len=3), prompts(), ragged()
     grown = model.generate(tokens.masked_fill(~valid, -1), valid=valid, max_new_tokens=5)
@@ -166,15 +150,3 @@ def test_layers_share_their_biases_unless_untied():
     assert count == 2 * 2 * 12
     first, last = shared.encoder.mixers[0], shared.encoder.mixers[-1]
     assert last.position.u is first.position.u and last.position.v is first.position.v
-
-
-def test_bad_requests_are_named():
-    model = make()
-    with pytest.raises(regard.ShapeError, match="outside the vocabulary"):
-        model(text() + VOCAB)
-    with pytest.raises(regard.ShapeError, match=r"got \[1, 2\]"):
-        model([1, 2])
-    with pytest.raises(regard.ShapeError, match="for a batch of 2"):
-        model.extend(text(), model.initial_state(3))
-    with pytest.raises(regard.OptionError, match="max_new_tokens"):
-        model.generate(text(), max_new_tokens=0)

@@ -43,16 +43,14 @@ def orders(B: int, T: int, context: float = 0.0, seed: int = 5) -> Tensor:
     return rank.masked_fill(torch.rand(B, T, generator=generator) < context, -1)
 
 
-def in_loops(model, tokens, order, memories, segments=None, reuse=None):
+def in_loops(model, tokens, order, memories, segments=None):
     """Logits of one row [T] and its memories: explicit masks, two attentions over explicit pairs and distances."""
     config, params = model.config, dict(model.named_parameters())
-    T, reuse = len(tokens), len(tokens) if reuse is None else reuse
+    T = len(tokens)
     table = params["trunk.table.weight"]
     rank = order.tolist()
 
     def before(i: int, j: int) -> bool:
-        if (i < reuse) != (j < reuse):
-            return j < reuse
         return rank[j] == -1 or (rank[i] != -1 and rank[j] < rank[i])
 
     h = table[tokens]
@@ -80,27 +78,23 @@ def in_loops(model, tokens, order, memories, segments=None, reuse=None):
             )
             return post_norm(block, x, mixed, F.gelu)
 
-        after.append(torch.cat([memory, h[:reuse]])[-config.mem_len :].detach())
+        after.append(torch.cat([memory, h])[-config.mem_len :].detach())
         g, h = stream(g, before), stream(h, lambda i, j: before(i, j) or i == j)
     return g @ table.T + params["bias"], after
 
 
 @pytest.mark.parametrize(
-    "options, context, pairs, reuse",
-    [
-        ({}, 0.0, False, None),
-        ({"mem_len": 5, "clamp_len": 4}, 0.4, False, 3),
-        ({"mem_len": 9}, 0.5, True, 4),
-    ],
+    "options, context, pairs",
+    [({}, 0.0, False), ({"mem_len": 5, "clamp_len": 4}, 0.4, False), ({"mem_len": 9}, 0.5, True)],
 )
-def test_is_its_equation_in_loops(options, context, pairs, reuse):
+def test_is_its_equation_in_loops(options, context, pairs):
     model, T = make(**options), 6
     state = model.initial_state(2)
     memories = [[memory.new_zeros(0, 12) for memory in state.memory]] * 2
     for part in range(2 if options else 1):
         tokens, order = draw(2, T, seed=part), orders(2, T, context, seed=part)
         segments = draw(2, T, below=2, seed=part + 9) if pairs else None
-        found, state = model.extend(tokens, state, order=order, segments=segments, reuse_len=reuse)
+        found, state = model.extend(tokens, state, order=order, segments=segments)
         rows = [
             in_loops(
                 model,
@@ -108,7 +102,6 @@ def test_is_its_equation_in_loops(options, context, pairs, reuse):
                 order[b],
                 memories[b],
                 None if segments is None else segments[b].tolist(),
-                reuse,
             )
             for b in range(2)
         ]
@@ -137,26 +130,23 @@ def test_no_token_is_seen_by_what_comes_before_it_or_by_its_own_question(context
         assert torch.equal(felt, sees)
 
 
-@pytest.mark.parametrize("segment_len", [1, 4, 11])
-def test_parts_that_remember_all_are_one_order_part_after_part(segment_len):
-    tokens, order = draw(2, 11), orders(2, 11)
-    inside_parts = make(segment_len=segment_len, mem_len=11)(tokens, order=order)
-    whole = make()(tokens, order=order + 11 * (torch.arange(11) // segment_len))
-    torch.testing.assert_close(inside_parts, whole, rtol=0, atol=1e-11)
-
-
-def test_only_the_reused_tokens_are_remembered_and_they_saw_no_others():
-    model, tokens, order = make(mem_len=3), draw(2, 8), orders(2, 8)
-    _, state = model.extend(tokens, model.initial_state(2), order=order, reuse_len=5)
-    _, alone = model.extend(tokens[:, :5], model.initial_state(2), order=order[:, :5])
-    assert state.length.tolist() == [5, 5]
-    for ours, theirs in zip(state.memory, alone.memory, strict=True):
-        assert ours.shape == (2, 3, 12) and not ours.requires_grad
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    fresh = model.extend(tokens, model.initial_state(2), order=order)[0]
-    forgot = model.extend(tokens, replace(state, length=torch.tensor([0, 5])), order=order)[0]
-    torch.testing.assert_close(forgot[0], fresh[0])
-    assert (forgot[1] - fresh[1]).abs().max() > 1e-3
+@pytest.mark.parametrize("size", [1, 4, 11])
+def test_parts_that_remember_all_are_one_order_part_after_part(size):
+    model, tokens, order = make(mem_len=11), draw(2, 11), orders(2, 11)
+    state, logits = model.initial_state(2), []
+    for part in range(0, 11, size):
+        here = slice(part, part + size)
+        found, state = model.extend(tokens[:, here], state, order=order[:, here])
+        logits.append(found)
+    whole = model(tokens, order=order + 11 * (torch.arange(11) // size))
+    torch.testing.assert_close(torch.cat(logits, 1), whole, rtol=0, atol=1e-11)
+    assert state.length.tolist() == [11, 11]
+    assert not any(memory.requires_grad for memory in state.memory)
+    forgot = replace(state, length=torch.tensor([0, 11]))
+    again = model.extend(tokens, forgot, order=order)[0]
+    fresh = model(tokens, order=order)
+    torch.testing.assert_close(again[0], fresh[0])
+    assert (again[1] - fresh[1]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("num_predict", [3, 9])
@@ -164,9 +154,8 @@ def test_only_the_reused_tokens_are_remembered_and_they_saw_no_others():
 def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
     tokens, valid = draw(2, 9), torch.arange(9) < torch.tensor([[9], [7]])
     order = orders(2, 9)
-    order = torch.where(order < 3, order, -1)
-    few = make(mem_len=4, segment_len=5, clamp_len=6, num_predict=num_predict)
-    whole = make(mem_len=4, segment_len=5, clamp_len=6)
+    order = torch.where(order < 3, order, -1).masked_fill(~valid, 99)
+    few, whole = make(clamp_len=6, num_predict=num_predict), make(clamp_len=6)
     given = {
         "order": order,
         "valid": valid,
@@ -184,7 +173,7 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
         if a is not None:
             torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
     with pytest.raises(regard.ShapeError, match="predicts 3 tokens, and num_predict is 2"):
-        make(num_predict=2)(tokens, order=order)
+        make(num_predict=2)(tokens, **given)
 
 
 def test_segments_are_told_apart_and_one_is_none():
@@ -221,19 +210,6 @@ def test_no_text_at_all_has_finite_logits():
     assert nothing.isfinite().all()
 
 
-def test_a_trained_trunk_is_loaded():
-    model, head = make(), classifier()
-    before = head(prompts())
-    head.load_trunk(model)
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(head.trunk.parameters(), model.trunk.parameters(), strict=True)
-    )
-    assert not torch.allclose(head(prompts()), before)
-    with pytest.raises(regard.OptionError, match="num_layers is 3, and 2 in the trunk to load"):
-        classifier(num_layers=3).load_trunk(model)
-
-
 @pytest.mark.parametrize(
     "preset, trunk",
     [(xlnet_base, 116_718_336), (xlnet_large, 360_268_800)],
@@ -259,5 +235,3 @@ def test_bad_requests_are_named():
     ]:
         with pytest.raises(regard.ShapeError, match=said):
             asked()
-    with pytest.raises(regard.OptionError, match="reuse_len"):
-        model.extend(text, model.initial_state(3), order=order, reuse_len=0)

@@ -23,19 +23,6 @@ def test_kinds():
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_rotary_scores_depend_on_the_distance_alone(pairing):
-    rotary = make(POSITIONS["rotary"], FACTS, {"pairing": pairing})
-    q, k = torch.randn(2, 2, 3, 1, 8, dtype=torch.float64)
-
-    def score(i, j):
-        return (rotary.rotate(q, torch.tensor([i])) * rotary.rotate(k, torch.tensor([j]))).sum(-1)
-
-    torch.testing.assert_close(score(5, 2), score(1005, 1002), rtol=0, atol=1e-10)
-    torch.testing.assert_close(score(0, 0), (q * k).sum(-1))
-    assert (score(5, 2) - score(5, 3)).abs().min() > 1e-6
-
-
-@pytest.mark.parametrize("pairing", PAIRINGS)
 def test_rotary_is_the_loop(pairing):
     x = torch.randn(2, 3, 5, 6, dtype=torch.float64)
     position = torch.tensor([[0, 1, 2, 3, 4], [7, 9, 0, 1, 30]])
@@ -50,16 +37,6 @@ def test_rotary_is_the_loop(pairing):
                 )
                 torch.testing.assert_close(y[b, :, t, a], turned.real)
                 torch.testing.assert_close(y[b, :, t, c], turned.imag)
-
-
-def test_rotary_pairings_are_one_permutation_apart():
-    x = torch.randn(2, 5, 8, dtype=torch.float64)
-    order = torch.cat([torch.arange(0, 8, 2), torch.arange(1, 8, 2)])
-    position = torch.arange(5)
-    adjacent = rotate(x, position, pairing="adjacent")
-    torch.testing.assert_close(
-        adjacent[..., order], rotate(x[..., order], position, pairing="half")
-    )
 
 
 def test_rotary_keeps_dtype_and_turns_in_float32():
@@ -144,29 +121,6 @@ def test_t5_refuses_buckets_that_cannot_be():
         make(POSITIONS["t5"], FACTS, {"num_buckets": 2})
     with pytest.raises(regard.OptionError, match=r"max_distance \(8\)"):
         make(POSITIONS["t5"], FACTS, {"max_distance": 8})
-
-
-@pytest.mark.parametrize("clamp_len", [None, 3])
-@pytest.mark.parametrize("offset", [0, 4])
-def test_transformer_xl_scores_are_the_loop(offset, clamp_len):
-    xl = make(POSITIONS["transformer_xl"], FACTS, {"clamp_len": clamp_len}).double()
-    xl.u.data.normal_()
-    xl.v.data.normal_()
-    T, S = 5, 5 + offset
-    q = torch.randn(2, 3, T, 8, dtype=torch.float64)
-    k = torch.randn(2, 3, S, 8, dtype=torch.float64)
-    scores = xl.scores(q, k, offset + torch.arange(T)[None], torch.arange(S)[None])
-    for i in range(T):
-        for j in range(S):
-            d = offset + i - j
-            d = d if clamp_len is None else max(-clamp_len, min(clamp_len, d))
-            angle = [d * 10000 ** (-2 * c / 24) for c in range(12)]
-            R = torch.tensor(
-                [math.sin(a) for a in angle] + [math.cos(a) for a in angle], dtype=torch.float64
-            )
-            r = (xl.distance.weight @ R).reshape(3, 8)
-            wanted = ((q[:, :, i] + xl.u) * k[:, :, j]).sum(-1) + ((q[:, :, i] + xl.v) * r).sum(-1)
-            torch.testing.assert_close(scores[:, :, i, j], wanted, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "transformer_xl"])

@@ -9,7 +9,7 @@
 Each is a stack of ordinary blocks, so that all mechanisms get one width and one number of parameters.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -31,7 +31,6 @@ from regard.nn.starts import NormalRows, normal_rows
 from regard.pools import build_pool
 
 
-@dataclass(frozen=True, kw_only=True)
 class TwoStreamConfig(StackConfig):
     name: ClassVar[str] = "two_streams"
     kinds = ("permutation_language_model",)
@@ -66,7 +65,7 @@ class TwoStreams(nn.Module):
         g = self.embedding.position(self.query.expand_as(h), place)
         exists = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         ranks = FactorizationOrder(order, exists, None)
-        content, query = ranks.masks(exists[:, :0], tokens.shape[1])
+        content, query = ranks.masks(exists[:, :0])
         for module in self.blocks:
             block = cast(Block, module)
             seen, asked = block.mixer_norm(h), block.mixer_norm(g)
@@ -75,7 +74,6 @@ class TwoStreams(nn.Module):
         return F.linear(self.norm(g), self.embedding.table.weight, self.bias)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DocumentConfig(StackConfig):
     """Half of num_layers for words, half for sentences; max_len: of the longer."""
 
@@ -117,7 +115,6 @@ class DocumentReader(nn.Module):
         return self.head(self.sentence_pool(s, valid=exists)[:, 0])
 
 
-@dataclass(frozen=True, kw_only=True)
 class FeaturesConfig(StackConfig):
     """fields of a table, or input_dim numbers of a vector. Their own vectors tell them apart: no positions are added."""
 
@@ -156,7 +153,6 @@ class Features(nn.Module):
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
 
 
-@dataclass(frozen=True, kw_only=True)
 class TokenReaderConfig(StackConfig):
     """One block and a readout at every token: what a screen of single layers trains."""
 

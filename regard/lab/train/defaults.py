@@ -152,11 +152,12 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
         facts = {"num_classes": 1} | facts
     if isinstance(model, Published):
         head = next(head for head in model.heads if task.kind in CONFIGS[head].kinds)
-        return model("small", head=head, max_len=task.max_len, **facts)
-    if not inspect.isclass(model):
-        if image_size is None:
-            raise OptionError(f"{said}{task.name} has no pictures")
-        return model("small", image_size=image_size, channels=1, **facts)
+        sizes: dict[str, Any] = {"max_len": task.max_len}
+        if head == "patch_classifier":
+            if image_size is None:
+                raise OptionError(f"{said}{task.name} has no pictures")
+            sizes = {"image_size": image_size}
+        return model("small", head=head, **sizes, **facts)
     known = {f.name for f in fields(config) if f.init}
     for needed in known & {"image_size", "history"}:
         if getattr(task, needed, None) is None:

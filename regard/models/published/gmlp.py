@@ -10,7 +10,7 @@ ordinary block, so num_layers is half the paper's. small: for small machines.
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published, PublishedImages
+from regard.models.published.stack import SMALL, Published
 
 
 def _text(dim: int, layers: int, hidden_dim: int, attention_dim: int | None = None) -> dict:
@@ -40,7 +40,7 @@ gmlp = Published(
     },
 )
 
-gmlp_image = PublishedImages(
+gmlp_image = Published(
     name="gmlp_image",
     about=f"""gMLP for images (Liu et al. 2021, arXiv 2105.08050).
 
@@ -48,6 +48,7 @@ ti_16, s_16, b_16: 30 layers over patches of 16 pixels. No positions are added; 
 small: for small machines. Unlike the paper: no stochastic depth.
 
 {__doc__}""",
+    heads=("patch_classifier",),
     presets={
         "ti_16": _image(128, 768),
         "s_16": _image(256, 1536),

@@ -9,7 +9,7 @@ no stochastic depth.
 
 from typing import Any
 
-from regard.models.published.stack import PublishedImages
+from regard.models.published.stack import Published
 
 
 def _mixer(
@@ -27,9 +27,10 @@ def _mixer(
     }
 
 
-mlp_mixer = PublishedImages(
+mlp_mixer = Published(
     name="mlp_mixer",
     about=__doc__,
+    heads=("patch_classifier",),
     presets={
         "s_32": _mixer(32, 8, 512, 256, 2048),
         "s_16": _mixer(16, 8, 512, 256, 2048),

@@ -1,19 +1,21 @@
-"""A paper's stack by its named sizes: for tokens, under the head that a task needs, and for images."""
+"""A paper's stack by its named sizes, under the head that a task needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from regard.core import Mixer, OptionError, UnknownNameError
+from regard.core import OptionError, UnknownNameError
 from regard.models.classifier import ClassifierConfig
-from regard.models.config import Layer, StackConfig
+from regard.models.config import StackConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.patches import PatchClassifierConfig
 from regard.models.transformer import TransformerConfig
 
-Head = Literal["classifier", "masked_language_model", "language_model", "transformer"]
+Head = Literal[
+    "classifier", "masked_language_model", "language_model", "transformer", "patch_classifier"
+]
 
 CONFIGS: Mapping[str, type[StackConfig]] = MappingProxyType(
     {
@@ -23,6 +25,7 @@ CONFIGS: Mapping[str, type[StackConfig]] = MappingProxyType(
             MaskedLanguageModelConfig,
             LanguageModelConfig,
             TransformerConfig,
+            PatchClassifierConfig,
         )
     }
 )
@@ -70,93 +73,25 @@ class Published:
         """The kinds of tasks that its heads are trained on."""
         return tuple(kind for head in self.heads for kind in CONFIGS[head].kinds)
 
-    def __call__(
-        self,
-        preset: str,
-        *,
-        vocab_size: int,
-        head: Head | None = None,
-        num_classes: int | None = None,
-        max_len: int | None = None,
-        mixer: str | type[Mixer] | tuple[Layer, ...] | None = None,
-        mixer_options: Mapping[str, Any] | None = None,
-    ) -> StackConfig:
-        """The configuration; what is not named here is changed by `dataclasses.replace`.
+    def __call__(self, preset: str, *, head: Head | None = None, **fields: Any) -> StackConfig:
+        """The head's configuration; `fields` of it replace those of the preset.
 
-        `mixer` swaps the mechanism, with options of its own. A causal head has no global tokens.
-        Raises UnknownNameError (preset), OptionError (a head that it does not have, classes without a classifier).
+        A mixer comes with its own `mixer_options`, not with the preset's. A causal head has no global tokens.
+        Raises UnknownNameError (preset, field), OptionError (a head that it does not have, a value that cannot be).
         """
+        if not isinstance(preset, str) or preset not in self.presets:
+            raise UnknownNameError(f"preset of {self.name}", preset, self.presets)
         head = self.heads[0] if head is None else head
         if head not in self.heads:
             raise OptionError(f"{self.name}: head must be {' or '.join(self.heads)}, got {head!r}")
-        if (num_classes is None) == (head == "classifier"):
-            raise OptionError(
-                f"{self.name}: a classifier needs num_classes, and no other head has it "
-                f"(head {head!r}, num_classes {num_classes})"
-            )
-        fields = chosen(self, preset, mixer, mixer_options) | {"vocab_size": vocab_size}
-        if num_classes is not None:
-            fields["num_classes"] = num_classes
-        if max_len is not None:
-            fields["max_len"] = max_len
-        if head == "language_model" and fields.pop("global_tokens", None) and mixer is None:
-            fields["mixer_options"] = {**fields["mixer_options"], "max_global": 0}
+        chosen = dict(self.presets[preset])
+        if head == "language_model" and chosen.pop("global_tokens", None):
+            chosen["mixer_options"] = {**chosen["mixer_options"], "max_global": 0}
+        if "mixer" in fields:
+            chosen.pop("mixer_options", None)
+        chosen |= fields
         if head == "transformer":
-            fields["decoder_mixer"] = fields["mixer"]
-            fields["decoder_mixer_options"] = fields.get("mixer_options", {})
-        return CONFIGS[head](**fields)
-
-
-@dataclass(frozen=True)
-class PublishedImages:
-    """`mlp_mixer("b_16", image_size=(224, 224), channels=3, num_classes=1000)` is a PatchClassifierConfig."""
-
-    name: str
-    about: str
-    presets: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return PatchClassifierConfig.kinds
-
-    def __call__(
-        self,
-        preset: str,
-        *,
-        image_size: tuple[int, int],
-        channels: int,
-        num_classes: int,
-        vocab_size: int = 256,
-        mixer: str | type[Mixer] | tuple[Layer, ...] | None = None,
-        mixer_options: Mapping[str, Any] | None = None,
-    ) -> PatchClassifierConfig:
-        """The configuration; what is not named here is changed by `dataclasses.replace`.
-
-        vocab_size: the number of levels of a pixel. `mixer` swaps the mechanism, with options of its own.
-        Raises UnknownNameError (preset), OptionError.
-        """
-        fields = chosen(self, preset, mixer, mixer_options)
-        return PatchClassifierConfig(
-            image_size=image_size,
-            channels=channels,
-            num_classes=num_classes,
-            vocab_size=vocab_size,
-            **fields,
-        )
-
-
-def chosen(
-    entry: Any,
-    preset: str,
-    mixer: str | type[Mixer] | tuple[Layer, ...] | None,
-    mixer_options: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """The fields of a preset, with another mixer where one is given. Raises UnknownNameError, OptionError."""
-    if not isinstance(preset, str) or preset not in entry.presets:
-        raise UnknownNameError(f"preset of {entry.name}", preset, entry.presets)
-    fields = dict(entry.presets[preset])
-    if mixer is not None:
-        fields |= {"mixer": mixer, "mixer_options": mixer_options or {}}
-    elif mixer_options is not None:
-        raise OptionError(f"{entry.name}: mixer_options go with mixer: pass mixer= too")
-    return fields
+            own = {"decoder_mixer": chosen["mixer"]}
+            own["decoder_mixer_options"] = chosen.get("mixer_options", {})
+            chosen = own | chosen
+        return CONFIGS[head](**chosen)

@@ -189,7 +189,7 @@ def test_comments_and_docstrings_are_no_code_and_all_else_is(tmp_path, old, new,
         ("mixers/softmax.py", {"softmax"}),
         ("core/mask.py", {"local", "softmax", "linear"}),
         ("fast/cpu/linear.py", {"local", "softmax", "linear"}),
-        ("testing/laws/causality.py", set()),
+        ("testing/laws/masks.py", set()),
         ("lab/report/told.py", set()),
     ],
 )

@@ -9,10 +9,10 @@ import torch
 from regard.core import Mixer, OptionError, UnknownNameError
 from regard.lab.tasks import TASKS, BibleChapters
 from regard.lab.train import run_for
-from regard.models import MODELS, Published, PublishedImages
+from regard.models import MODELS, Published
 
 SIZES = {"train_size": 40, "valid_size": 12, "test_size": 12}
-STACKS = {e.name: e for e in MODELS.values() if isinstance(e, Published | PublishedImages)}
+STACKS = {e.name: e for e in MODELS.values() if isinstance(e, Published)}
 TRAINED = {
     **dict.fromkeys(STACKS, "listops"),
     **dict.fromkeys(("mlp_mixer", "gmlp_image"), "digits"),

@@ -1,0 +1,106 @@
+"""Differential attention (Ye et al. 2024, arXiv 2410.05258; second version: Microsoft 2026): one map of softmax attention minus another.
+
+    v2   o_h = o_(2h) - sigmoid(W x)_h o_(2h+1),   o = softmax(q k^T / sqrt(K)) v of twice as many heads of queries, pairs of which share k and v
+    v1   o_h = (1 - l0) norm((softmax(q1 k1^T / sqrt(K)) - l softmax(q2 k2^T / sqrt(K))) v_h),   l = exp(a . b) - exp(c . d) + l0
+
+In v1 queries and keys have K channels and values 2 K, norm has no weights, and l0 = 0.8 - 0.6 exp(-0.3 layer) grows with the place of the layer,
+from 0. y = concat_h(o_h) W_out. Cost: two maps of softmax attention. Weights may be negative; a row sums to 1 - l. Heads of keys and values may
+be fewer than heads (`num_kv_heads`, arXiv 2305.13245).
+
+Args:
+    form: "v2" or "v1"
+    layer: place of the layer in its stack, from 0, of v1
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.core.options import Count
+from regard.core.shapes import check_divisible
+from regard.functional.rows import Impl, check_impl
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL
+from regard.mixers._cached import CachedMixer
+from regard.nn.starts import Glorot, glorot
+
+
+class Differential(CachedMixer):
+    __doc__ = __doc__
+    name = "differential"
+    family = "softmax"
+    paper = "Ye et al. 2024, arXiv 2410.05258"
+    capabilities = replace(ALL, state="T G K")
+    variants = {"v1": {"form": "v1", "layer": 2}, "grouped": {"num_kv_heads": 1}}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        form: Literal["v2", "v1"] = "v2",
+        layer: Count = 0,
+        impl: Impl = "auto",
+    ):
+        super().__init__(dim)
+        G = num_heads if num_kv_heads is None else num_kv_heads
+        self.first = form == "v1"
+        check_divisible(dim=dim, num_heads=(1 + self.first) * num_heads)
+        check_divisible(num_heads=num_heads, num_kv_heads=G)
+        self.impl = check_impl(self.name, impl, "softmax")
+        self.num_heads, self.value_dim = num_heads, dim // num_heads
+        self.key_dim, keys = (self.value_dim // 2, 2 * G) if self.first else (self.value_dim, G)
+        self.query = Glorot(dim, 2 * num_heads * self.key_dim, bias=False)
+        self.key = Glorot(dim, keys * self.key_dim, bias=False)
+        self.value = Glorot(dim, G * self.value_dim, bias=False)
+        self.out = Glorot(num_heads * self.value_dim, dim, bias=False)
+        self.least = 0.8 - 0.6 * math.exp(-0.3 * layer)
+        self.share: Any = None if self.first else Glorot(dim, num_heads, bias=False)
+        self.factors = nn.Parameter(torch.empty(4, self.key_dim)) if self.first else None
+        glorot(self.query, self.key, self.value, self.out, self.share)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.factors is not None:
+            nn.init.normal_(self.factors, std=0.1)
+
+    def _split(self, x, context, at=None):
+        source = x if context is None else context
+        q, k = (
+            z.unflatten(2, (-1, self.key_dim)).transpose(1, 2)
+            for z in (self.query(x), self.key(source))
+        )
+        return q, k, self.value(source).unflatten(2, (-1, self.value_dim)).transpose(1, 2)
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        """What the heads 2 h and 2 h + 1 of each difference read."""
+        v = v.repeat_interleave(k.shape[1] // v.shape[1], 1)
+        if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
+            mask = replace(mask, pairwise=mask.pairwise.repeat_interleave(2, 1))
+        return softmax_attention(q, k, v, mask=mask, impl=self.impl)
+
+    def _differences(self, x: Float[Tensor, "B T D"], read: Tensor) -> Float[Tensor, "B H T V"]:
+        one, other = read[:, 0::2], read[:, 1::2]
+        if self.factors is None:
+            return one - self.share(x).sigmoid().mT[..., None] * other
+        a, b, c, d = self.factors
+        return one - ((a @ b).exp() - (c @ d).exp() + self.least) * other
+
+    def _mixed(self, x, context, mask, of=None):
+        return self._differences(x, super()._mixed(x, context, mask, of))
+
+    def mix(self, x, context, mask):
+        return self._projected(self._mixed(x, context, mask))
+
+    def _merge(self, x, mixed):
+        return self._projected(self._differences(x, mixed))
+
+    def _projected(self, y: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        if self.first:
+            y = (1 - self.least) * y * (y.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        return self.out(y.transpose(1, 2).flatten(2))

@@ -1,0 +1,139 @@
+"""Multi-head latent attention, MLA (DeepSeek-AI 2024, arXiv 2405.04434): keys and values of all heads are made of one short latent.
+
+    c = norm(W_c x)  of `latent_dim`,   r = rotated(W_r x)  of `rotary_dim`, shared by all heads
+    k_h = [W_k^h c; r],   v_h = W_v^h c,   q_h = [a part of `nope_dim`; a rotated one],   softmax(q k^T / sqrt(nope_dim + rotary_dim))
+
+Queries come from x, or from a normed latent of their own (`query_rank`). Cost: softmax attention's. The state is c and r alone, latent_dim +
+rotary_dim numbers a token for all heads together. A stream reads it in the absorbed order: W_k^h goes into the query and W_v^h behind
+the sum, so that all heads attend to one key [c; r] and one value c; a whole request expands keys and values. Both orders are the same sums.
+Released models have latent_dim 512, nope_dim = V = 128, rotary_dim 64; here dim / 4, dim / num_heads, and half of it (even).
+`rotary_dim=0` has no positions.
+
+Args:
+    latent_dim: channels of the latent that keys and values are made of; None: dim / 4
+    nope_dim: channels of a query and of a key that are not turned; None: dim / num_heads
+    rotary_dim: channels that are turned; None: half of dim / num_heads, made even; 0: none
+    value_dim: channels of a value; None: dim / num_heads
+    query_rank: channels of the latent that queries are made of; None: they are made of the token
+    base: longest wavelength of the rotation, in units of 2 pi tokens
+    pairing: channels that are turned together: of both halves, or neighbours
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.core import No, Observation, OptionError
+from regard.core.options import Above0, Count
+from regard.core.shapes import check_divisible
+from regard.functional.mixed_chunk import units
+from regard.functional.positions.rotary import Pairing, rotate
+from regard.functional.rows import Impl, check_impl
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL
+from regard.mixers._cached import CachedMixer
+from regard.nn.norm import RMSNorm
+from regard.nn.starts import Glorot, glorot
+
+
+class Latent(CachedMixer):
+    __doc__ = __doc__
+    name = "latent"
+    family = "softmax"
+    paper = "DeepSeek-AI 2024, arXiv 2405.04434"
+    capabilities = replace(ALL, state="T D")
+    variants = {
+        "no_positions": {"rotary_dim": 0, "latent_dim": 5},
+        "query_rank": {"query_rank": 7, "pairing": "adjacent", "value_dim": 5},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        latent_dim: int | None = None,
+        nope_dim: int | None = None,
+        rotary_dim: Count | None = None,
+        value_dim: int | None = None,
+        query_rank: int | None = None,
+        base: Above0 = 10000.0,
+        pairing: Pairing = "half",
+        impl: Impl = "auto",
+    ):
+        super().__init__(dim)
+        check_divisible(dim=dim, num_heads=num_heads)
+        self.impl = check_impl(self.name, impl, "softmax")
+        self.num_heads = H = num_heads
+        self.nope_dim = dim // H if nope_dim is None else nope_dim
+        self.rotary_dim = dim // H // 4 * 2 if rotary_dim is None else rotary_dim
+        if self.rotary_dim % 2:
+            raise OptionError(
+                f"latent: rotary_dim ({self.rotary_dim}) must be even: channels turn in pairs"
+            )
+        self.value_dim = dim // H if value_dim is None else value_dim
+        self.latent_dim = max(1, dim // 4) if latent_dim is None else latent_dim
+        self.base, self.pairing = base, pairing
+        self.compress = Glorot(dim, self.latent_dim + self.rotary_dim, bias=False)
+        self.norm = RMSNorm(self.latent_dim)
+        self.query_latent = None if query_rank is None else Glorot(dim, query_rank, bias=False)
+        self.query_norm = None if query_rank is None else RMSNorm(query_rank)
+        width = H * (self.nope_dim + self.rotary_dim)
+        self.query = Glorot(query_rank or dim, width, bias=False)
+        self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim), bias=False)
+        self.out = Glorot(H * self.value_dim, dim, bias=False)
+        glorot(self.compress, self.query_latent, self.query, self.expand, self.out)
+        if self.rotary_dim:
+            self.declare(cross=No("relative positions need queries and keys on one axis"))
+
+    def _split(self, x, context, at=None):
+        """Queries of all heads; for keys and values one latent, and no values."""
+        z = x
+        if self.query_latent is not None and self.query_norm is not None:
+            z = self.query_norm(self.query_latent(x))
+        q = self.query(z).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        c, r = self.compress(x if context is None else context).split(
+            [self.latent_dim, self.rotary_dim], -1
+        )
+        if self.rotary_dim:
+            at = torch.arange(x.shape[1], device=x.device) if at is None else at.clamp_min(0)
+            plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
+            turned, r = (rotate(z, at, self.base, self.pairing) for z in (turned, r[:, None]))
+            q, r = torch.cat([plain, turned], -1), r[:, 0]
+        k = torch.cat([self.norm(c), r], -1)[:, None]
+        return q, k, k[..., :0]
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        """A whole request expands keys and values; a stream folds what expands them into query and output. v: unit values for a map."""
+        how = {"mask": mask, "scale": (self.nope_dim + self.rotary_dim) ** -0.5, "impl": self.impl}
+        of_k, of_v = self._expanding()
+        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
+        if query is None:
+            r = r.expand(-1, self.num_heads, -1, -1)
+            v = v.expand(-1, self.num_heads, -1, -1) if v.shape[3] else c @ of_v.mT
+            return softmax_attention(q, torch.cat([c @ of_k.mT, r], -1), v, **how)
+        plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
+        q = torch.cat([plain @ of_k, turned], -1)
+        return softmax_attention(q, k, c, **how) @ of_v.mT
+
+    def _expanding(self) -> tuple[Float[Tensor, "H K L"], Float[Tensor, "H V L"]]:
+        """What makes keys and values of the latent."""
+        weight = self.expand.weight.unflatten(0, (self.num_heads, -1))
+        return weight.split([self.nope_dim, self.value_dim], 1)
+
+    def mix(self, x, context, mask):
+        return self._merge(x, self._mixed(x, context, mask))
+
+    def _merge(self, x, mixed):
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def _observe(self, x, context, mask):
+        (q, k, _), (of_k, of_v) = self._split(x, context), self._expanding()
+        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
+        k = torch.cat([c @ of_k.mT, r.expand(-1, self.num_heads, -1, -1)], -1)
+        return Observation(q, k, c @ of_v.mT, self._mixed(x, context, mask, units))
+
+    def _observe_heads(self, x, context, mask):
+        return Observation(v=self._observe(x, context, mask).v, heads=self._mixed(x, context, mask))

@@ -1,0 +1,39 @@
+"""Oracle of `differential` (arXiv 2410.05258): two softmax maps, and their difference."""
+
+import math
+
+from regard.reference._rows import linear, mix, of_groups, oracle, softmax as softmax_of
+
+
+@oracle
+def differential(params, options, row):
+    """-> (y [B T D], weights [B H T S])"""
+    H, first = row.H, options.get("form") == "v1"
+    V = row.x.shape[1] // H
+    K = V // 2 if first else V
+    q = linear(params, "query", row.x).view(row.T, H, 2, K)
+    k = linear(params, "key", row.context)
+    v = of_groups(linear(params, "value", row.context), H, V)
+    if first:
+        k = of_groups(k, H, 2 * K).reshape(row.S, H, 2, K)
+        least = 0.8 - 0.6 * math.exp(-0.3 * options.get("layer", 0))
+        a, b, c, d = params["factors"]
+        share = ((a @ b).exp() - (c @ d).exp() + least).expand(row.T, H)
+    else:
+        k = of_groups(k, H, K)[:, :, None].expand(row.S, H, 2, K)
+        share = linear(params, "share", row.x).sigmoid()
+
+    def weigh(h, i):
+        one, other = (
+            softmax_of({j: q[i, h, n] @ k[j, h, n] / K**0.5 for j in row.keys(h, i)})
+            for n in (0, 1)
+        )
+        return {j: w - share[i, h] * other[j] for j, w in one.items()}
+
+    mixed, weights = mix(row, v, weigh)
+    if first:
+        of = mixed.view(row.T, H, V)
+        mixed = ((1 - least) * of / ((of**2).mean(-1, keepdim=True) + 1e-5) ** 0.5).reshape(
+            row.T, -1
+        )
+    return linear(params, "out", mixed), weights

@@ -1,0 +1,18 @@
+"""Oracle of `forgetting` (arXiv 2503.02130): softmax of q k / sqrt(K) and of what the gates after each key have left of it."""
+
+from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
+
+
+@oracle
+def forgetting(params, options, row):
+    """-> (y [B T D], weights [B H T S])"""
+    q, k, v = heads(params, row)
+    f = linear(params, "forget", row.x).sigmoid().log()  # [T H]
+
+    def weigh(h, i):
+        keys = row.keys(h, i)
+        return softmax_of(
+            {j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 + f[j + 1 : i + 1, h].sum() for j in keys}
+        )
+
+    return attend(params, row, v, weigh)

@@ -1,0 +1,34 @@
+"""Oracle of `latent` (arXiv 2405.04434), expanded: keys and values of every head from the latent."""
+
+from regard.reference._rotary import rope
+from regard.reference._rows import attend, linear, oracle, softmax as softmax_of
+from regard.reference._scan import normed
+
+
+@oracle
+def latent(params, options, row):
+    """-> (y [B T D], weights [B H T S])"""
+    H = row.H
+    L = len(params["norm.weight"])
+    R = len(params["compress.weight"]) - L
+    z = row.x
+    if "query_latent.weight" in params:
+        z = normed(linear(params, "query_latent", z), params["query_norm.weight"])
+    q = linear(params, "query", z).view(row.T, H, -1)
+    N = q.shape[2] - R
+    both = linear(params, "compress", row.context)
+    c, r = normed(both[:, :L], params["norm.weight"]), both[:, L:]
+    kv = linear(params, "expand", c).view(row.S, H, -1)
+    k, v = kv[..., :N], kv[..., N:]
+    turn = options.get("base", 10000.0), options.get("pairing", "half")
+
+    def weigh(h, i):
+        scores = {}
+        for j in row.keys(h, i):
+            scores[j] = q[i, h, :N] @ k[j, h]
+            if R:
+                scores[j] = scores[j] + rope(q[i, h, N:], i, *turn) @ rope(r[j], j, *turn)
+            scores[j] = scores[j] / (N + R) ** 0.5
+        return softmax_of(scores)
+
+    return attend(params, row, v, weigh, out="out")

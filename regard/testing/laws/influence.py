@@ -1,0 +1,119 @@
+"""Who is felt: every pair that takes part, and no pair that is cut."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.core import Mixer
+from regard.testing.subject import Request, S, Subject, T, normal, repeated, require
+
+SEEDS = range(3)
+MORE_SEEDS = range(3, 16)  # with other parameters, where a weight was zero by chance (squared relu)
+
+
+def sensitivity(subject: Subject) -> None:
+    """A pair that takes part is felt: where the weight is not zero the output depends on the key, and no key is deaf."""
+    mixer = subject.make()
+    xs = torch.cat([subject.tokens(1, T, seed=seed) for seed in SEEDS])
+    for request in subject.requests(rows=1):
+        felt = influence(mixer, request, xs)
+        if subject.can.attention_map:
+            used = _weighted(mixer, request, xs, felt.shape[2])
+            what = f"{request.label}: an output ignores a key to which it gives weight"
+            require(felt[used].all(), what)
+        elif request.mask.pairwise is not None:
+            subject.cannot_judge(
+                "which pairs meet under a pairwise mask: attention_map is declared a No"
+            )
+            continue
+        _no_key_is_deaf(subject, mixer, request, xs, felt.any(0))
+
+
+def _no_key_is_deaf(
+    subject: Subject, mixer: Mixer, request: Request, xs: Tensor, heard: Tensor
+) -> None:
+    """heard [T S]: pairs that were felt in any of the inputs xs [R T D]."""
+    mask = request.mask
+    reaches = mask.dense(T, heard.shape[1])[0].any(0)
+    if mask.valid is not None and request.context is None:
+        reaches = reaches & mask.valid[0][:, None]
+    if mask.pairwise is not None:  # the mechanism's own pattern may miss all allowed pairs
+        free = replace(request, mask=replace(mask, pairwise=None))
+        reaches = reaches & _weighted(mixer, free, xs, mask.pairwise.shape[3]).any(0)
+    takes_part = reaches.any(0)
+    delay = mixer.delay if mask.causal else 0
+    if delay:
+        exists = torch.ones_like(takes_part) if mask.valid is None else mask.valid[0]
+        takes_part &= exists.cumsum(0) <= exists.sum() - delay
+    globally = torch.zeros_like(heard)
+    if mask.global_tokens is not None and mask.pairwise is None and not delay:
+        # Single pairs cut away, and a delay, leave none to be sure of.
+        marked = mask.global_tokens[0]
+        globally = reaches & (marked[:, None] | marked[None])
+    for seed in MORE_SEEDS:
+        if heard.any(0)[takes_part].all() and heard[globally].all():
+            break
+        afresh = subject.make(seed=seed), request, subject.tokens(1, T, seed=seed)
+        heard |= influence(*afresh).any(0)
+    what = f"{request.label}: an output ignores a global token, or a global token ignores a key"
+    require(heard[globally].all(), what)
+    what = f"{request.label}: no output depends on an allowed key"
+    require(heard.any(0)[takes_part].all(), what)
+    if not subject.can.attention_map and request.context is None:
+        # No map says that tokens meet, so tokens must.
+        others = ~torch.eye(T, dtype=torch.bool)
+        met = (heard & others).any(0) | ~(reaches & others).any(0)
+        what = f"{request.label}: no output but its own depends on an allowed token"
+        require(met[takes_part].all(), what)
+
+
+def isolation(subject: Subject) -> None:
+    """A pair that the masks forbid is not felt, directly; this needs no oracle."""
+    subject.require_declared("pairwise")
+    mixer, x = subject.make(), subject.tokens(1, T)
+    contexts = [None, subject.tokens(1, S, seed=7)] if subject.can.cross else [None]
+    for order in subject.orders():
+        for seed, context in enumerate(contexts, 1):
+            generator = torch.Generator().manual_seed(seed)
+            keys = T if context is None else S
+            allowed = torch.rand(1, subject.num_heads, T, keys, generator=generator) < 0.4
+            if context is None:
+                allowed |= torch.eye(T, dtype=torch.bool)
+            request = replace(order, context=context).but("pairwise", pairwise=allowed)
+            felt = influence(mixer, request, x)[0]
+            forbidden = ~request.mask.dense(T, keys)[0].any(0)
+            where = "" if context is None else "cross, "
+            what = f"{where}{request.label}: a forbidden pair is felt"
+            require(not felt[forbidden].any(), what)
+
+
+def _weighted(mixer: Mixer, request: Request, xs: Tensor, keys: int) -> Tensor:
+    """[R T S]: pairs with weight in any head, for R inputs xs [R T D] and a request of one row; S = keys."""
+    R = len(xs)
+    context = None if request.context is None else request.context.expand(R, -1, -1)
+    weights = mixer.attention_map(xs, context=context, mask=repeated(request.mask, R))
+    return (weights[..., -keys:] != 0).any(1)
+
+
+def influence(mixer: Mixer, request: Request, xs: Tensor) -> Tensor:
+    """[R T S]: does the output of query i depend on key j, for each of R inputs xs [R T D]? The request has one row.
+
+    Every input is copied T times, and copy i is asked about its output i, so that one backward pass answers for all.
+    """
+    R, T, _ = xs.shape
+    copies = xs.repeat_interleave(T, 0)
+    source = copies if request.context is None else request.context.expand(R * T, -1, -1)
+    source = source.detach().clone().requires_grad_()
+    mask = repeated(request.mask, R * T)
+    if request.context is None:
+        y = mixer(source, mask=mask)
+    else:
+        y = mixer(copies, context=source, mask=mask)
+    own = y.unflatten(0, (R, T)).diagonal(dim1=1, dim2=2).mT  # [R T D]
+    weight = normal(*own.shape[1:])
+    found = torch.zeros_like(source)
+    if y.requires_grad:
+        total = (own * weight).sum()
+        (found,) = torch.autograd.grad(total, [source], materialize_grads=True)
+    return (found != 0).any(-1).unflatten(0, (R, T))

@@ -1,0 +1,178 @@
+"""Rounding: in lower precision, and under autocast, results are finite, of the input's type and near those of float64."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from itertools import islice
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from regard.core import Mixer
+from regard.core.states import tensors
+from regard.testing.laws.long import LENGTH
+from regard.testing.subject import B, LawError, Request, Subject, T, require
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
+DRAWS = 3  # of parameters and inputs
+MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
+STEPS = 2  # perturbations of each draw
+AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
+ULPS = 8
+AUTOCAST_BOUNDS = {
+    "output": 0.05,  # of the norm
+    "gradient of x": 0.2,  # rounding switches units of relu on and off
+}
+
+
+def low_precision(subject: Subject) -> None:
+    """Outputs and gradients in float32 and bfloat16 are near our own float64 form, which `reference` proves.
+
+    Allowed is AMPLIFIED times what a relative perturbation of eps of inputs and parameters does to the float64 form, plus a
+    few ulp of the largest output, or of the largest of all gradients: what vanishes does so in sums.
+
+    Worst over several draws on both sides, since one draw of a rounding error says little; of our gradients the median,
+    since a unit that rounding brings to the other side of zero has another gradient.
+    """
+    for dtype in (torch.float32, torch.bfloat16):
+        for request in subject.requests(dtype=dtype):
+            if request.label in LABELS:
+                _is_near(subject, request, dtype)
+
+
+def _is_near(subject: Subject, request: Request, dtype: torch.dtype) -> None:
+    drawn = (_errors(subject, request, dtype, seed) for seed in range(MOST_DRAWS))
+    draws = list(islice(filter(None, drawn), DRAWS))
+    if not draws:
+        subject.cannot_judge(f"{request.label} in {dtype}: rounding chooses other structure")
+        return
+    by_name = {name: list(zip(*(draw[name] for draw in draws), strict=True)) for name in draws[0]}
+    steepest = max(max(size) for name, (*_, size) in by_name.items() if name != "output")
+    for name, (ours, moved, size) in by_name.items():
+        is_output = name == "output"
+        error = max(ours) if is_output or torch.inf in ours else median(ours)
+        largest = max(size) if is_output else steepest
+        allowed = AMPLIFIED * max(moved) + ULPS * torch.finfo(dtype).eps * largest
+        if not error <= allowed < torch.inf:
+            said = f"{request.label} in {dtype}: {name}"
+            raise LawError(f"{said}: error {error:.2e}, allowed {allowed:.2e}")
+
+
+def _errors(
+    subject: Subject, request: Request, dtype: torch.dtype, seed: int
+) -> dict[str, tuple[float, float, float]] | None:
+    """Our error, the change under perturbation, and the largest true value, of the output and of every gradient.
+
+    None where the structure in this type is not that of float64.
+    """
+    context = request.context
+    x = subject.tokens(B, T, seed=seed, dtype=dtype)
+    mixer, exact = subject.make(dtype, seed), subject.make(dtype, seed).double()
+
+    def computed(mixer: Mixer, x: Tensor, context: Tensor | None) -> dict[str, Tensor] | None:
+        """Output and gradients; None where they were computed with another structure than the first."""
+        asked = replace(request, context=context)
+        plan = mixer.plan(x, context=context, mask=request.mask) or {}
+        structures.append({k: z for k, z in plan.items() if not z.is_floating_point()})
+        same = all(torch.equal(z, structures[0][k]) for k, z in structures[-1].items())
+        return asked.results(mixer, x, like=dtype) if same else None
+
+    structures: list[dict[str, Tensor]] = []
+    truth = computed(exact, x.double(), None if context is None else context.double())
+    ours = computed(mixer, x, context)
+    beside = [computed(*near) for near in _perturbed(exact, x, context, dtype)] if ours else []
+    moved = [found for found in beside if found is not None]
+    if ours is None or truth is None or not moved:
+        return None
+    return {
+        name: (
+            _largest(ours[name].double() - true),
+            max(_largest(near[name] - true) for near in moved),
+            _largest(true),
+        )
+        for name, true in truth.items()
+    }
+
+
+def _perturbed(
+    exact: Mixer, x: Tensor, context: Tensor | None, dtype: torch.dtype
+) -> Iterator[tuple[Mixer, Tensor, Tensor | None]]:
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+
+        def near(z: Tensor, generator: torch.Generator = generator) -> Tensor:
+            sign = torch.randint(0, 2, z.shape, generator=generator) * 2 - 1
+            return z.detach().double() * (1 + torch.finfo(dtype).eps * sign)
+
+        mixer = deepcopy(exact)
+        with torch.no_grad():
+            for parameter in mixer.parameters():
+                parameter.copy_(near(parameter))
+        beside = None if context is None else near(context).requires_grad_()
+        yield mixer, near(x), beside
+
+
+def _largest(z: Tensor) -> float:
+    """The largest magnitude, as a float; infinite where there is a NaN, 0 for an empty tensor."""
+    return z.abs().nan_to_num(torch.inf, posinf=torch.inf).max().item() if z.numel() else 0.0
+
+
+def types(subject: Subject) -> None:
+    """In float16, bfloat16 and float32 everything made is finite and of the input's type: outputs, gradients, maps, states.
+
+    Tokens that are zero, as absent ones are, have neighbours that are not: what divides by a norm divides by zero there.
+    """
+    for dtype in DTYPES:
+        mixer = subject.make(dtype, blocks="own")
+        x = subject.tokens(B, T, dtype=dtype)
+        x[0, ::3] = 0
+        for request in subject.requests(dtype=dtype):
+            _require_types(request.results(mixer, x), dtype, request.label)
+            with torch.no_grad():
+                seen = mixer.observe(x, context=request.context, mask=request.mask)
+            _require_types(seen._asdict(), dtype, f"{request.label}: observe")
+        if subject.can.streaming:
+            _require_streamed(mixer, x)
+    # Where sums are long, and work is cut as users' is.
+    mixer = subject.make(torch.float16, blocks="own", max_len=LENGTH)
+    valid = (torch.arange(LENGTH) % 5 != 1)[None] if subject.can.padding else None
+    for order in subject.orders():
+        found = order.but(f"{LENGTH} tokens", valid=valid)
+        x = subject.tokens(1, LENGTH, dtype=torch.float16)
+        _require_types(found.results(mixer, x), torch.float16, found.label)
+
+
+@torch.no_grad()
+def _require_streamed(mixer: Mixer, x: Tensor) -> None:
+    state = mixer.initial_state(B)
+    for chunk in (x[:, :5], x[:, 5:6], x[:, 6:]):
+        y, state = mixer.extend(chunk, state)
+        fields = {k: z for k, z in tensors(state).items() if z.is_floating_point()}
+        _require_types({"output": y} | fields, x.dtype, "extend")
+
+
+def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label: str) -> None:
+    for name, value in found.items():
+        if value is not None:
+            what = f"{label}: {name}"
+            require(value.dtype == dtype, f"{what} is {value.dtype}, the input {dtype}")
+            require(torch.isfinite(value).all(), f"{what} is not finite in {dtype}")
+
+
+def autocast(subject: Subject) -> None:
+    """Under bfloat16 autocast forward and backward of a float32 module stay finite, and equal it to bfloat16's precision."""
+    mixer = subject.make(torch.float32, blocks="own")
+    x = subject.tokens(B, T, dtype=torch.float32)
+    for order in subject.orders():
+        expected = order.results(mixer, x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = order.results(mixer, x)
+        for name, value in found.items():
+            require(torch.isfinite(value).all(), f"autocast: {name} is not finite")
+        for name, bound in AUTOCAST_BOUNDS.items():
+            error = (found[name].float() - expected[name]).norm()
+            error = error / expected[name].norm().clamp_min(1e-12)
+            said = f"autocast: {name}: relative error {error:.3f}, allowed {bound}"
+            require(error < bound, said)

@@ -1,0 +1,94 @@
+"""torch.compile and torch.export make programs with the mixer's outputs and gradients."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.utils._pytree import tree_flatten
+
+from regard.core import Mixer
+from regard.testing.subject import B, LawError, Request, Subject, T, require_same
+
+AT = 64
+ASKED = (9, 200, 511)
+BOUND = 1e-10
+
+
+def compiled(subject: Subject) -> None:
+    """torch.compile captures the whole graph, outputs and gradients, in the blocks that users get."""
+    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    for (
+        request
+    ) in subject.samples():  # a graph with padding holds the one without, but for fast paths
+        torch.compiler.reset()
+        program = cast(nn.Module, torch.compile(mixer, fullgraph=True, backend="eager"))
+        _require_program(program, mixer, x, request, "compiled")
+
+
+def exported(subject: Subject) -> None:
+    """torch.export gives one program for all lengths, and one for the length at hand, with the mixer's outputs and gradients.
+
+    The first is exported at 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T
+    may not, which would have the length at which it was exported. `free_length` is about padded batches, whose graph is the larger one;
+    `exported` about those without padding, and about programs of one length.
+    """
+    for order in subject.orders() if subject.can.padding else []:
+        _serves_all_lengths(subject, order, padded=False)
+    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    request = _padded(subject.orders()[-1], T) if subject.can.padding else subject.orders()[-1]
+    for strict in (False, True):
+        program = _exported(mixer, x, request, strict=strict)
+        _require_program(program, mixer, x, request, f"exported, strict={strict}")
+
+
+def free_length(subject: Subject) -> None:
+    """One exported program serves batches of all lengths, padded where that is declared."""
+    for order in subject.orders():
+        _serves_all_lengths(subject, order, padded=bool(subject.can.padding))
+
+
+def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> None:
+    mixer = subject.make(blocks="own", max_len=ASKED[-1] + 1)
+    most = None if subject.can.any_length else mixer.max_len
+
+    def at(length: int) -> tuple[Tensor, Request]:
+        return subject.tokens(B, length), _padded(order, length) if padded else order
+
+    program = _exported(mixer, *at(AT), free=True)
+    for length in ASKED:
+        if most is None or length <= most:
+            what = f"exported at {AT} tokens, asked at {length}"
+            _require_program(program, mixer, *at(length), what)
+
+
+def _padded(order: Request, length: int) -> Request:
+    valid = torch.arange(length) < torch.tensor([[length], [length - 4]])
+    return order.but("padded", valid=valid)
+
+
+def _exported(
+    mixer: Mixer, x: Tensor, request: Request, *, free: bool = False, strict: bool = False
+) -> nn.Module:
+    options = dict[str, Any]()
+    if free:
+        length = {1: Dim.DYNAMIC}
+        fields, _ = tree_flatten(request.mask, is_leaf=lambda z: z is not request.mask)
+        of_mask = [None if z is None else length for z in fields]
+        options["dynamic_shapes"] = {"x": length, "mask": of_mask}
+        options["prefer_deferred_runtime_asserts_over_guards"] = True
+    try:
+        program = torch.export.export(mixer, (x,), {"mask": request.mask}, strict=strict, **options)
+    except Exception as error:
+        which = "for any length" if free else f"for {x.shape[1]} tokens"
+        said = f"{request.label}: {type(error).__name__}: {error}"
+        raise LawError(f"not exported {which}, {said}") from error
+    return program.module()
+
+
+def _require_program(
+    program: nn.Module, mixer: Mixer, x: Tensor, request: Request, what: str
+) -> None:
+    """A program may have copies of those parameters that it uses, and no others."""
+    found, expected = (request.results(module, x) for module in (program, mixer))
+    require_same(found, expected, BOUND, f"{what}, {request.label}")

@@ -1,0 +1,91 @@
+"""Sizes: a row does not know its batch, an empty batch is a batch, and every length works."""
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from regard.core import ShapeError
+from regard.testing.laws.refusals import Call, refused
+from regard.testing.subject import B, S, Subject, T, require, require_close, results
+
+LENGTHS = (1, 2, 3, 5, 7, 8, 11, 16, 17, 31, 64)
+
+
+def batch(subject: Subject) -> None:
+    """A row alone gives what it gives in a batch of 2, 7 or 64."""
+    mixer, x = subject.make(), subject.tokens(64, T)
+    for order in subject.orders():
+        alone = order(mixer, x[:1])
+        for size in (2, 7, 64):
+            got = order(mixer, x[:size].roll(size // 2, 0))[size // 2]
+            require_close(got, alone[0], 1e-10, f"{order.label}: a row in a batch of {size}")
+
+
+def lengths(subject: Subject) -> None:
+    """Every length works: one, primes, shorter than a window, no multiple of a block; beyond `max_len` is refused."""
+    mixer = subject.make()
+    longest = min(subject.longest, LENGTHS[-1])
+    x = subject.tokens(B, longest)
+    for order in subject.orders():
+        full = order(mixer, x)
+        for length in LENGTHS:
+            if length > longest:
+                continue
+            y = order(mixer, x[:, :length])
+            fine = y.shape == (B, length, subject.dim) and torch.isfinite(y).all()
+            require(fine, f"length {length}: shape {list(y.shape)}, or not finite")
+            if order.mask.causal:
+                what = f"length {length}: not the prefix of length {longest}"
+                require_close(y, full[:, :length], 1e-9, what)
+    if subject.longest == 10**9:
+        length = 2 * (mixer.max_len or LENGTHS[-1]) + 1
+        y = mixer(subject.tokens(1, length), mask=subject.mask)
+        what = f"any length is declared, and {length} gives values that are not finite"
+        return require(torch.isfinite(y).all(), what)
+    too_long = subject.tokens(1, subject.longest + 1)
+    calls: dict[str, Call] = {"forward": lambda: mixer(too_long, mask=subject.mask)}
+    if subject.can.streaming == "exact":
+        calls["extend"] = lambda: mixer.extend(too_long, mixer.initial_state(1))
+    for name, call in calls.items():
+        refused(call, ShapeError, f"{name} of {subject.longest + 1} tokens", "max_len")
+
+
+def empty_batch(subject: Subject) -> None:
+    """An empty batch is a valid batch: shapes are as for any other, gradients zero, and nothing is learned from it."""
+    mixer, x = subject.make(blocks="own").train(), subject.tokens(0, T).requires_grad_()
+    for request in subject.requests(rows=0):
+        learns_nothing(mixer, x, request(mixer, x), x.shape, request.label)
+        for weights in (True, False):
+            seen = mixer.observe(x, context=request.context, mask=request.mask, weights=weights)
+            rows = [len(z) for z in seen if z is not None]
+            require(not any(rows), f"{request.label}: an observation has rows: {rows}")
+    untouched = subject.make(blocks="own").train()
+    mixer.after_step()
+    untouched.after_step()
+    for name, value in untouched.state_dict().items():
+        require(torch.equal(value, mixer.state_dict()[name]), f"{name} changed")
+    if subject.can.streaming:
+        none = mixer.initial_state(0)
+        for n in (1, 5, T - 6):
+            x = subject.tokens(0, n).requires_grad_()
+            y, none = mixer.extend(x, none)
+            learns_nothing(mixer, x, y, x.shape, f"extend by {n}")
+            require(not any(map(len, tree_leaves(none))), f"extend by {n}: the state has rows")
+            none = tree_map(Tensor.detach, none)
+        if subject.can.padding:
+            mixer.extend(x, none, valid=torch.ones(0, n, dtype=torch.bool))
+    if subject.can.cross and subject.can.streaming == "exact":
+        context, valid = subject.tokens(0, S), torch.ones(0, S, dtype=torch.bool)
+        for given in (None, valid) if subject.can.padding else (None,):
+            y, _ = mixer.extend(x, mixer.initial_state(0, context=context, valid=given))
+            require(y.shape == x.shape, f"extend over a context: shape {list(y.shape)}")
+
+
+def learns_nothing(
+    module: nn.Module, x: Tensor, y: Tensor, shape: torch.Size, label: str = "the output"
+) -> None:
+    """Of y, the output for an empty batch x: its shape, and gradients of zero."""
+    require(y.shape == shape, f"{label}: shape {list(y.shape)}, not {list(shape)}")
+    require(y.requires_grad, f"{label} has no gradient")
+    gradients = [z for name, z in results(module, y, x=x).items() if name != "output"]
+    require(not any(z.any() for z in gradients), f"{label}: a gradient is not zero")

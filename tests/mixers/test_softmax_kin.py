@@ -1,0 +1,130 @@
+"""Latent, forgetting and differential attention: limits, and the published code that runs on a CPU."""
+
+import pytest
+import torch
+
+import regard
+from regard.mixers.softmax import Softmax
+from regard.reference.softmax import slope as alibi_slope
+
+X = torch.randn(2, 11, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+CAUSAL = regard.Mask(causal=True)
+
+
+def built(name, **options):
+    torch.manual_seed(1)
+    return regard.build(name, dim=24, num_heads=3, **options).double().eval()
+
+
+def softmax_of(mixer, **options):
+    softmax = built("softmax", **options)
+    softmax.heads.load_state_dict(mixer.heads.state_dict())
+    return softmax
+
+
+def test_constant_gates_are_alibi_and_gates_of_one_are_softmax():
+    mixer = built("forgetting")
+    torch.nn.init.zeros_(mixer.forget.weight)
+    slopes = torch.tensor([alibi_slope(h, 3) for h in range(3)], dtype=torch.float64)
+    with torch.no_grad():
+        mixer.forget.bias.copy_(-torch.log(torch.expm1(slopes)))  # log sigmoid(bias) = -slope
+    expected = softmax_of(mixer, position="alibi")(X, mask=CAUSAL)
+    assert torch.allclose(mixer(X, mask=CAUSAL), expected, atol=1e-12)
+    torch.nn.init.constant_(mixer.forget.bias, 1e4)
+    assert torch.allclose(mixer(X, mask=CAUSAL), softmax_of(mixer)(X, mask=CAUSAL), atol=1e-12)
+
+
+def test_a_share_of_zero_leaves_the_first_map():
+    mixer = built("differential")
+    assert isinstance(mixer.share, torch.nn.Linear)
+    q, k, v = mixer._split(X, None)
+    weights = (q[:, 0::2] @ k.mT / 8**0.5).softmax(-1)
+    read = mixer._attend(q, k, v, regard.Mask())
+    assert torch.allclose(read[:, 0::2], weights @ v, atol=1e-12)
+    difference = mixer.attention_map(X)
+    assert torch.allclose(difference.sum(-1), 1 - mixer.share(X).sigmoid().mT, atol=1e-12)
+    assert (difference < 0).any()
+
+
+def test_latent_attention_is_deepseeks():
+    deepseek = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
+    from transformers import DeepseekV3Config
+
+    config = DeepseekV3Config(
+        hidden_size=24,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        q_lora_rank=7,
+        kv_lora_rank=5,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=4,
+        v_head_dim=6,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    theirs = deepseek.DeepseekV3Attention(config, layer_idx=0).double().eval()
+    sizes = dict(latent_dim=5, nope_dim=8, rotary_dim=4, value_dim=6, query_rank=7)
+    ours = built("latent", pairing="adjacent", **sizes)
+    names = {
+        "query_latent": "q_a_proj",
+        "query_norm": "q_a_layernorm",
+        "query": "q_b_proj",
+        "compress": "kv_a_proj_with_mqa",
+        "norm": "kv_a_layernorm",
+        "expand": "kv_b_proj",
+        "out": "o_proj",
+    }
+    state = theirs.state_dict()
+    ours.load_state_dict({f"{own}.weight": state[f"{name}.weight"] for own, name in names.items()})
+    places = torch.arange(X.shape[1])[None]
+    turn = deepseek.DeepseekV3RotaryEmbedding(config).double()(X, places)
+    later = torch.full((11, 11), -torch.inf, dtype=torch.float64).triu(1)[None, None]
+    expected, _ = theirs(X, position_embeddings=turn, attention_mask=later)
+    assert torch.allclose(ours(X, mask=CAUSAL), expected, rtol=1e-4, atol=1e-5)  # eps: 1e-6 there
+
+
+def test_the_first_version_is_diffllamas():
+    diffllama = pytest.importorskip("transformers.models.diffllama.modeling_diffllama")
+    from transformers import DiffLlamaConfig
+
+    config = DiffLlamaConfig(
+        hidden_size=24,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=6,
+        rms_norm_eps=1e-5,
+        attn_implementation="eager",
+        attention_dropout=0.0,
+    )
+    torch.manual_seed(0)
+    theirs = diffllama.DiffLlamaAttention(config, layer_idx=3).double().eval()
+    ours = regard.build("differential", dim=24, num_heads=2, form="v1", layer=3).double().eval()
+    pair = [0, 2, 1, 3]  # theirs pairs head h with head h + H / 2, ours neighbours
+
+    def moved(weight):
+        return weight.unflatten(0, (4, 6))[pair].flatten(0, 1)
+
+    lambdas = (theirs.lambda_q1, theirs.lambda_k1, theirs.lambda_q2, theirs.lambda_k2)
+    with torch.no_grad():
+        ours.query.weight.copy_(moved(theirs.q_proj.weight))
+        ours.key.weight.copy_(moved(theirs.k_proj.weight))
+        value = theirs.v_proj.weight.unflatten(
+            0, (4, 6)
+        )  # a value is two of their heads' side by side
+        ours.value.weight.copy_(torch.cat([value[[0, 2]], value[[1, 3]]]).flatten(0, 1))
+        ours.out.weight.copy_(theirs.o_proj.weight)
+        ours.factors.copy_(torch.stack(lambdas))
+    still = torch.ones(1, 11, 6, dtype=torch.float64), torch.zeros(1, 11, 6, dtype=torch.float64)
+    later = torch.full((11, 11), -torch.inf, dtype=torch.float64).triu(1)[None, None]
+    expected, _ = theirs(X, position_embeddings=still, attention_mask=later)
+    assert torch.allclose(ours(X, mask=CAUSAL), expected, atol=1e-6)  # float32 inside theirs
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(regard.OptionError, match="must be even"):
+        built("latent", rotary_dim=3)
+    with pytest.raises(regard.OptionError, match="divisible"):
+        regard.build("differential", dim=24, num_heads=8, form="v1", num_kv_heads=3)
+    with pytest.raises(regard.UnsupportedError, match="tokens after it"):
+        built("forgetting")(X)
+    assert Softmax.capabilities.bidirectional
