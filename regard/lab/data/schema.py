@@ -32,7 +32,6 @@ from regard.nn.fields import (
     Field,
     Numeric,
     Sequence,
-    vocabulary,
 )
 
 FARTHEST = 1e6
@@ -128,7 +127,7 @@ class Schema:
                     )
         return {
             "fields": [
-                [one.name, _kind_of(one), "" if isinstance(one, Numeric) else vocabulary(one).name]
+                [one.name, _kind_of(one), "" if isinstance(one, Numeric) else one.of.name]
                 for one in self.fields
             ],
             "values": {name: list(ids) for name, ids in self.ids.items()},
@@ -156,7 +155,7 @@ class Schema:
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
         _values(field.name, column, _kind_of(field))
-        ids = self.ids[vocabulary(field).name]
+        ids = self.ids[field.of.name]
         if isinstance(field, Categorical):
             found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
             return np.array(found, dtype=np.int32)
