@@ -150,17 +150,38 @@ def test_an_interrupted_command_ends_with_the_one_that_goes_on(
     assert err == f"regard: interrupted{f'. This goes on: regard {line}' if again else ''}\n"
 
 
-def test_an_interruption_while_torch_is_imported_is_one_line():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_while_torch_is_imported_is_one_line(number):
     command = [sys.executable, "-X", "importtime", "-m", "regard", "ls"]
     quiet, read = subprocess.DEVNULL, subprocess.PIPE
     process = subprocess.Popen(command, stdout=quiet, stderr=read, text=True)
     for line in process.stderr:  # the first part of torch is there, the rest is not
         if "torch" in line:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     rest = process.stderr.read()
-    assert process.wait(60) == 130
+    assert process.wait(60) == 128 + number
     assert "Traceback" not in rest and "regard: interrupted before it began" in rest
+
+
+ENDED = """
+import os, signal, sys
+import regard.cli, regard.cli.describe
+sys.argv = ["regard", "ls"]
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+
+def ended(kind):
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+regard.cli.describe.overview = ended
+regard.cli.run()
+"""
+
+
+def test_a_command_that_is_ended_says_by_what():
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "regard: ended by SIGTERM\n")
 
 
 @pytest.mark.parametrize("field", ["--seed", "--train.seed", "--task.seed"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.cli import main
 from regard.cli.commands import CLASSES
-from regard.cli.data import DataCommands
+from regard.cli.data import Data
 from regard.lab.experiment import mechanism_laws as laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
 
@@ -28,9 +28,7 @@ SMALL = {
 
 
 def test_every_command_has_a_line():
-    data = {
-        f"data {name}" for name in re.findall(r"name='(\w+)'", str(DataCommands.__annotations__))
-    }
+    data = {f"data {name}" for name in re.findall(r"name='(\w+)'", str(Data.__annotations__))}
     assert len(data) == 3
     two = {" ".join(line.split()[:2]) for line, _ in TYPED}
     assert {line.split()[0] for line in two} == set(CLASSES) and data <= two

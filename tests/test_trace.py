@@ -81,8 +81,8 @@ PARTS = "terms of a pattern are parts, which are tiled, and ask each term which 
 TIME = "chunks of time and the states between them are functions of their own inside the sums"
 MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
 OVER: dict[str, tuple[str, dict[str, int]]] = {
-    **dict.fromkeys(("softmax", "gmlp"), (LEAF, {"deep": 9})),
-    **dict.fromkeys(("scored", "luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
+    **dict.fromkeys(("softmax", "scored", "gmlp"), (LEAF, {"deep": 9})),
+    **dict.fromkeys(("luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
     **dict.fromkeys(("compressed", "fixed_patterns", "routing"), (LEAF, {"deep": 10})),
     **{f"synthesizer_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
     **{f"synthesizer_factorized_{kind}": (LEAF, {"deep": 9}) for kind in ("dense", "random")},
@@ -93,11 +93,11 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
     "performer": (TIME, {"deep": 12}),
     "transformer_xl": (
         "its scores of distances come from the sinusoids of positions, a tile at a time",
-        {"functions": 42, "files": 10, "deep": 12},
+        {"functions": 41, "files": 10, "deep": 12},
     ),
     "head_mix": (MEMBERS, {"deep": 11}),
     "mixture": (MEMBERS, {"files": 9, "deep": 9}),
-    "head_groups": (MEMBERS, {"functions": 50, "files": 12, "deep": 13}),
+    "head_groups": (MEMBERS, {"functions": 49, "files": 12, "deep": 12}),
 }
 """Name -> why it is over some limits, and what it passes there."""
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import regard
 
@@ -36,7 +36,7 @@ Attention mechanisms behind one interface, measured on your machine.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr)."""
+    """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr), 128 + a signal."""
     args = list(sys.argv[1:] if argv is None else argv)
     version = f"regard {regard.__version__}\n"
     quick = {"": HELP, "--help": HELP, "-h": HELP, "--version": version}.get(" ".join(args))
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return commands.failed(error)
     if argv is None:
-        signal.signal(signal.SIGINT, _interrupted)  # while torch is imported, a second or two
+        _on_signals(_before)  # while torch is imported, a second or two
     try:
         from regard.cli import commands
     except ImportError as error:
@@ -58,13 +58,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"regard: {error}", file=sys.stderr)
         return 1
     if argv is None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _on_signals(_stop)
     return commands.main(args)
 
 
-def _interrupted(*_: object) -> None:
+def _on_signals(handler: Callable[..., None]) -> None:
+    """Let Ctrl-C, `kill` and a closed terminal call it, unless the caller has them ignored, as nohup does."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _before(number: int, _: object) -> None:
     os.write(2, b"regard: interrupted before it began\n")
-    os._exit(130)
+    os._exit(128 + number)
+
+
+def _stop(number: int, _: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number))
 
 
 def run() -> None:

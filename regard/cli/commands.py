@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from regard.cli.arena import Arena
 from regard.cli.arguments import Flag, Json, parse
 from regard.cli.bench import LEDGER, PAGE, Bench
 from regard.cli.convert import Convert
-from regard.cli.data import DataCommands
+from regard.cli.data import Data
 from regard.cli.explore import Explore
 from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_facts, print_json, print_table
@@ -161,25 +162,26 @@ class Doctor:
 
 GOES_ON = {"train", "arena", "data", "convert"}
 """Commands that keep what is finished, so that the same command goes on after an interruption."""
-CLASSES: dict[str, Callable[..., Any]] = {
-    "ls": Ls,
-    "show": Show,
-    "bench": Bench,
-    "train": Train,
-    "arena": Arena,
-    "report": Report,
-    "merge": Merge,
-    "recommend": Recommend,
-    "explore": Explore,
-    "convert": Convert,
-    "data": DataCommands,
-    "laws": Laws,
-    "doctor": Doctor,
-}
+ALL = (
+    Ls,
+    Show,
+    Bench,
+    Train,
+    Arena,
+    Report,
+    Merge,
+    Recommend,
+    Explore,
+    Convert,
+    Data,
+    Laws,
+    Doctor,
+)
+CLASSES: dict[str, Callable[..., Any]] = {cls.__name__.lower(): cls for cls in ALL}
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr)."""
+    """Exit code: as of `regard.cli.main`."""
     args = list(argv)
     try:
         code = _run(args)
@@ -195,10 +197,12 @@ def main(argv: Sequence[str]) -> int:
         return 1
     except SystemExit as stop:  # tyro has printed the help, or what is wrong
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        number, *_ = (*stop.args, signal.SIGINT)
+        said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
         again = f". This goes on: {shlex.join(['regard', *args])}" if args[0] in GOES_ON else ""
-        print(f"regard: interrupted{again}", file=sys.stderr)
-        return 130
+        print(f"regard: {said}{again}", file=sys.stderr)
+        return 128 + number
     except OSError as error:
         return failed(error)
     except (MemoryError, RuntimeError) as error:

@@ -1,5 +1,6 @@
 """`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
 
+import copy
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,13 +69,7 @@ class Convert(metaclass=CheckedOptions):
         ids = None if self.text is None else _tokens(self.folder, self.text, self.length)
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = self.layers or None
-        student = convert(
-            teacher,
-            self.mixer,
-            max_len=self.max_len,
-            layers=layers,
-            **options,
-        )
+        student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)
         found: dict[str, Any] = {
             "mixer": self.mixer,
             "layers changed": len(layers or student.mixers),
@@ -108,8 +103,6 @@ class Convert(metaclass=CheckedOptions):
 
     def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
         """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""
-        from torch import nn
-
         from regard.hf.convert import layer_error, rates, stack_error
         from regard.lab.tasks.distillation import Distillation
         from regard.lab.train import TrainConfig, fit
@@ -126,15 +119,18 @@ class Convert(metaclass=CheckedOptions):
         kept: list[str] = []
         error = whole.score(student, whole.choosing())
         each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
-        phases: tuple[tuple[str, Distillation, int, float, nn.Module], ...] = (
-            ("layers", each, self.steps, each_lr, nn.ModuleList(student.mixers)),
-            ("whole", whole, self.whole_steps, whole_lr, student),
-        )
-        for phase, task, steps, lr, learned in phases:
+        facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
+        origin = {name: getattr(self, name) for name in facts} | {
+            "model": str(self.folder.resolve())
+        }
+        for phase, task, steps, lr in (
+            ("layers", each, self.steps, each_lr),
+            ("whole", whole, self.whole_steps, whole_lr),
+        ):
             if steps == 0:
                 continue
-            student.requires_grad_(False)
-            learned.requires_grad_()
+            for learned in (student, *student.mixers):
+                learned.requires_grad_(learned is not student or task is whole)
             config = TrainConfig(
                 steps=steps,
                 batch_size=self.batch_size,
@@ -146,9 +142,9 @@ class Convert(metaclass=CheckedOptions):
                 keep=1,
                 log_dir=None,
             )
-            folder, origin = self.out / "teaching" / phase, {"convert": self._origin()}
-            before = {name: value.clone() for name, value in student.state_dict().items()}
-            fit(student, task, config, folder, splits=splits, progress=not self.json, origin=origin)
+            how: dict[str, Any] = {"origin": {"convert": origin}, "progress": not self.json}
+            before = copy.deepcopy(student.state_dict())
+            fit(student, task, config, self.out / "teaching" / phase, splits=splits, **how)
             after = whole.score(student, whole.choosing())
             if after < error:
                 error, kept = after, [*kept, phase]
@@ -160,11 +156,6 @@ class Convert(metaclass=CheckedOptions):
         if spoken:
             found["perplexity of the model"] = whole.perplexity(teacher)
         return found
-
-    def _origin(self) -> dict[str, Any]:
-        """Facts that must be equal for a teaching to be resumed."""
-        told = {name: getattr(self, name) for name in ("mixer", "options", "max_len", "layers")}
-        return told | {"model": str(self.folder.resolve())}
 
 
 def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
@@ -184,7 +175,6 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
         raise OptionError(
             f"convert: windows of length {length} have no room beside {special} special tokens"
         )
-    tokenizer.no_padding()
     tokenizer.enable_truncation(length)
     first = tokenizer.encode(words)
     windows = (one.ids for one in (first, *first.overflowing))

@@ -108,7 +108,7 @@ class DataShow:
 
 
 @dataclass(frozen=True)
-class DataCommands:
+class Data:
     """Real data: list it, fetch it, look at it."""
 
     command: OmitSubcommandPrefixes[

@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import shutil
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from regard.core.packages import numbers, version
 
 EXTRAS = ("", "lab", "hf")
 """Parts of the package whose requirements are looked for: the library's own, regard.lab's and regard.hf's."""
-DEVELOPMENT = ("pytest", "pytest-xdist", "ruff", "mypy", "beartype")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -88,12 +86,7 @@ def _implementations() -> list[dict[str, str]]:
 
 
 def _packages() -> list[dict[str, str]]:
-    rows = [_package(*pair, extra) for extra in EXTRAS for pair in required(extra).items()]
-    rows += [_row(name, version(name) or "missing (development only)") for name in DEVELOPMENT]
-    browsers = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
-    found = next(browsers, "missing (only the page's own tests need one)")
-    rows.append(_row("browser", found))
-    return rows
+    return [_package(*pair, extra) for extra in EXTRAS for pair in required(extra).items()]
 
 
 def _package(name: str, oldest: str, extra: str) -> dict[str, str]:

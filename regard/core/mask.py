@@ -12,7 +12,9 @@ from torch.utils import _pytree as pytree
 from regard.core.errors import OptionError, ShapeError, outline, shown
 from regard.core.shapes import layout
 
-_TENSORS = ("valid", "pairwise", "global_tokens", "shift")
+_TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
+NUMBERS = ("documents", "shift")
+"""Fields that hold integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,8 @@ class Mask:
     valid [B S]: tokens that exist; the others are as if absent. With a context it belongs to the context.
     pairwise [B|1 H|1 T S]: pairs that are allowed.
     global_tokens [B S]: tokens that see all and are seen by all (within causal, valid and pairwise).
+    documents [B S]: integers; tokens of unlike numbers are as if in rows of their own, in which positions, blocks and
+    recurrences start anew. `Mixer` takes documents apart, so that no kernel receives them.
 
     Two fields are filled in by `Mixer`, not by callers: `compact` says that every row's valid tokens come
     first; `shift` [B] replaces S - T in the causal rule when rows of a context have different lengths.
@@ -32,6 +36,7 @@ class Mask:
     valid: Bool[Tensor, "B S"] | None = None
     pairwise: Bool[Tensor, "b h T S"] | None = None
     global_tokens: Bool[Tensor, "B S"] | None = None
+    documents: Int[Tensor, "B S"] | None = None
     compact: bool = False
     shift: Int[Tensor, "B"] | None = None
 
@@ -45,10 +50,45 @@ class Mask:
         for name in _TENSORS:
             value = getattr(self, name)
             if not (value is None or isinstance(value, Tensor)):
-                raise ShapeError(
-                    f"Mask: {name} must be a {'boolean ' * (name != 'shift')}tensor (True = may take part), "
-                    f"got {type(value).__name__}"
+                kind = (
+                    "an integer tensor"
+                    if name in NUMBERS
+                    else "a boolean tensor (True = may take part)"
                 )
+                raise ShapeError(f"Mask: {name} must be {kind}, got {type(value).__name__}")
+
+    @classmethod
+    def packed(
+        cls,
+        *,
+        cu_seqlens: Int[Tensor, "N+1"] | None = None,
+        position_ids: Int[Tensor, "B S"] | None = None,
+        causal: bool = False,
+    ) -> "Mask":
+        """The mask of packed documents, from either of the two ways in which others write it.
+
+        cu_seqlens [N+1]: offsets 0, ..., S of the documents of one row. position_ids [B S]: positions, which restart at 0.
+        Raises ShapeError for offsets that do not rise from 0 and positions that do not count from 0, OptionError unless one of the two is given.
+        """
+        if (cu_seqlens is None) == (position_ids is None):
+            raise OptionError("Mask.packed takes one of cu_seqlens and position_ids")
+        if position_ids is not None:
+            _check_integers("Mask.packed: position_ids", position_ids, 2)
+            begins = position_ids == 0
+            if not (begins[:, :1].all() and (begins[:, 1:] | (position_ids.diff() == 1)).all()):
+                raise ShapeError(
+                    "Mask.packed: position_ids must count 0, 1, 2, ... in each document, and begin a row with 0"
+                )
+            return cls(causal, documents=begins.cumsum(1))
+        _check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1)
+        assert cu_seqlens is not None
+        lengths = cu_seqlens.diff()
+        if len(cu_seqlens) < 2 or cu_seqlens[0] != 0 or (lengths < 0).any():
+            raise ShapeError(
+                f"Mask.packed: cu_seqlens must rise from 0 to the number of tokens, got {shown(cu_seqlens.tolist())}"
+            )
+        numbers = torch.arange(len(lengths), device=lengths.device)
+        return cls(causal, documents=numbers.repeat_interleave(lengths)[None])
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -61,7 +101,8 @@ class Mask:
         Where valid tokens come first, no invalid key precedes a causal query.
         """
         free = self.valid is None or self.compact
-        return self.causal and free and self.pairwise is None and self.shift is None
+        whole = self.pairwise is None and self.documents is None
+        return self.causal and free and whole and self.shift is None
 
     def last_key(self, T: int, S: int, device: torch.device | None = None) -> Int[Tensor, "b T"]:
         """Index of the last key that each query may see under `causal`, [1 T] or [B T]; below 0: none."""
@@ -104,6 +145,9 @@ class Mask:
             restrictions.append(self.valid[:, None, None, cols])
         if self.pairwise is not None:
             restrictions.append(self.pairwise[:, :, rows, cols])
+        if self.documents is not None:
+            same = self.documents[:, rows, None] == self.documents[:, None, cols]
+            restrictions.append(same[:, None])
         if not restrictions:
             return torch.ones(S, dtype=torch.bool, device=device)[cols][None, None, None]
         return reduce(and_, restrictions)
@@ -118,12 +162,14 @@ class Mask:
         *,
         device: torch.device,
     ) -> None:
-        """Raise ShapeError, naming the field, unless every tensor is boolean, fits and is on the device."""
-        for name in ("valid", "pairwise", "global_tokens"):
+        """Raise ShapeError, naming the field, unless every tensor has its type, fits and is on the device."""
+        for name in ("valid", "pairwise", "global_tokens", "documents"):
             value = getattr(self, name)
             if value is None:
                 continue
-            if value.dtype != torch.bool:
+            if name in NUMBERS:
+                _check_integers(f"{who}: mask.{name}", value, 2)
+            elif value.dtype != torch.bool:
                 raise ShapeError(
                     f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {value.dtype}"
                 )
@@ -145,6 +191,17 @@ class Mask:
                 raise ShapeError(
                     f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
                 )
+
+
+def _check_integers(what: str, value: object, dims: int) -> None:
+    if not isinstance(value, Tensor) or value.dim() != dims or not _is_integer(value.dtype):
+        got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else shown(value)
+        axes = "[B, S]" if dims == 2 else "[N + 1]"
+        raise ShapeError(f"{what} must be an integer tensor {axes}, got {got}")
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 OPEN = Mask()

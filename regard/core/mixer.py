@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
+from regard.core.documents import extended_documents, observed, packed
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Recorded
@@ -121,6 +122,10 @@ class Mixer(Recorded):
         check_request(self, x, context, mask)
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
             notice_update(self)
+        if mask.documents is not None and mask.documents.numel():
+            pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
+            if pack.buckets:
+                return pack.joined([self.forward(z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
@@ -178,6 +183,7 @@ class Mixer(Recorded):
         state: Any,
         *,
         valid: Bool[Tensor, "B N"] | None = None,
+        documents: Int[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """Outputs for the next N >= 1 tokens, and the state after them.
@@ -185,7 +191,8 @@ class Mixer(Recorded):
         Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment",
         one call does, and later calls see of earlier ones what the mechanism keeps of them.
 
-        Tokens that are not `valid` are as if absent. `donate=True` lets the new state reuse the storage of the
+        Tokens that are not `valid` are as if absent. `documents` numbers them: a new number begins with a new state.
+        Without it all tokens belong to the last document. `donate=True` lets the new state reuse the storage of the
         one passed in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
         """
         self.require("streaming")
@@ -193,9 +200,11 @@ class Mixer(Recorded):
         B, N, _ = x.shape
         check_flag(donate=donate)
         check_state(self, state, x)
+        Mask(valid=valid, documents=documents).check(self.name, B, N, N, device=x.device)
         if valid is not None:
-            Mask(valid=valid).check(self.name, B, N, N, device=x.device)
             self.require("padding")
+        if documents is not None:
+            return extended_documents(self, x, state, valid, documents, donate)
         return extended(self, x, state, valid, donate)
 
     def extend_normed(
@@ -240,6 +249,12 @@ class Mixer(Recorded):
         weights=False gives values and head outputs alone: where the mixer never forms weights, nothing of size [T S] is made.
         """
         check_flag(weights=weights)
+        if mask.documents is not None and mask.documents.numel():
+            check_request(self, x, context, mask)
+            pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
+            if pack.buckets:
+                rows = pack.rows(x)
+                return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
         request = self._compact(x, context, mask)
         given = request.x, request.context, request.mask
         found = self._observe(*given) if weights else self._observe_heads(*given)
@@ -259,6 +274,10 @@ class Mixer(Recorded):
 
         Positions in it are compact: those among the valid tokens of the row.
         """
+        if mask.documents is not None:
+            raise UnsupportedError(
+                f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
+            )
         request = self._compact(x, context, mask)
         return self._plan(request.x, request.context, request.mask)
 

@@ -49,10 +49,8 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
-        self._check_request(x, query, valid)
-        if valid is None:
-            return self.pool(x, query, None)
-        y = self.pool(clear(x, valid), query, valid)
+        x, valid = self._checked(x, query, valid)
+        y = self.pool(x, query, valid)
         return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
 
     if TYPE_CHECKING:
@@ -67,10 +65,8 @@ class Pool(Recorded):
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
-        self._check_request(x, query, valid)
-        if valid is None:
-            return self.weigh(x, query, None)
-        weights = self.weigh(clear(x, valid), query, valid)
+        x, valid = self._checked(x, query, valid)
+        weights = self.weigh(x, query, valid)
         return torch.where(valid[:, None], weights, weights.new_zeros(()))
 
     @abstractmethod
@@ -78,7 +74,7 @@ class Pool(Recorded):
         self,
         x: Float[Tensor, "B S D"],
         query: Float[Tensor, "B Q K"] | None,
-        valid: Bool[Tensor, "B S"] | None,
+        valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
@@ -86,16 +82,25 @@ class Pool(Recorded):
         self,
         x: Float[Tensor, "B S D"],
         query: Float[Tensor, "B Q K"] | None,
-        valid: Bool[Tensor, "B S"] | None,
+        valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
-    def _check_request(self, x: object, query: object | None, valid: Tensor | None) -> None:
+    def _checked(
+        self, x: object, query: object | None, valid: Tensor | None
+    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
+        """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
         Mask(valid=valid).check(self.name, B, S, S, device=x.device)
+        self._check_query(query, B, weight)
+        if valid is None:
+            return x, x.new_ones(B, S, dtype=torch.bool)
+        return clear(x, valid), valid
+
+    def _check_query(self, query: object | None, B: int, weight: Tensor | None) -> None:
         if self.query_dim is None:
             if query is not None:
                 raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")

@@ -60,6 +60,9 @@ class Streamed:
 
     __match_args__: ClassVar[tuple[str, ...]]  # the subclass's fields, which are tensors or states
     origin: Origin | None = None
+    document: Int[Tensor, "B"] | None = (
+        None  # number of the document of each row's last token, where those have numbers
+    )
     most: int | None = field(init=False, default=None)
     """No row has more tokens; set by the mixer alone and lost in copies, so that it holds for these very fields."""
 
@@ -75,14 +78,19 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
 
     def flatten(state: Any) -> tuple[list[Any], Owner | None]:
         values = [getattr(state, name) for name in names]
+        if state.document is not None:
+            values.append(state.document)
         return values, None if state.origin is None else state.origin.owner
 
     def flatten_with_keys(state: Any) -> tuple[list[Any], Owner | None]:
         values, owner = flatten(state)
-        return list(zip(map(pytree.GetAttrKey, names), values, strict=True)), owner
+        keys = map(pytree.GetAttrKey, [*names, "document"][: len(values)])
+        return list(zip(keys, values, strict=True)), owner
 
     def unflatten(values: Any, owner: Owner | None) -> Any:
-        return made(*values, origin=None if owner is None else Origin(owner))
+        fields, document = values[: len(names)], values[len(names) :]
+        origin = None if owner is None else Origin(owner)
+        return made(*fields, origin=origin, document=document[0] if document else None)
 
     pytree.register_pytree_node(
         made,
@@ -114,6 +122,11 @@ def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
 def bounded(state: AnyState, most: int | None) -> AnyState:
     """The same state with a bound of its length that is known."""
     return state if most is None or torch.compiler.is_compiling() else _with(state, most=most)
+
+
+def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyState:
+    """The same state after tokens of these documents."""
+    return _with(state, document=document)
 
 
 def _with(state: AnyState, **facts: Any) -> AnyState:
@@ -175,7 +188,8 @@ def extended(
         order = compaction(valid)
         y, after = mixer._extend(order.of(x), state, order.valid, donate)
         y = permute(clear(y, order.valid), order.target)
-    return y, stamped(after, mixer._owner, most)
+    after = stamped(after, mixer._owner, most)
+    return y, after if state.document is None else with_document(after, state.document)
 
 
 def _one_row(state: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 from torch.utils.hooks import RemovableHandle
 
 from regard.core import OptionError, ShapeError, UnsupportedError
@@ -273,14 +274,12 @@ def leave_one_out(
         for row in range(B):
 
             def values(shown: Tensor, row: int = row) -> Tensor:
-                n = len(shown)
-
-                def again(z: Any) -> Any:
-                    return z[row : row + 1].expand(n, *z.shape[1:]) if isinstance(z, Tensor) else z
-
-                rest = {name: again(z) for name, z in kwargs.items()}
-                output = model(again(tokens), *map(again, args), valid=shown, **rest)
-                return answer(output, shown)
+                own, rest = tree_map_only(
+                    Tensor,
+                    lambda z: z[row : row + 1].expand(len(shown), *z.shape[1:]),
+                    ((tokens, *args), kwargs),
+                )
+                return answer(model(*own, valid=shown, **rest), shown)
 
             whole = values(valid[row : row + 1])
             chosen = _chosen(whole, label)

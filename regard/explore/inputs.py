@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -143,26 +145,20 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> li
     words, others = inputs.row(inputs.words, row), inputs.row(inputs.others, row)
     groups = []
     for (name, (_, T, S), prefix), parts in gathered.items():
-        first = parts[0]
-        decoder = "self_mixer" in first.path  # of a DecoderBlock
-        second = decoder or (first.time == 1 and not first.cross)
-        queries, keys = (
-            (others, words) if first.cross else (others, others) if second else (words, words)
-        )
+        path, time, _, cross, _ = parts[0]
+        second = (
+            cross or "self_mixer" in path or time == 1
+        )  # the mixer of a DecoderBlock, or of a second input
+        queries, keys = others if second else words, words if cross or not second else others
         if isinstance(model, PatchClassifier):
             queries = keys = _patch_names(model)
         rows, cols = numbered(queries, T), numbered(keys, S - prefix)
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
-            Sheet(
-                part.path or part.mixer.name,
-                part.mixer.name,
-                part.found.kind,
-                part.found.values[row],
-            )
-            for part in parts
+            Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])
+            for path, _, mixer, _, found in parts
         ]
-        groups.append(Group(name, rows, cols, first.cross, sheets, prefix))
+        groups.append(Group(name, rows, cols, cross, sheets, prefix))
     return groups
 
 
@@ -233,25 +229,21 @@ def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
     with evaluating(model):
         read = model.read(*inputs.args, **inputs.kwargs)
     tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
-    valid = inputs.kwargs.get("valid")
+    valid = inputs.kwargs.get("valid", torch.ones_like(tokens, dtype=torch.bool))
     found = []
-    for row in range(len(tokens)):
-        names = inputs.row(inputs.words, row)
-        words, weights, taken = [], [], 0
-        for s in range(tokens.shape[1]):
-            shown = (
-                range(tokens.shape[2]) if valid is None else valid[row, s].nonzero()[:, 0].tolist()
-            )
-            ids = [int(tokens[row, s, t]) for t in shown]
-            own = None if names is None else names[taken : taken + len(ids)]
-            words.append(numbered(own, len(ids)) if own else [str(n) for n in ids])
-            weights.append([read.words[row, s, t].item() for t in shown])
-            taken += len(ids)
-        kept = [s for s in range(len(words)) if words[s]]
+    for row, shown in enumerate(valid):
+        ids = [str(n) for n in tokens[row][shown].tolist()]
+        names = inputs.row(inputs.words, row) or ids
+        words, weights = (
+            iter(names if len(names) >= len(ids) else ids),
+            iter(read.words[row][shown].tolist()),
+        )
+        sizes = shown.sum(1)
+        kept = sizes[sizes > 0].tolist()
         document = Document(
-            [words[s] for s in kept],
-            [weights[s] for s in kept],
-            [read.sentences[row, s].item() for s in kept],
+            [list(islice(words, n)) for n in kept],
+            [list(islice(weights, n)) for n in kept],
+            read.sentences[row][sizes > 0].tolist(),
         )
         found.append(Reading(_label(inputs, row), [], document))
     if not found:

@@ -57,32 +57,22 @@ def layers(
                 f"layers does not support {type(model).__name__}: none of its mixers was called. "
                 "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
             )
-        order = _moved_targets(model, kwargs.get("target_valid"))
+        moved = kwargs.get("target_valid") if isinstance(model, Transformer) else None
         how: dict[str, Any] = {"measure": measure, "probes": probes, "seed": seed}
         read = []
         for path, time, mixer, x, context, mask, _ in calls:
             found, cross = readout(mixer, x, context=context, mask=mask, **how), context is not None
-            if order is not None and path.startswith("decoder."):
-                found = _restored(found, order, cross)
+            if moved is not None and path.startswith("decoder."):
+                found = _restored(found, moved, cross)
             read.append(Layer(path, time, mixer, cross, found))
         return read
 
 
-class _Order(NamedTuple):
-    target: Tensor
-    shown: Bool[Tensor, "B T"]
-
-
-def _moved_targets(model: nn.Module, valid: Tensor | None) -> _Order | None:
-    if not isinstance(model, Transformer) or valid is None:
-        return None
-    return _Order(compaction(valid).target, valid)
-
-
-def _restored(found: Readout, order: _Order, cross: bool) -> Readout:
-    values = permute(found.values, order.target, dim=2).where(order.shown[:, None, :, None], 0)
+def _restored(found: Readout, shown: Bool[Tensor, "B T"], cross: bool) -> Readout:
+    order = compaction(shown).target
+    values = permute(found.values, order, dim=2).where(shown[:, None, :, None], 0)
     if not cross:
         before, own = values.tensor_split([found.prefix], dim=3)
-        own = permute(own.transpose(2, 3), order.target, dim=2).transpose(2, 3)
-        values = torch.cat([before, own.where(order.shown[:, None, None], 0)], dim=3)
+        own = permute(own.transpose(2, 3), order, dim=2).transpose(2, 3)
+        values = torch.cat([before, own.where(shown[:, None, None], 0)], dim=3)
     return found._replace(values=values)

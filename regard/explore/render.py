@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from regard.core import OptionError, RegardError
 from regard.core.files import whole
@@ -103,34 +103,25 @@ def page(
     if len(names) < len(models):
         raise OptionError(f"page: names must hold {len(models)}, got {list(names)}")
     read = [readings(one, given, measure=measure, probes=probes) for one in models]
-    groups = [group for found in read for reading in found for group in reading.groups]
+    groups = [group for pair in zip(*read, strict=True) for one in pair for group in one.groups]
     packed = iter(pack(groups, window=window, max_bytes=max_bytes) if groups else [])
-    picture = _image(model, given)
-    examples: list[dict[str, Any]] = [
-        {
-            "label": read[0][row].label,
-            "image": None if picture is None else picture(row),
-            "sides": [
-                {
-                    "groups": [],
-                    "document": asdict(shaded) if (shaded := found[row].document) else None,
-                    "attribution": _attributions(one, given, row, found[row], own, label)
-                    if attributions
-                    else None,
-                }
-                for one, found, own in zip(models, read, answers, strict=False)
-            ],
-        }
-        for row in range(given.rows)
-    ]
-    for side, found in enumerate(read):
-        for row, reading in enumerate(found):
-            examples[row]["sides"][side]["groups"] = [next(packed) for _ in reading.groups]
-    return Page(
-        render(
-            {"title": title, "models": [str(n) for n in names[: len(models)]], "examples": examples}
-        )
-    )
+    pictures, examples = _pictures(model, given), []
+    for row, pair in enumerate(zip(*read, strict=True)):
+        sides = []
+        for one, reading, own in zip(models, pair, answers, strict=False):
+            shaded = reading.document
+            side: dict[str, Any] = {
+                "groups": [next(packed) for _ in reading.groups],
+                "document": shaded and asdict(shaded),
+                "attribution": None,
+            }
+            if attributions:
+                side["attribution"] = _attributions(one, given, row, reading, own, label)
+            sides.append(side)
+        drawn = pictures and pictures[row]
+        examples.append({"label": pair[0].label, "image": drawn, "sides": sides})
+    shown_names = [str(name) for name in names[: len(models)]]
+    return Page(render({"title": title, "models": shown_names, "examples": examples}))
 
 
 def render(data: dict[str, Any]) -> str:
@@ -154,8 +145,8 @@ def _asset(name: str) -> str:
 # ---------------------------------------------------------------------- images
 
 
-def _image(model: nn.Module, inputs: Inputs):
-    """A function from a row to its picture, where tokens are pixels or patches."""
+def _pictures(model: nn.Module, inputs: Inputs) -> list[dict[str, Any]] | None:
+    """The picture of each row, where tokens are pixels or patches."""
     config: Any = getattr(model, "config", None)
     if isinstance(model, PatchClassifier):
         size, patch, channels = config.image_size, config.patch_size, config.channels
@@ -173,18 +164,9 @@ def _image(model: nn.Module, inputs: Inputs):
             f"page: image ({height}, {width}) has {height * width} pixels, and the input {tokens.shape[-1]} tokens"
         )
     levels = max(getattr(config, "vocab_size", 256) - 1, 1)
-
-    def picture(row: int) -> dict[str, Any]:
-        shades = (tokens[row].double() * 255 / levels).clamp(0, 255).round().int().tolist()
-        return {
-            "height": height,
-            "width": width,
-            "patch": patch,
-            "channels": channels,
-            "shades": shades,
-        }
-
-    return picture
+    shades = (tokens.double() * 255 / levels).clamp(0, 255).round().int().tolist()
+    frame = {"height": height, "width": width, "patch": patch, "channels": channels}
+    return [frame | {"shades": row} for row in shades]
 
 
 # ---------------------------------------------------------------------- attributions
@@ -209,8 +191,9 @@ def _attributions(
     if tokens.shape[1] != len(group.rows):
         return None
     rest = {name: z for name, z in inputs.kwargs.items() if name != "tokens"}
-    args, kwargs = tree_map(
-        lambda z: z[row : row + 1] if isinstance(z, Tensor) else z,
+    args, kwargs = tree_map_only(
+        Tensor,
+        lambda z: z[row : row + 1],
         ((tokens, *inputs.args[1:]), {**rest, "answer": answer, "label": label}),
     )
     scores: dict[str, Tensor] = {}
@@ -218,13 +201,11 @@ def _attributions(
     for name, method in _methods(model, group, args, kwargs).items():
         try:
             found = method().detach().cpu().double()
+            if not found.isfinite().all():
+                raise OptionError("some of its scores are NaN or infinite")
+            scores[name] = found
         except (RegardError, TypeError) as error:
             reasons.append([name, str(error)])
-        else:
-            if found.isfinite().all():
-                scores[name] = found
-            else:
-                reasons.append([name, "some of its scores are NaN or infinite"])
     agreed = agreement(scores) if tokens.shape[1] > 1 else []
     return {
         "words": group.rows,

@@ -142,20 +142,3 @@ def _one(rho, k, v, S, z, m, ours: bool) -> tuple[Tensor, Tensor, Tensor, Tensor
     S = S.mul_(shrink) if ours else S * shrink
     S = S.addcmul_(e[..., None], v)
     return (rho / z.clamp_min(torch.finfo(z.dtype).tiny)[:, :, None]) @ S, S, z, top
-
-
-def weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], *, mask: Mask = OPEN
-) -> Float[Tensor, "B H T S"]:
-    """The weights that the forms above amount to, one channel at a time."""
-    rho, T, S = q.softmax(-1), q.shape[2], k.shape[2]
-    k = present_keys(k, mask)
-    allowed = mask.dense(T, S, device=q.device)
-    if not mask.causal:
-        return rho @ position_softmax(k, mask).mT * allowed
-    weights = q.new_zeros(())
-    for c in range(k.shape[-1]):
-        keys = k[..., None, :, c].expand(*k.shape[:2], T, S)
-        keys = keys.masked_fill(~allowed, lowest(k.dtype))
-        weights = weights + rho[..., c, None] * keys.softmax(-1)
-    return weights * allowed

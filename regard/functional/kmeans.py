@@ -104,22 +104,6 @@ def attend(
     return inside(q, k, v, *sides, mask=mask, scale=scale, exclude_self=exclude_self)
 
 
-def weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    assigned: Assigned,
-    window_size: int,
-    *,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
-) -> Float[Tensor, "B H T S"]:
-    """The weights that `attend` mixes with: its outputs where values are one-hot."""
-    each = torch.eye(k.shape[2], dtype=q.dtype, device=q.device).expand(*k.shape[:3], -1)
-    how: dict[str, Any] = {"mask": mask, "scale": scale, "exclude_self": exclude_self}
-    return attend(q, k, each, assigned, window_size, impl="plain", **how)
-
-
 def within(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],

@@ -322,25 +322,3 @@ def _beside_queries(
     seen = last >= 0
     g = None if log_decay is None else present(log_decay.gather(2, at[..., 0]), seen)
     return present(phi_k, seen), v, g, *before
-
-
-def weights(
-    phi_q: Float[Tensor, "B H T M"],
-    keys: Keys,
-    *,
-    mask: Mask = OPEN,
-    denominator: Denominator = positive,
-    turn: Callable[[Tensor], Tensor] | None = None,
-) -> Float[Tensor, "B H T S"]:
-    """The weights that `attend` mixes with, or with `turn` those of `turned_sums`."""
-    T, S = phi_q.shape[2], keys.phi.shape[2]
-    a = phi_q @ keys.phi.mT
-    if keys.log_decay is not None:
-        G = keys.log_decay.cumsum(2)
-        last = mask.last_key(T, S, G.device).clamp(min=0)[:, None].expand(*G.shape[:2], T)
-        apart = G.gather(2, last)[..., None] - G[:, :, None, :]
-        a = a * apart.clamp(max=0).exp().to(a.dtype)
-    seen = mask.dense(T, S, device=phi_q.device)
-    total = (a * seen).sum(-1, keepdim=True)
-    a = a if turn is None else turn(phi_q) @ turn(keys.phi).mT
-    return a * seen / denominator(total)

@@ -54,21 +54,6 @@ def luong_attention(
     return tiled(attend, sizes_of(impl, tile=TILE)["tile"], q, k, v)
 
 
-def luong_weights(
-    q: Float[Tensor, "B H T A"],
-    k: Float[Tensor, "B H S C"],
-    *,
-    windows: Windows,
-    pairwise: Bool[Tensor, "b h T S"] | None = None,
-    pairs: Pairs = dot_product,
-    renormalise: bool = False,
-) -> Float[Tensor, "B H T S"]:
-    """The weights that `luong_attention` applies, each at its key."""
-    weights, index = _weights(q, k, windows, pairwise, pairs, renormalise)
-    everywhere = weights.new_zeros(*weights.shape[:3], k.shape[2])
-    return everywhere.scatter_add(3, index.expand_as(weights), weights)
-
-
 def _weights(
     q: Tensor,
     k: Tensor,

@@ -3,13 +3,11 @@
 y = softmax(q (E k)^T / sqrt(K)) F v,   E, F [M S]:   time grows as T M K
 """
 
-import math
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import Impl, attend, masked_softmax
+from regard.functional.rows import Impl, attend
 
 
 def projected_attention(
@@ -29,22 +27,6 @@ def projected_attention(
     """
     k, v = _slots(E, _clear(k, valid)), _slots(F, _clear(v, valid))
     return attend(q, k, v, None if slots is None else slots[:, None, None], impl=impl)
-
-
-def projected_weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    *,
-    E: Float[Tensor, "b h M S"],
-    F: Float[Tensor, "b h M S"],
-    valid: Bool[Tensor, "B S"] | None = None,
-    slots: Bool[Tensor, "B M"] | None = None,
-) -> Float[Tensor, "B H T S"]:
-    """Weight of each token in `projected_attention`: the weights of the slots times F, negative where F is."""
-    scores = q @ (E @ _clear(k, valid)).transpose(-1, -2) / math.sqrt(q.shape[-1])
-    taken = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool)
-    weights = masked_softmax(scores, taken if slots is None else slots[:, None, None, :]) @ F
-    return weights if valid is None else weights * valid[:, None, None, :]
 
 
 def segment_means(

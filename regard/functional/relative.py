@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.request import permute
 from regard.functional.rows import Impl
-from regard.functional.softmax import Bias, softmax_attention, softmax_weights
+from regard.functional.softmax import Bias, softmax_attention
 
 
 class Segments(NamedTuple):
@@ -77,23 +77,6 @@ def relative_attention(
     )
 
 
-def relative_weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    *,
-    terms: Terms,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    window: int | None = None,
-) -> Float[Tensor, "B H T S"]:
-    """The weights that `relative_attention` applies, before dropout; rows without a key are zero."""
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    bias = score_bias(q, terms, k.shape[2], mask.causal, scale)
-    return softmax_weights(
-        q + terms.u[:, None], k, bias=bias, mask=mask, scale=scale, window=window
-    )
-
-
 def score_bias(
     q: Float[Tensor, "B H T K"], terms: Terms, S: int, causal: bool, scale: float
 ) -> Bias:
@@ -142,15 +125,13 @@ def last_rows(
 
 
 def last_aligned(
-    context: Float[Tensor, "B S D"], mask: Mask
-) -> tuple[Float[Tensor, "B S D"], Mask, Int[Tensor, "B S"] | None]:
-    """The tokens of each row at its end, where the last query stands; and where each column went."""
+    k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"], mask: Mask
+) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"], Mask]:
+    """The tokens of each row at its end, where the last query stands."""
     if mask.valid is None:
-        return context, mask, None
-    S = context.shape[1]
-    count = mask.valid.sum(1, keepdim=True)
-    column = torch.arange(S, device=context.device)
-    source, target = (column + count) % S, (column - count) % S
+        return k, v, mask
+    S = k.shape[2]
+    source = (torch.arange(S, device=k.device) + mask.valid.sum(1, keepdim=True)) % S
     pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, dim=3)
     aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
-    return permute(context, source), aligned, target
+    return permute(k, source, dim=2), permute(v, source, dim=2), aligned

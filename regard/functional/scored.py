@@ -53,19 +53,6 @@ def scored_attention(
     return tiled(some, tile, q, k, v)
 
 
-def scored_weights(
-    q: Float[Tensor, "B H T A"],
-    k: Float[Tensor, "B H S C"],
-    *,
-    pairs: Pairs = dot_product,
-    mask: Mask = OPEN,
-    normaliser: Normaliser = "softmax",
-) -> Float[Tensor, "B H T S"]:
-    """The weights that `scored_attention` applies."""
-    allowed = mask.dense(q.shape[2], k.shape[2], device=q.device)
-    return normalise(pairs(q, k), allowed, normaliser)
-
-
 def normalise(
     scores: Float[Tensor, "*b T S"], allowed: Bool[Tensor, "*c S"], normaliser: Normaliser
 ) -> Float[Tensor, "*b T S"]:

@@ -128,14 +128,6 @@ def beside_sorted(
     return y.unflatten(0, (B, G)).transpose(1, 2)
 
 
-def weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H T K"], *, sorting: Tensor, **how
-) -> Float[Tensor, "B H T T"]:
-    """The weights of tokens, through the sorting: what values that are one-hot give."""
-    each = torch.eye(k.shape[2], dtype=q.dtype, device=q.device).expand(*k.shape[:3], -1)
-    return sinkhorn_attention(q, k, each, sorting=sorting, **how)
-
-
 @as_state
 class State(Streamed):
     k: Float[Tensor, "B H S K"]  # by position

@@ -184,22 +184,6 @@ def _at(z: Shaped[Tensor, "B H R T"], at: Int[Tensor, "B H R *n"]) -> Shaped[Ten
     return z.gather(3, at.flatten(3)).unflatten(3, at.shape[3:])
 
 
-def weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    *,
-    group: Int[Tensor, "B H R T"],
-    window: Window,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
-    count_once: bool = True,
-) -> Float[Tensor, "B H T T"]:
-    """The weights that `attend` mixes with."""
-    rules = group, window, mask, scale, exclude_self, count_once
-    return _dense(q, k, slice(0, q.shape[2]), *rules).to(q.dtype)
-
-
 def _dense(
     q: Float[Tensor, "B H t K"],
     k: Float[Tensor, "B H T K"],

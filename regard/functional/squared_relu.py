@@ -43,20 +43,6 @@ def squared_relu_attention(
     return tiled(some, sizes_of(impl, tile=TILE)["tile"], q, k, v)
 
 
-def squared_relu_weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    *,
-    mask: Mask = OPEN,
-    bias: Bias | None = None,
-    divisor: float | None = None,
-) -> Float[Tensor, "B H T S"]:
-    """The weights a that `squared_relu_attention` mixes with."""
-    T, S = q.shape[2], k.shape[2]
-    b = None if bias is None else bias(slice(0, T))
-    return weights(q, k, mask.dense(T, S, device=q.device), bias=b, divisor=divisor)
-
-
 def weights(
     q: Float[Tensor, "*b T K"],
     k: Float[Tensor, "*b S K"],

@@ -26,7 +26,6 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.rows import (
     Impl,
     choose,
-    masked_softmax,
     mixed,
     tiled,
     visible_keys,
@@ -150,10 +149,3 @@ def attend(
 
     place = torch.arange(T, device=v.device)[:, None]
     return tiled(some, tile, (place, *(z[:, :, :T] for z in tensors[:n])), *tensors[n:], v)
-
-
-def synthesizer_weights(
-    logits: Logits, T: int, S: int, *, mask: Mask = OPEN, device: torch.device | None = None
-) -> Float[Tensor, "b H T S"]:
-    """The weights that `synthesizer_attention` applies."""
-    return masked_softmax(logits(slice(0, T), S), mask.dense(T, S, device=device))

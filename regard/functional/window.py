@@ -99,19 +99,6 @@ def _dense(q, k, v, window: int, dilation: int, mask: Mask, tile: int) -> Float[
     return tiled(some, tile, q, k, v)
 
 
-def weights(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G T K"],
-    *,
-    window: int,
-    dilation: int = 1,
-    mask: Mask = OPEN,
-) -> Float[Tensor, "B H T T"]:
-    """The weights a that `window_attention` mixes with, over all keys."""
-    allowed = pairs(window, dilation, mask, k.shape[2], slice(0, k.shape[2]), q.device)
-    return masked_softmax(scores(q, grouped(k, q.shape[1])), allowed).to(q.dtype)
-
-
 def pairs(
     window: int, dilation: int, mask: Mask, T: int, rows: slice, device: torch.device | None = None
 ) -> Bool[Tensor, "b h t T"]:

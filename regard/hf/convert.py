@@ -97,7 +97,23 @@ def teach(
     iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
     every: steps from one measurement to the next.
     """
-    best, number = _Best(student, teacher, held_out) if held_out else None, 0
+    with torch.no_grad():
+        wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
+    least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
+
+    def compare() -> None:
+        """Keep the weights of now if their mean error is the least so far; one that is not finite never is."""
+        nonlocal least, weights
+        with evaluating(student), torch.no_grad():
+            errors = [
+                _error(student(tokens, valid=valid), want, valid).item()
+                for (tokens, valid), want in zip(held_out, wanted, strict=True)
+            ]
+        if errors and (error := sum(errors) / len(errors)) < least:
+            least, weights = error, copy.deepcopy(student.state_dict())
+
+    number = 0
+    compare()
     try:
         for number, (tokens, valid) in enumerate(batches, 1):
             if whole:
@@ -108,41 +124,14 @@ def teach(
             loss.backward()
             optimizer.step()
             after_step(student)
-            if best is not None and number % every == 0:
-                best.compare()
+            if number % every == 0:
+                compare()
             yield float(loss.detach())
-        if best is not None and number % every:
-            best.compare()
+        if number % every:
+            compare()
     finally:
-        if best is not None:
-            student.load_state_dict(best.weights)
-
-
-class _Best:
-    """The student's weights with the least error on held-out batches."""
-
-    def __init__(self, student: Stack, teacher: Stack, held_out: Sequence[Batch]):
-        self.student, self.held_out = student, held_out
-        with torch.no_grad():
-            self.wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
-        self.error = math.inf
-        self.weights = self._copied()
-        self.compare()
-
-    @torch.no_grad()
-    def compare(self) -> None:
-        """Keep the weights of now if their mean error is the least so far; one that is not finite never is."""
-        with evaluating(self.student):
-            errors = [
-                _error(self.student(tokens, valid=valid), want, valid).item()
-                for (tokens, valid), want in zip(self.held_out, self.wanted, strict=True)
-            ]
-        error = sum(errors) / len(errors)
-        if error < self.error:
-            self.error, self.weights = error, self._copied()
-
-    def _copied(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.student.state_dict().items()}
+        if weights is not None:
+            student.load_state_dict(weights)
 
 
 def rates(error: float) -> tuple[float, float]:

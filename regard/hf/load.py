@@ -8,7 +8,6 @@ padding on the right. Weights come from safetensors alone, and nothing is run fr
 
 import json
 import math
-import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,13 +28,14 @@ from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing
 from regard.hf.convert import convert
 from regard.hf.fields import Fields
-from regard.hf.kinds import bert, decoders, published, reformer, relative, t5
+from regard.hf.kinds import bert, decoders, reformer, t5, xlnet
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
 OURS = "regard_stack"
 """model_type of the folders that `save` writes."""
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SHARDS = f"model-{'[0-9]' * 5}-of-{'[0-9]' * 5}"
 COPIES = 8  # bytes of tensors that a saved config may tell of, for each byte of its weights
 LONGEST = 200  # characters of another library's error
 
@@ -45,16 +45,13 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "longformer": bert.bert,
     "big_bird": bert.bert,
     "fnet": bert.bert,
-    "xlnet": relative.xlnet,
-    "transfo-xl": relative.transfo_xl,
+    "xlnet": xlnet.xlnet,
     "gpt2": decoders.gpt2,
     "llama": decoders.llama,
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
     "t5": t5.t5,
     "reformer": reformer.reformer,
-    "performer": published.performer,
-    "linformer": published.linformer,
 }
 """model_type of a config -> how its checkpoint is read."""
 
@@ -68,9 +65,9 @@ def load(
     """A checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
     or a .gguf file.
 
-    source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: which channels rotary positions turn together; Transformers' files are
-    "half", those of Llama's first release "adjacent". `left` of the result are tensors that were not read,
-    and fields of the config, as "config.NAME", that nobody has read and that may have an effect.
+    source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: the
+    channels that rotary positions turn together; "half" in Transformers' files, "adjacent" in those of Llama's first release.
+    `left` of the result are tensors that were not read, and fields of the config, as "config.NAME", that may have an effect.
     Also reads what `save` wrote. Raises UnsupportedError for a kind of model, or a setting of one, that is not read,
     StoredDataError for files that are missing or damaged, and OptionError for arguments that do not go together.
     """
@@ -182,14 +179,7 @@ def _described(kind: str) -> Iterator[None]:
         raise
     except KeyError as error:
         raise StoredDataError(f"load: the config of this {kind} has no {error}") from error
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        ArithmeticError,
-        RuntimeError,
-    ) as error:
+    except Exception as error:
         why = f"{type(error).__name__}, {visible(str(error))[:LONGEST]}"
         raise StoredDataError(
             f"load: the config of this {kind} describes no model: {why}"
@@ -272,29 +262,17 @@ def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
-    index, names = folder / f"{WEIGHTS}.index.json", {WEIGHTS}
-    if os.path.lexists(index):
-        names = _indexed(folder, index)
+    """Those of one file, or of all parts `model-00001-of-00002.safetensors`, whose names say how many there are."""
+    parts = sorted(path.name for path in folder.glob(f"{SHARDS}.safetensors"))
+    names = [WEIGHTS] if (folder / WEIGHTS).exists() or not parts else parts
+    if names is parts and {name[-17:-12] for name in names} != {f"{len(names):05}"}:
+        raise StoredDataError(
+            f"load: {folder} has {len(parts)} parts of weights, and not as many as their names say"
+        )
     tensors: dict[str, Tensor] = {}
-    for name in sorted(names):
+    for name in names:
         try:
             tensors |= load_file(_there(folder, name))
         except SafetensorError as error:
             raise StoredDataError(f"load: {folder / name} is damaged: {error}") from None
     return tensors
-
-
-def _indexed(folder: Path, index: Path) -> set[str]:
-    """The files of an index, which lie in the folder; those of a snapshot are links to the blobs beside all snapshots."""
-    if not index.is_file():
-        raise StoredDataError(f"load: {index} is no plain file")
-    found = _json(index).get("weight_map")
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
-        raise StoredDataError(f"load: {index} names no files: weight_map is {shown(found)}")
-    inside = {folder.resolve()}
-    if folder.resolve().parent.name == "snapshots":
-        inside.add(folder.resolve().parents[1] / "blobs")
-    for name in found.values():
-        if Path(name).name != name or (folder / name).resolve().parent not in inside:
-            raise StoredDataError(f"load: {index} leaves the folder: {shown(name)}")
-    return set(found.values())

@@ -10,15 +10,22 @@ Transformers reads the first field but never writes it, and a name alone says no
 registered, it refuses the name that it does not know.
 """
 
+import json
 import re
+import sys
 from collections.abc import Mapping
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
-from regard.core import OptionError, StoredDataError, UnsupportedError
+from regard.core import OptionError, StoredDataError, UnknownNameError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import tuples
 from regard.hf.attention import AttentionConfig, AttentionFunction, token_mask
@@ -31,10 +38,10 @@ PREFIX = "regard_"
 def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
     """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
 
-    From then on Transformers' configs write the mechanism into config.json, and read it from there. Without a name,
-    what is registered already stays as it is. Returns the names for `attn_implementation`. Raises UnsupportedError,
-    with the reason, for a config whose mechanism is not a function of q, k and v alone, and OptionError for what is no
-    AttentionConfig.
+    From then on Transformers' configs write the mechanism into config.json, and read it from there; a model with a name of
+    Regard's that it cannot have is refused with the reason. Without a name, what is registered already stays as it is.
+    Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose mechanism is
+    not a function of q, k and v alone, and OptionError for what is no AttentionConfig.
     """
     if (name is None) != (config is None):
         raise OptionError("register takes a name and an AttentionConfig, or neither of them")
@@ -44,7 +51,7 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
             chosen[entry.name] = registered(PREFIX + entry.name) or AttentionConfig(entry)
         except UnsupportedError:
             continue
-    store_in_configs()
+    patch_transformers()
     for short, one in chosen.items():
         enter(short, one)
     return tuple(PREFIX + short for short in chosen)
@@ -56,19 +63,42 @@ def enter(short: str, config: AttentionConfig) -> None:
     AttentionMaskInterface.register(PREFIX + short, token_mask)
 
 
-def store_in_configs() -> None:
-    """Make the configs of Transformers write the mechanism that they name, and read it. A second call does nothing."""
+def patch_transformers() -> None:
+    """Make configs write the mechanism that they name, and read it, and models check its name. A second call does nothing."""
     if hasattr(PretrainedConfig, FIELD):
         return
-    plain = PretrainedConfig.to_dict
+    plain, checked = PretrainedConfig.to_dict, PreTrainedModel.get_correct_attn_implementation
 
     @wraps(plain)
     def to_dict(self: PretrainedConfig) -> dict[str, Any]:
         names, records = named(self), used(self)
         return plain(self) | ({"attn_implementation": names, FIELD: records} if records else {})
 
+    @wraps(checked)
+    def check(
+        self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
+    ) -> str:
+        if requested_attention is not None and requested_attention.startswith(PREFIX):
+            _check(type(self), requested_attention)
+        return checked(self, requested_attention, is_init_check)
+
     PretrainedConfig.to_dict = to_dict  # type: ignore[method-assign]
+    PreTrainedModel.get_correct_attn_implementation = check  # type: ignore[method-assign]
     setattr(PretrainedConfig, FIELD, property(used, restore))
+
+
+def _check(model: type[PreTrainedModel], name: str) -> None:
+    """Raises UnsupportedError, with the reason, and UnknownNameError for a name that a model of this class cannot have."""
+    if registered(name) is None:
+        if (short := name.removeprefix(PREFIX)) in MIXERS:
+            AttentionConfig(short)  # raises with the reason
+        known = filter(registered, AttentionInterface._global_mapping)
+        raise UnknownNameError("attn_implementation", name, known)
+    if any(one.endswith("_ATTENTION_CLASSES") for one in vars(sys.modules[model.__module__])):
+        raise UnsupportedError(
+            f"{model.__name__} does not support attn_implementation={name!r}: it has a class for each of its own "
+            "implementations, and calls no function for attention"
+        )
 
 
 def registered(name: object) -> AttentionConfig | None:
@@ -98,25 +128,19 @@ def record(config: AttentionConfig) -> dict[str, Any]:
     """The config as JSON holds it. "python" is true where it has a class, a function or an object: they have no JSON."""
     cls, python = config.cls, []
 
-    def plain(value: Any) -> Any:
+    def named(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {str(key): plain(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(one) for one in value]
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
+            return dict(value)
         python.append(value)
         if isinstance(value, type | FunctionType | BuiltinFunctionType):
             return f"{value.__module__}:{value.__qualname__}"
         return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # another process has other addresses
 
-    made = {
-        "mixer": cls.name if cls in MIXERS.values() else plain(cls),
-        "options": plain(config.options),
-        "cross": None if config.cross is None else record(config.cross),
-        "max_len": config.max_len,
-        "seed": config.seed,
+    told = {
+        "mixer": cls.name if cls in MIXERS.values() else cls,
+        "cross": config.cross and record(config.cross),
     }
+    made = json.loads(json.dumps(vars(config) | told, default=named))
     return made | ({"python": True} if python else {})
 
 

@@ -189,19 +189,5 @@ class EncoderDecoder(nn.Module):
             x = block(x, context, mask=mask, seen=cross)
         return self.norm(x)
 
-    def attention_maps(
-        self,
-        source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B T"],
-        *,
-        source_valid: Bool[Tensor, "B S"] | None = None,
-        target_valid: Bool[Tensor, "B T"] | None = None,
-    ) -> list[tuple[Float[Tensor, "B H T T"], Float[Tensor, "B H T S"]]]:
-        """The weights of every layer of the decoder: over its own tokens, and over the source."""
-        with recorded(self.blocks) as calls:
-            self(source, target, source_valid=source_valid, target_valid=target_valid)
-        maps = [call.attention_map() for call in calls]
-        return list(zip(maps[::2], maps[1::2], strict=True))
-
     def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
         return self.head(hidden * self.scale)

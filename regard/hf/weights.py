@@ -65,17 +65,19 @@ class Weights:
     def embedding(self, name: str) -> nn.Embedding:
         return nn.Embedding.from_pretrained(self[f"{name}.weight"], freeze=False)
 
-    def layer_norm(self, name: str, eps: float) -> nn.Module:
-        return self._norm(nn.LayerNorm, name, eps)
+    def norms(self, kind: Callable[..., nn.Module], eps: float) -> "Norms":
+        """A function from a name to the norm of this kind."""
 
-    def rms_norm(self, name: str, eps: float) -> nn.Module:
-        return self._norm(nn.RMSNorm, name, eps)
+        def norm(name: str) -> nn.Module:
+            weight = self[f"{name}.weight"]
+            made = kind(len(weight), float(eps), dtype=weight.dtype)
+            made.load_state_dict({part: self[f"{name}.{part}"] for part in made.state_dict()})
+            return made
 
-    def _norm(self, kind: Callable[..., nn.Module], name: str, eps: float) -> nn.Module:
-        weight = self[f"{name}.weight"]
-        norm = kind(len(weight), float(eps), dtype=weight.dtype)
-        norm.load_state_dict({part: self[f"{name}.{part}"] for part in norm.state_dict()})
         return norm
+
+
+Norms = Callable[[str], nn.Module]
 
 
 def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
@@ -116,6 +118,26 @@ class LoadRequest(NamedTuple):
     def activation(self, field: str) -> str:
         self.require(field, *ACTIVATIONS)
         return self.config[field]
+
+    def block(
+        self,
+        mixer: Mixer,
+        norm: Norms,
+        layer: str,
+        names: Iterable[str],
+        *,
+        activation: str = "hidden_act",
+        norm_first: bool,
+        transposed: bool = False,
+    ) -> Block:
+        """names, below the layer: the norms of mixer and feed-forward layer, and the latter's value, out and, where it has one, gate."""
+        first, last, *parts = (f"{layer}.{name}" for name in names)
+        feed_forward = self.weights.feed_forward(
+            self.activation(activation), *parts, transposed=transposed
+        )
+        block = Block(1, mixer, feed_forward, norm_first=norm_first)
+        block.mixer_norm, block.feed_forward_norm = cast(Any, norm(first)), cast(Any, norm(last))
+        return block
 
     def head(
         self, name: str, word: nn.Embedding, bias: Tensor | None = None, *, tied: bool
@@ -160,19 +182,6 @@ def make_mixer(
     heads.query, heads.key, heads.value, heads.out = query, key, value, out
     mixer.dim = dim
     return mixer.to(query.weight.dtype)
-
-
-def make_block(
-    mixer: Mixer,
-    mixer_norm: nn.Module,
-    feed_forward: nn.Module,
-    norm: nn.Module,
-    *,
-    norm_first: bool,
-) -> Block:
-    block = Block(1, mixer, feed_forward, norm_first=norm_first)
-    block.mixer_norm, block.feed_forward_norm = cast(Any, mixer_norm), cast(Any, norm)
-    return block
 
 
 class Activation(nn.Module):

@@ -1,6 +1,7 @@
 """One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
 
 from regard.core import Catalog, Mixer
+from regard.mixers._groups import HeadGroup
 from regard.mixers.bigbird import BigBird
 from regard.mixers.build import build
 from regard.mixers.compressed import Compressed
@@ -8,11 +9,14 @@ from regard.mixers.efficient import Efficient
 from regard.mixers.fixed_patterns import FixedPatterns
 from regard.mixers.flash import Flash
 from regard.mixers.fnet import FNet
+from regard.mixers.gated_delta import GatedDelta
+from regard.mixers.gated_linear import GatedLinear
 from regard.mixers.gau import GAU
 from regard.mixers.global_ import Global
 from regard.mixers.gmlp import GMLP
-from regard.mixers.head_groups import HeadGroup, HeadGroups
+from regard.mixers.head_groups import HeadGroups
 from regard.mixers.head_mix import HeadMix
+from regard.mixers.kimi_delta import KimiDelta
 from regard.mixers.linear import Linear
 from regard.mixers.linformer import Linformer
 from regard.mixers.local import Local
@@ -25,6 +29,7 @@ from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
 from regard.mixers.rfa import RFA
 from regard.mixers.routing import Routing
+from regard.mixers.scalar_decay import ScalarDecay
 from regard.mixers.scored import Scored
 from regard.mixers.sinkhorn import Sinkhorn
 from regard.mixers.softmax import Softmax
@@ -70,6 +75,10 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Flash,
         MixedChunk,
         TransformerXL,
+        ScalarDecay,
+        GatedDelta,
+        KimiDelta,
+        GatedLinear,
     ),
 )
 Mixer.catalogue = MIXERS

@@ -2,27 +2,29 @@
 
 from dataclasses import replace
 
-from torch import nn
-
-from regard.core import No, Observation
+from regard.core import No
 from regard.functional.rows import Impl, check_impl
-from regard.functional.synthesizer import synthesizer_attention, synthesizer_weights
+from regard.functional.synthesizer import synthesizer_attention
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.heads import Values
+from regard.nn.logits import PositionLogits
 
 
-class Synthesis(nn.Module):
-    """What makes the logits, and the projections of the values."""
+class ValuesMixer(CachedMixer):
+    """A CachedMixer whose heads are values alone; q and k are its own."""
 
-    def __init__(self, dim: int, num_heads: int, logits: nn.Module):
-        super().__init__()
-        self.logits = logits
-        self.values = Values(dim, num_heads)
+    values: Values
+
+    def _merge(self, x, mixed):
+        return self.values.merge(mixed)
+
+    def _observe(self, x, context, mask):
+        return super()._observe(x, context, mask)._replace(q=None, k=None)
 
 
-class SynthesizerMixer(CachedMixer):
-    """y = concat_h( softmax(B_h) v_h ) W_out; a mechanism sets what makes the logits B (`regard.nn.logits`)."""
+class SynthesizerMixer(ValuesMixer):
+    """y = concat_h( softmax(B_h) v_h ) W_out; a mechanism sets `logits`, which makes B (`regard.nn.logits`)."""
 
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
@@ -31,34 +33,23 @@ class SynthesizerMixer(CachedMixer):
         cross=No("its weights are made for positions of one sequence"),
         time="T^2 H V",
     )
+    logits: PositionLogits
 
-    def __init__(self, dim: int, *, num_heads: int, max_len: int, impl: Impl):
+    def __init__(self, dim: int, *, num_heads: int, max_len: int | None, impl: Impl):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, "synthesizer")
         self.num_heads = num_heads
-
-    def _set_logits(self, logits: nn.Module) -> None:
-        self.synthesis = Synthesis(self.dim, self.num_heads, logits)
+        self.values = Values(dim, num_heads)
 
     def mix(self, x, context, mask):
-        logits, values = self.synthesis.logits(x), self.synthesis.values
-        v = values.split(x)
-        mixed = synthesizer_attention(logits, v, T=x.shape[1], mask=mask, impl=self.impl)
-        return values.merge(mixed)
+        T, v = x.shape[1], self.values.split(x)
+        mixed = synthesizer_attention(self.logits(x), v, T=T, mask=mask, impl=self.impl)
+        return self.values.merge(mixed)
 
-    def _split(self, x, context, at):
-        v = self.synthesis.values.split(x)
-        return x, v[..., :0], v
+    def _split(self, x, context, at=None):
+        v, keys = self.values.split(x), self.logits.keys(x, at)
+        return x, v[..., :0] if keys is None else keys, v
 
-    def _attend(self, x, k, v, mask, query, key):
-        logits = self.synthesis.logits(x, query.clamp_min(0))
-        return synthesizer_attention(logits, v, T=x.shape[1], mask=mask, impl=self.impl)
-
-    def _merge(self, x, mixed):
-        return self.synthesis.values.merge(mixed)
-
-    def _observe(self, x, context, mask):
-        T, v = x.shape[1], self.synthesis.values.split(x)
-        weights = synthesizer_weights(self.synthesis.logits(x), T, T, mask=mask, device=x.device)
-        weights = weights.to(v.dtype).expand(*v.shape[:2], -1, -1)
-        return Observation(v=v, weights=weights, heads=weights @ v)
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        logits = self.logits(q, query, k)
+        return synthesizer_attention(logits, v, T=q.shape[1], mask=mask, impl=self.impl)

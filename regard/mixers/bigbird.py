@@ -20,10 +20,8 @@ Args:
     seed: seed of the random numbers; None: from torch's generator
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -33,6 +31,7 @@ from regard.core import Mask, No
 from regard.core.options import Count, Seed
 from regard.functional.patterns import Block, First, Scattered, Span, Union
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
 
@@ -71,20 +70,19 @@ class BigBird(PatternMixer):
         seed: Seed = 0,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
             dim,
             num_heads=num_heads,
             max_len=max_len,
-            num_external=num_external,
             impl=impl,
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
-            alike=False,
         )
+        self._add_external(num_external)
         self.block_size, self.global_blocks = block_size, global_blocks
         first = (First(block_size),) if global_blocks else ()
         self.near = [(*first, Block(block_size, 1, 1)), (*first, Block(block_size, 1))]

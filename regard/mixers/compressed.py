@@ -29,13 +29,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, Observation
-from regard.functional.cache import advance
+from regard.core import No
 from regard.functional.compressed import First, compressed_attention, extend, initial_state
-from regard.functional.rows import Impl, attend, check_impl
-from regard.mixers._cached import ContextState
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
+from regard.functional.rows import Impl, attend
+from regard.mixers._base import ALL, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
 
@@ -45,6 +42,7 @@ class Compressed(HeadsMixer):
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
+    operations = ("slots", "softmax")
     capabilities = replace(
         ALL,
         pairwise=No(
@@ -56,11 +54,10 @@ class Compressed(HeadsMixer):
         approximates="softmax",
     )
     variants = {
-        "null": {"first_slot": "null", "factor": 4},
+        "null": {"first_slot": "null", "factor": 4, "num_kv_heads": 1},
         "none": {"first_slot": "none", "factor": 2},
         "shared": {"share_conv": True, "grouped": False},
         "one": {"factor": 1},
-        "repeated": {"num_kv_heads": 1},
     }
 
     def __init__(
@@ -75,11 +72,9 @@ class Compressed(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "slots", "softmax")
-        self.num_heads, self.factor, self.first_slot = num_heads, factor, first_slot
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        self.factor, self.first_slot = factor, first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
         self.value_conv = self.null = None
@@ -93,8 +88,9 @@ class Compressed(HeadsMixer):
         if self.null is not None:
             nn.init.zeros_(self.null)
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = HeadsMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
 
     def _options(self, k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> dict[str, Any]:
@@ -122,31 +118,22 @@ class Compressed(HeadsMixer):
         slots = slots + conv.bias.unflatten(0, (G, 1, -1))
         return slots if G == H else slots[:, 0].unflatten(2, (H, -1)).transpose(1, 2).contiguous()
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        like = self.heads.zeros(batch_size, 0)
-        if context is None:
-            lead = int(self.first_slot != "none")
-            return initial_state(like, self.factor, lead + (max_len or 0) // self.factor)
-        every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
+    def _start(self, length, max_len):
+        lead, room = int(self.first_slot != "none"), (max_len or 0) // self.factor
+        return initial_state(self.heads.zeros(len(length), 0), self.factor, lead + room)
+
+    def _step(self, x, state, valid, donate):
+        q, k, v = self.heads.split(x)
+        return extend(q, k, v, state, valid=valid, donate=donate, **self._options(k, v))
+
+    def _keep(self, context, valid):
         missing = (0, -context.shape[1] % self.factor)
-        valid = nn.functional.pad(every if valid is None else valid, missing)
         kept = self.heads.keys(context), self.heads.values(context)
         k, v = (nn.functional.pad(z, (0, 0, *missing)) for z in kept)
         how = self._options(k, v)
-        some = valid.unflatten(1, (-1, self.factor)).any(-1)
-        k, v = how["compress_k"](k), how["compress_v"](v)
-        return ContextState(k, v, some, like.new_zeros(batch_size, dtype=torch.long))
+        some = nn.functional.pad(valid, missing).unflatten(1, (-1, self.factor)).any(-1)
+        return how["compress_k"](k), how["compress_v"](v), some
 
-    def _extend(self, x, state, valid, donate):
-        if isinstance(state, ContextState):
-            q = self.heads.queries(x)
-            mixed = attend(q, state.k, state.v, state.valid[:, None, None], impl=self.impl)
-            length = advance(state.length, valid, x.shape[1])
-            return self.heads.merge(mixed), replace(state, length=length)
-        q, k, v = self.heads.split(x)
-        options = self._options(k, v)
-        mixed, state = extend(q, k, v, state, valid=valid, donate=donate, **options)
-        return self.heads.merge(mixed), state
-
-    def _observe(self, x, context, mask):
-        return Observation(*self.heads.split(x, context))
+    def _read(self, x, kept, at):
+        k, v, some = kept
+        return attend(self.heads.queries(x), k, v, some[:, None, None], impl=self.impl)

@@ -14,11 +14,10 @@ Args:
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No, Observation
+from regard.core import Mask, No
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.efficient import (
@@ -27,12 +26,11 @@ from regard.functional.efficient import (
     no_keys,
     present_keys,
     summed,
-    weights,
 )
 from regard.functional.features import present
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
+from regard.mixers._base import HeadsMixer
 from regard.mixers._recurrent import RecurrentMixer
-from regard.nn.heads import Heads, HeadsMixer
 
 
 @as_state
@@ -43,17 +41,12 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-@as_state
-class ContextState(Streamed):
-    S: Float[Tensor, "B H K V"]
-    length: Int[Tensor, "B"]
-
-
 class Efficient(HeadsMixer):
     __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
+    operations = ("efficient",)
     capabilities = replace(RecurrentMixer.capabilities, time="T H K V", state="H K V")
     variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
@@ -66,44 +59,36 @@ class Efficient(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, alike=True, impl=impl)
+        self.normaliser = normaliser
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)
-        self.impl = check_impl(self.name, impl, "efficient")
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=True)
-        self.normaliser = normaliser
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = HeadsMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         if self.normaliser == "softmax":
             return efficient_attention(q, k, v, mask=mask, impl=self.impl)
         return q @ (scaled(k, mask).mT @ v)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        like = self.heads.zeros(batch_size, 0)
-        length = like.new_zeros(batch_size, dtype=torch.long)
-        if context is not None:
-            mask = Mask(valid=valid)
-            k = present_keys(self.heads.keys(context), mask)
-            return ContextState(summed(k, self.heads.values(context), mask), length)
+    def _keep(self, context, valid):
+        mask = Mask(valid=valid)
+        k = present_keys(self.heads.keys(context), mask)
+        return (summed(k, self.heads.values(context), mask),)
+
+    def _read(self, x, kept, at):
+        return self.heads.queries(x).softmax(-1) @ kept[0]
+
+    def _start(self, length, max_len):
+        like = self.heads.zeros(len(length), 0)
         return State(*no_keys(like, like.shape[3]), length)
 
-    def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
-        rho = self.heads.queries(x).softmax(-1)
-        if isinstance(state, ContextState):
-            return self.heads.merge(rho @ state.S), replace(state, length=length)
-        k = present_keys(self.heads.keys(x), Mask(valid=valid))
-        sums = state.S, state.z, state.m
-        y, S, z, m = causal_means(rho, k, self.heads.values(x), *sums, donate=donate)
-        return self.heads.merge(y), State(S, z, m, length)
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        a = weights(q, k, mask=mask) if self.normaliser == "softmax" else q @ scaled(k, mask).mT
-        return Observation(q, k, v, a)
+    def _step(self, x, state, valid, donate):
+        q, k, v = self.heads.split(x)
+        k, sums = present_keys(k, Mask(valid=valid)), (state.S, state.z, state.m)
+        y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
+        return y, State(S, z, m, advance(state.length, valid, x.shape[1]))
 
 
 def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:

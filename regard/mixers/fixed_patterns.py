@@ -15,25 +15,24 @@ Args:
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError, UnknownNameError
-from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention, fixed_weights
+from regard.core import Mask, No, OptionError, UnknownNameError
+from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
 from regard.functional.rows import Impl, check_impl
-from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL
+from regard.mixers._synthesizer import ValuesMixer
 from regard.nn.heads import Values, split_heads
 from regard.nn.starts import Glorot, glorot
 
 SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 
-class FixedPatterns(CachedMixer):
+class FixedPatterns(ValuesMixer):
     __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
@@ -83,11 +82,10 @@ class FixedPatterns(CachedMixer):
             self.declare(causal=True, streaming="exact")
 
     def mix(self, x, context, mask):
-        at = torch.arange(x.shape[1], device=x.device)[None]
-        q, k, v = self._split(x, None, at)
-        return self.values.merge(self._attend(q, k, v, mask, at, at))
+        q, k, v = self._split(x, context)
+        return self.values.merge(self._attend(q, k, v, mask))
 
-    def _split(self, x, context, at):
+    def _split(self, x, context, at=None):
         v = self.values.split(x)
         if self.query is None or self.key is None:
             return v[:, :0], v[:, :0], v
@@ -95,38 +93,24 @@ class FixedPatterns(CachedMixer):
         q, k = (split_heads(z, *sizes) for z in (self.query(x), self.key(x)))
         return q, k, v
 
-    def _attend(self, q, k, v, mask, query, key):
+    def _attend(self, q, k, v, mask, query=None, key=None):
         F, parts = len(self.patterns), []
         fixed_mask, learned_mask = _by_heads(mask, F)
         if F:
-            place = query, key, _count(mask, key)
-            how: dict[str, Any] = {"mask": fixed_mask, "impl": self.impl}
-            parts.append(fixed_attention(self.patterns, v[:, :F], *place, **how))
+            fixed = v[:, :F], *_places(q, mask, query, key)
+            parts.append(fixed_attention(self.patterns, *fixed, mask=fixed_mask, impl=self.impl))
         if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
         return torch.cat(parts, dim=1)
 
-    def _merge(self, x, mixed):
-        return self.values.merge(mixed)
 
-    def _observe(self, x, context, mask):
-        at = torch.arange(x.shape[1], device=x.device)[None]
-        q, k, v = self._split(x, None, at)
-        F, parts = len(self.patterns), []
-        fixed_mask, learned_mask = _by_heads(mask, F)
-        if F:
-            place = at, at, _count(mask, at)
-            fixed = fixed_weights(self.patterns, *place, dtype=x.dtype, mask=fixed_mask)
-            parts.append(fixed.to(x.dtype).expand(x.shape[0], -1, -1, -1))
-        if self.num_learned:
-            parts.append(softmax_weights(q, k, mask=learned_mask))
-        weights = torch.cat(parts, dim=1)
-        return Observation(v=v, weights=weights, heads=weights @ v)
-
-
-def _count(mask: Mask, key: Int[Tensor, "#b S"]) -> Int[Tensor, "_"]:
-    """Tokens of each row."""
-    return key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
+def _places(
+    q: Tensor, mask: Mask, query: Tensor | None = None, key: Tensor | None = None
+) -> tuple[Int[Tensor, "#b T"], Int[Tensor, "#b S"], Int[Tensor, "_"]]:
+    """Positions of queries and keys, by default the first, and the number of tokens of each row."""
+    if query is None or key is None:
+        query = key = torch.arange(q.shape[2], device=q.device)[None]
+    return query, key, key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

@@ -27,31 +27,23 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mixer, No, Observation
-from regard.functional.cache import place
-from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares, units
-from regard.functional.mixed_chunk_stream import extend, initial_state
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks
+from regard.functional.mixed_chunk_stream import initial_state
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
-from regard.mixers._capabilities import ALL
+from regard.mixers._chunked import ChunkedMixer, Parts
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
-class Flash(Mixer):
+class Flash(ChunkedMixer):
     __doc__ = __doc__
     name = "flash"
     family = "squared-relu"
-    paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
     capabilities = replace(
-        ALL,
-        pairwise=No(
-            "keys are summed before any query meets them, so single pairs cannot be taken out"
-        ),
-        cross=No("its chunks pair the tokens of one sequence"),
+        ChunkedMixer.capabilities,
         includes_ffn=True,
         approximates="gau",
         time="T C K + T C F + T K F",
@@ -83,34 +75,26 @@ class Flash(Mixer):
         scale: Literal["visible", "paper"] = "visible",
         lin_norm: LinNorm = "count",
         relative_bias: RelativeForm = "rotary",
-        parts: Literal["both", "local", "global"] = "both",
+        parts: Parts = "both",
         bias: bool = True,
         impl: Impl = "auto",
     ):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl)
-        self.shares = shares(self.name, lin_norm, chunk_size, max_len)
-        if lin_norm == "n":
-            self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
+        self._set_chunks(chunk_size, lin_norm, parts)
         hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
         self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
-        self.chunk_size, self.parts = chunk_size, parts
-        if parts == "local":
-            self.declare(global_tokens=No("with parts='local' only tokens of one chunk meet"))
-        if parts == "global":
-            self.delay = chunk_size
         self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = 1.0 if scale == "paper" else None
 
     def mix(self, x, context, mask):
-        position = torch.arange(x.shape[1], device=x.device)[None]
-        sums, v = self._parts(x, position, mask.causal)
+        sums, v = self._sums(x, mask.causal)
         return self.unit.merge(x, mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask))
 
-    def _parts(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"], causal: bool
-    ) -> tuple[Sums, Float[Tensor, "B 1 T F"]]:
+    def _sums(self, x, causal, position=None):
+        if position is None:
+            position = torch.arange(x.shape[1], device=x.device)[None]
         views = self.unit.views(x)
         q, k, far_q, far_k = self.relative.turned(views, position, self.score_scale)
         near = None if self.parts == "global" else (q, k)
@@ -121,17 +105,9 @@ class Flash(Mixer):
         bias = self.relative.at(ahead)
         return weights(q, k, allowed, bias=bias, divisor=self.divisor) @ v
 
-    def _initial_state(self, batch_size, max_len, context, valid):
+    def _merge(self, x, mixed):
+        return self.unit.merge(x, mixed)
+
+    def _start(self, length, max_len):
         widths = self.relative.width, self.unit.key_dim, self.unit.hidden_dim
-        return initial_state(self.unit.out.weight, batch_size, 1, self.chunk_size, *widths)
-
-    def _extend(self, x, state, valid, donate):
-        sums, v = self._parts(x, place(state.length, valid, x.shape[1]), causal=True)
-        mixed, state = extend(sums, v, state, valid=valid, donate=donate)
-        return self.unit.merge(x, mixed), state
-
-    def _observe(self, x, context, mask):
-        position = torch.arange(x.shape[1], device=x.device)[None]
-        sums, v = self._parts(x, position, mask.causal)
-        a = mixed_chunks(sums, units(v), chunk_size=self.chunk_size, mask=mask)
-        return Observation(v=v, weights=a, heads=a @ v)
+        return initial_state(self.unit.out.weight, len(length), 1, self.chunk_size, *widths)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from regard.core import Mixer, No
 from regard.functional.fourier import Norm, fourier_mixing
 from regard.functional.rows import Impl, check_impl
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL
 
 
 class FNet(Mixer):

@@ -29,11 +29,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.functional.rows import Impl, check_impl
-from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.squared_relu import squared_relu_attention
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
@@ -91,51 +91,47 @@ class GAU(CachedMixer):
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def mix(self, x, context, mask):
-        query = key = torch.arange(x.shape[1], device=x.device)[None]
-        if context is not None:
-            query, key = _places(query, context, mask)
-        q, k, v = self._split(x, context, query)
-        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
+        q, k, v, how = self._placed(x, context, mask)
         return self.unit.merge(x, squared_relu_attention(q, k, v, **how))
 
-    def _split(self, x, context, at):
+    def _placed(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
+    ) -> tuple[Tensor, Tensor, Tensor, dict]:
+        """q, k and v, and what weighs them. Queries count from 0, or, where causal, the last one is aligned with the last key."""
+        query = key = _first(x)
+        if context is not None:
+            key = _first(context)
+            query = mask.last_key(query.shape[1], key.shape[1], x.device) if mask.causal else query
+        return *self._split(x, context, query), self._how(query, key, mask)
+
+    def _split(self, x, context, at=None):
         views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
+        at = _first(x) if at is None else at
         if context is None:
             q, k = turned(views, at, scale)
             return q, k, self.unit.values(x)
-        here = torch.arange(context.shape[1], device=x.device)[None]
-        (q,) = turned(views[:, :1], here[:, :0] if at is None else at, scale, (0,))
-        (k,) = turned(self.unit.views(context)[:, 1:], here, 1.0, (1,))
+        (q,) = turned(views[:, :1], at, scale, (0,))
+        (k,) = turned(self.unit.views(context)[:, 1:], _first(context), 1.0, (1,))
         return q, k, self.unit.values(context)
 
-    def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"]) -> dict:
-        """The divisor, and the bias that is not in the channels."""
-        how: dict = {"divisor": self.divisor}
+    def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], mask: Mask) -> dict:
+        """Mask, divisor, and the bias that is not in the channels."""
+        how: dict = {"mask": mask, "divisor": self.divisor, "impl": self.impl}
         if self.relative.form == "toeplitz":
             at = self.relative.at
             how["bias"] = lambda rows: at(key[:, None, None] - query[:, None, rows, None])
         return how
 
-    def _attend(self, q, k, v, mask, query, key):
-        how = {"mask": mask, "impl": self.impl, **self._how(query, key)}
-        return squared_relu_attention(q, k, v, **how)
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        return squared_relu_attention(q, k, v, **self._how(query, key, mask))
 
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)
 
-    def _observe(self, x, context, mask):
-        query = key = torch.arange(x.shape[1], device=x.device)[None]
-        if context is not None:
-            query, key = _places(query, context, mask)
-        q, k, v = self._split(x, context, query)
-        a = squared_relu_weights(q, k, mask=mask, **self._how(query, key))
-        return Observation(q, k, v, a, a @ v)
+    def _mixed(self, x, context, mask, of=None):
+        q, k, v, how = self._placed(x, context, mask)
+        return squared_relu_attention(q, k, v if of is None else of(v), **how)
 
 
-def _places(
-    query: Int[Tensor, "1 T"], context: Float[Tensor, "B S D"], mask: Mask
-) -> tuple[Int[Tensor, "b T"], Int[Tensor, "1 S"]]:
-    """Queries count from 0, or, where causal, the last one is aligned with the last key."""
-    T, S = query.shape[1], context.shape[1]
-    key = torch.arange(S, device=query.device)[None]
-    return mask.last_key(T, S, query.device) if mask.causal else query, key
+def _first(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
+    return torch.arange(x.shape[1], device=x.device)[None]

@@ -14,14 +14,13 @@ Args:
     num_external: learned tokens that every query sees, beside those of the input
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from regard.core import No
 from regard.core.options import Count
 from regard.functional.patterns import First, Window
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
 
@@ -37,9 +36,8 @@ class Global(PatternMixer):
     )
     variants = {
         "several": {"num_global": 3},
-        "external": {"num_global": 2, "num_external": 3},
+        "external": {"num_global": 2, "num_external": 3, "num_kv_heads": 1},
         "mask_only": {"num_global": 0},
-        "grouped": {"num_external": 2, "num_kv_heads": 1},
         "rotary": {"num_global": 2, "position": "rotary"},
     }
     limits = {"softmax": ({"num_global": 64}, {})}
@@ -53,17 +51,18 @@ class Global(PatternMixer):
         num_external: Count = 0,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
             dim,
             num_heads=num_heads,
-            num_external=num_external,
             impl=impl,
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
+            alike=True,
         )
+        self._add_external(num_external)
         oneself = Window(0, 0)
         self.pattern = oneself | First(num_global) if num_global else oneself

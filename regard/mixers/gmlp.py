@@ -21,13 +21,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, No, Observation
+from regard.core import Mask, Mixer, No, Observation
 from regard.core.shapes import check_divisible
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
 
 NEAR_ZERO = 1e-3
 
@@ -49,8 +49,7 @@ class GMLP(CachedMixer):
     )
     variants = {
         "tiny_attention": {"attention_dim": 6},
-        "narrow": {"hidden_dim": 10},
-        "toeplitz": {"toeplitz": True},
+        "toeplitz": {"toeplitz": True, "hidden_dim": 10},
     }
 
     def __init__(
@@ -90,23 +89,14 @@ class GMLP(CachedMixer):
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.ones_(self.bias)
 
-    def mix(self, x, context, mask):
-        T = x.shape[1]
-        (z1, q), k, z2 = self._split(x, None, None)
-        how = {"bias": self.bias[None, :T], "mask": mask, "impl": self.impl}
-        gate = spatial_mixing(self._first(T)[None], z2[:, 0], **how)
-        if q is not None:
-            gate = gate + self._tiny(q, k, mask)
-        return self.narrow(z1 * gate)
-
     def _first(self, T: int) -> Float[Tensor, "T T"]:
         """W between the first T places."""
         if not self.toeplitz:
             return self.weight[:T, :T]
         place = torch.arange(T, device=self.weight.device)
-        return self._weights(place, place)
+        return self._between(place, place)
 
-    def _weights(
+    def _between(
         self, query: Int[Tensor, "*b T"], key: Int[Tensor, "*b S"]
     ) -> Float[Tensor, "*b T S"]:
         """W between the tokens at these places."""
@@ -115,7 +105,14 @@ class GMLP(CachedMixer):
             return self.weight[key - query + self.weight.shape[0] // 2]
         return self.weight[query, key]
 
-    def _split(self, x, context, at):
+    def mix(self, x, context, mask):
+        T = x.shape[1]
+        (z1, q), k, z2 = self._split(x, None)
+        how = {"bias": self.bias[None, :T], "mask": mask, "impl": self.impl}
+        gate = spatial_mixing(self._first(T)[None], z2[:, 0], **how)
+        return self.narrow(z1 * (gate if q is None else gate + self._tiny(q, k, mask)))
+
+    def _split(self, x, context, at=None):
         """Parts of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
         h1, h2 = self.widen(x).chunk(2, dim=-1)
         z1, z2 = F.gelu(h1), self.norm(F.gelu(h2))[:, None]  # apart: no further tensor of [B T F]
@@ -124,10 +121,10 @@ class GMLP(CachedMixer):
         qkv, A = self.qkv(x)[:, None], self.qkv.out_features // 3
         return (z1, qkv[..., :A]), qkv[..., A:], z2
 
-    def _attend(self, q, k, v, mask, query, key):
-        (z1, q), query = q, query.clamp_min(0)
-        w = self._weights(query, key.clamp(max=len(self.bias) - 1))
-        gate = spatial_mixing(w, v[:, 0], bias=self.bias[query], mask=mask, impl=self.impl)
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        (z1, q), last = q, len(self.bias) - 1
+        how = {"bias": self.bias[query], "mask": mask, "impl": self.impl}
+        gate = spatial_mixing(self._between(query, key.clamp(max=last)), v[:, 0], **how)
         return z1 * (gate if q is None else gate + self._tiny(q, k, mask))
 
     def _tiny(self, q: Tensor, kv: Tensor, mask: Mask) -> Float[Tensor, "B T F"]:
@@ -142,7 +139,9 @@ class GMLP(CachedMixer):
         if self.qkv is not None:
             return Observation()
         T = x.shape[1]
-        v = self._split(x, None, None)[2]
+        v = self._split(x, None)[2]
         weights = self._first(T) * mask.dense(T, T, device=x.device)
         weights = weights.expand(x.shape[0], 1, T, T)
         return Observation(v=v, weights=weights, heads=weights @ v)
+
+    _observe_heads = Mixer._observe_heads  # the gate is not theirs

@@ -11,35 +11,25 @@ Args:
     groups: a HeadGroup for each run of heads; None: half local, half linear
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation, OptionError, UnsupportedError
+from regard.core import Mask, Observation, OptionError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
-from regard.mixers._capabilities import together
+from regard.mixers._base import HeadsMixer
+from regard.mixers._groups import HeadGroup, together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
 from regard.nn.given_heads import with_given_heads
-from regard.nn.heads import Heads, HeadsMixer
-
-
-@dataclass(frozen=True)
-class HeadGroup:
-    """So many heads of one mechanism; options are the mixer's own."""
-
-    mixer: str | type[Mixer]
-    num_heads: int
-    options: Mapping[str, Any] = field(default_factory=dict)
-
 
 WHOLE = {"dim", "num_heads", "max_len"}
 """Options that groups have from the whole."""
@@ -83,9 +73,7 @@ class HeadGroups(HeadsMixer):
         max_len: int | None = None,
         groups: Sequence[HeadGroup] | None = None,
     ):
-        super().__init__(dim, max_len=max_len)
-        self.num_heads = num_heads
-        self.heads = Heads(dim, num_heads)
+        super().__init__(dim, num_heads=num_heads, max_len=max_len)
         groups = _default(num_heads) if groups is None else tuple(groups)
         counted = sum(group.num_heads for group in groups)
         if counted != num_heads:
@@ -94,13 +82,11 @@ class HeadGroups(HeadsMixer):
             )
         self.groups = nn.ModuleList(self._member(group) for group in groups)
         self.sizes = [group.num_heads for group in groups]
-        told = [  # all of a group's options, defaults included; what the whole has is left out
-            {name: value for name, value in member.options.items() if name not in WHOLE}
-            for member in self.groups
-        ]
-        given = zip(groups, told, strict=True)
-        whole = tuple(replace(group, options=options) for group, options in given)
-        self.options = {**self.options, "groups": whole}
+        told = tuple(  # all of a group's options, defaults included; what the whole has is left out
+            replace(group, options={k: z for k, z in member.options.items() if k not in WHOLE})
+            for group, member in zip(groups, self.groups, strict=True)
+        )
+        self.options = {**self.options, "groups": told}
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
         self.delay = max(member.delay for member in self.groups)
 
@@ -144,49 +130,61 @@ class HeadGroups(HeadsMixer):
 
     def _given(self, x: Tensor, context: Tensor | None, mask: Mask) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
-        parts = zip(*map(self._beside, self.heads.split(x, context)), strict=True)
+        split = (
+            [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
+            for z in self.heads.split(x, context)
+        )
         masks = [mask] * len(self.sizes)
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
             own = mask.pairwise.split(self.sizes, dim=1)
             masks = [replace(mask, pairwise=pairwise) for pairwise in own]
-        for member, (q, k, v), own in zip(self.groups, parts, masks, strict=True):
+        for member, (q, k, v), own in zip(
+            self.groups, zip(*split, strict=True), masks, strict=True
+        ):
             pack = member.heads.pack
             if context is None:
                 yield member, (pack(q, k, v), None, own)
             else:
                 yield member, (pack(q), pack(None, k, v), own)
 
-    def _beside(self, z: Float[Tensor, "B H T K"]) -> list[Float[Tensor, "B T hK"]]:
-        """The heads of each group, side by side."""
-        return [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
+    def mix(self, x, context, mask):
+        mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
+        return self.heads.merge(self._heads(mixed))
 
-    def _mixed(self, x, context, mask):
-        return self._heads([m.mix(*given) for m, given in self._given(x, context, mask)])
+    def _mixed(self, x, context, mask, of=None):
+        given = self._given(x, context, mask)
+        return torch.cat([member._mixed(*own, of) for member, own in given], dim=1)
 
     def _heads(self, mixed: list[Tensor]) -> Float[Tensor, "B H T V"]:
         """The outputs of all groups, each [B T h*V]."""
         return torch.cat(mixed, dim=-1).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        given: list[Any] = [None] * len(self.sizes)
-        if context is not None:
-            given = [own for _, (_, own, _) in self._given(context[:, :0], context, OPEN)]
-        states = [
-            member._initial_state(batch_size, max_len, own, valid)
-            for member, own in zip(self.groups, given, strict=True)
-        ]
-        length = torch.zeros(batch_size, dtype=torch.long, device=self.heads.value.weight.device)
+    def _start(self, length, max_len):
+        states = [m._initial_state(len(length), max_len, None, None) for m in self.groups]
         return State(tuple(states), length)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         given = zip(self._given(x, None, OPEN), state.parts, strict=True)
         done = [
             member._extend(own_x, bounded(own, state.most), valid, donate)
             for (member, (own_x, _, _)), own in given
         ]
         mixed, states = zip(*done, strict=True)
-        y = self.heads.merge(self._heads(list(mixed)))
-        return y, State(states, advance(state.length, valid, x.shape[1]))
+        return self._heads(list(mixed)), State(states, advance(state.length, valid, x.shape[1]))
+
+    def _keep(self, context, valid):
+        given = self._given(context[:, :0], context, OPEN)
+        return tuple(m._initial_state(len(context), None, own, valid) for m, (_, own, _) in given)
+
+    def _read(self, x, kept, at):
+        given = zip(self._given(x, None, OPEN), kept, strict=True)
+        here = at[:, 0]
+        return self._heads(
+            [
+                member._extend(own_x, replace(own, length=here), None, False)[0]
+                for (member, (own_x, _, _)), own in given
+            ]
+        )
 
     def _observe(self, x, context, mask):
         seen = [m._observe(*given) for m, given in self._given(x, context, mask)]

@@ -13,8 +13,7 @@ Args:
     patterns: pattern of each head; None: the mechanism's own choice
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from regard.core import OptionError
 from regard.functional.patterns import (
@@ -29,6 +28,7 @@ from regard.functional.patterns import (
     Window,
 )
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
 DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))
@@ -60,7 +60,7 @@ class HeadMix(PatternMixer):
         patterns: Pattern | Sequence[Pattern] | None = None,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
@@ -70,7 +70,6 @@ class HeadMix(PatternMixer):
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
-            alike=False,
         )
         if isinstance(patterns, PerHead):
             patterns = patterns.heads

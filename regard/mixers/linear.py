@@ -12,19 +12,19 @@ Args:
     feature_map: map of queries and keys to positive features, by name or as a function
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, Observation
+from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
-from regard.functional.linear import linear_attention, positive, turned_sums, weights
+from regard.functional.linear import linear_attention, positive, turned_sums
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
 
@@ -36,9 +36,9 @@ class Linear(RecurrentMixer):
     capabilities = replace(RecurrentMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
     variants = {
         "softplus": {"feature_map": "softplus"},
-        "grouped": {"num_kv_heads": 1},
-        "rotary": {"position": "rotary"},
+        "grouped": {"num_kv_heads": 1, "position": "rotary"},
     }
+    operations = ("linear", "causal sums")
     denominator = staticmethod(positive)
 
     def __init__(
@@ -49,23 +49,24 @@ class Linear(RecurrentMixer):
         num_kv_heads: int | None = None,
         feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
             dim,
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="linear",
             position=position,
             position_options=position_options,
             turned=False,
+            alike=True,
+            impl=impl,
         )
         self.phi = resolve(feature_map)
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = RecurrentMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         if self.position is not None:
             return self._turned(q, k, v, mask)[0]
         return linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
@@ -87,21 +88,12 @@ class Linear(RecurrentMixer):
         place, rotate = torch.arange(T, device=device), self.position.rotate
         return lambda phi: rotate(phi, place if after is None else after[:, None] + place)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         if self.position is None:
-            return super()._extend(x, state, valid, donate)
+            return super()._step(x, state, valid, donate)
         mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
-        return self.heads.merge(mixed), State(S, z, length)
-
-    def _observe(self, x, context, mask):
-        if self.position is None:
-            return super()._observe(x, context, mask)
-        q, k, v = self.heads.split(x)
-        turn = self._turn(q.shape[2], q.device)
-        return Observation(
-            q, k, v, weights(self.phi(q), self._keys(k, x, mask, None), mask=mask, turn=turn)
-        )
+        return mixed, State(S, z, length)
 
     def _queries(self, q, mask):
         return self.phi(q)

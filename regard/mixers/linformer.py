@@ -25,11 +25,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
-from regard.functional.projected import projected_attention, projected_weights, segment_means
-from regard.functional.rows import Impl, check_impl
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
+from regard.core import Mask, No, OptionError
+from regard.functional.projected import projected_attention, segment_means
+from regard.functional.rows import Impl
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.length_projection import LengthProjection
 
 Sharing = Literal["none", "headwise", "key_value", "layerwise"]
@@ -41,6 +40,7 @@ class Linformer(HeadsMixer):
     name = "linformer"
     family = "low-rank"
     paper = "Wang et al. 2020, arXiv 2006.04768"
+    operations = ("softmax",)
     capabilities = replace(
         ALL,
         causal=No("every compressed key mixes all positions, later ones too"),
@@ -53,10 +53,9 @@ class Linformer(HeadsMixer):
     )
     variants = {
         "narrow": {"num_slots": 5},
-        "headwise": {"num_slots": 5, "sharing": "headwise"},
+        "headwise": {"num_slots": 5, "sharing": "headwise", "num_kv_heads": 1},
         "key_value": {"num_slots": 5, "sharing": "key_value"},
         "mean": {"num_slots": 5, "projection": "mean"},
-        "grouped": {"num_slots": 5, "num_kv_heads": 1},
     }
     limits = {"softmax": ({"projection": "mean", "num_slots": 64}, {})}
 
@@ -72,12 +71,15 @@ class Linformer(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "softmax")
         _check(sharing, projection, max_len, num_slots)
-        self.num_heads = num_heads
-        alike = sharing != "none" or projection == "mean"
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True, alike=alike)
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            max_len=max_len,
+            alike=sharing != "none" or projection == "mean",
+            impl=impl,
+        )
         self.num_slots = min(NUM_SLOTS, max_len) if num_slots is None else num_slots
         self.project: LengthProjection | None = None
         if projection == "mean":
@@ -92,8 +94,9 @@ class Linformer(HeadsMixer):
                 tied=sharing == "key_value",
             )
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = HeadsMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         return projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
 
     def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
@@ -104,10 +107,6 @@ class Linformer(HeadsMixer):
         valid = k.new_ones(B, S, dtype=torch.bool) if mask.valid is None else mask.valid
         E = segment_means(valid.sum(1), S, self.num_slots, k.dtype)
         return {"E": E, "F": E, "valid": mask.valid, "slots": (E[:, 0] > 0).any(-1)}
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        return Observation(q, k, v, projected_weights(q, k, **self._slots(k, mask)))
 
 
 def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:

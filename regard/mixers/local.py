@@ -14,18 +14,13 @@ Args:
     dilation: tokens from one key of a window to the next
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from regard.core import No, Observation
-from regard.functional.rows import Impl, check_impl
-from regard.functional.window import State, extend, weights, window_attention
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
-from regard.positions.inside import inside
+from regard.core import No
+from regard.functional.rows import Impl
+from regard.functional.window import State, extend, window_attention
+from regard.mixers._base import ALL, HeadsMixer, Options
 
 
 class Local(HeadsMixer):
@@ -33,6 +28,7 @@ class Local(HeadsMixer):
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
+    operations = ("window",)
     capabilities = replace(
         ALL,
         cross=No("a pattern needs queries and keys on one axis"),
@@ -43,8 +39,7 @@ class Local(HeadsMixer):
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
-        "rotary": {"window_size": 3, "position": "rotary"},
-        "grouped_query": {"window_size": 3, "num_kv_heads": 1},
+        "grouped": {"window_size": 3, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 
@@ -57,32 +52,31 @@ class Local(HeadsMixer):
         window_size: int = 128,
         dilation: int = 1,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "window")
-        self.num_heads, self.window_size = num_heads, window_size
-        self.reach = window_size * dilation
-        self._how: dict[str, Any] = {"window": window_size, "dilation": dilation}
-        self.position = inside(self, num_heads, position, position_options)
-        self.heads = Heads(
-            dim, num_heads, num_kv_heads=num_kv_heads, position=self.position, alike=True
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            repeat=False,
+            alike=True,
+            impl=impl,
         )
+        self.window_size, self.reach = window_size, window_size * dilation
+        self._how: dict[str, Any] = {"window": window_size, "dilation": dilation}
 
-    def _mixed(self, x, context, mask):
-        how = {"mask": mask, "impl": self.impl, **self._how}
-        return window_attention(*self.heads.split(x), **how)
+    mix = HeadsMixer.mix_split
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        store = self.heads.zeros(batch_size, self.reach)
-        return State(store, store.clone(), store.new_zeros(batch_size, dtype=torch.long))
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
 
-    def _extend(self, x, state, valid, donate):
+    def _start(self, length, max_len):
+        store = self.heads.zeros(len(length), self.reach)
+        return State(store, store.clone(), length)
+
+    def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
-        mixed, state = extend(q, k, v, state, valid=valid, impl=self.impl, **self._how)
-        return self.heads.merge(mixed), state
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        return Observation(q, k, v, weights(q, k, mask=mask, **self._how))
+        return extend(q, k, v, state, valid=valid, impl=self.impl, **self._how)

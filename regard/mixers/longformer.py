@@ -15,7 +15,7 @@ Args:
     max_global: largest number of global tokens in a row; None: no limit
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -27,7 +27,8 @@ from regard.core.options import Count
 from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
 from regard.functional.rows import Impl, plain_alone
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import HeadsMixer, Options
 from regard.mixers._patterned import PatternMixer
 
 
@@ -40,8 +41,7 @@ class Longformer(PatternMixer):
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},
         "few_global": {"window_size": 2, "max_global": 13},
         "no_global": {"window_size": 2, "max_global": 0},
-        "grouped": {"window_size": 2, "num_kv_heads": 1},
-        "rotary": {"window_size": 3, "position": "rotary"},
+        "grouped": {"window_size": 2, "num_kv_heads": 1, "position": "rotary"},
     }
     limits = {"softmax": ({"window_size": 64}, {})}
     beside_heads: str | None = "its global tokens"
@@ -56,7 +56,7 @@ class Longformer(PatternMixer):
         max_global: Count | None = None,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         steps = [dilation] * num_heads if isinstance(dilation, int) else list(dilation)
@@ -84,9 +84,10 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def _global_rows(self, y, x, mask):
+    def _global_rows(self, y, x, mask, of=None):
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
+        v = v if of is None else of(v)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)
@@ -113,11 +114,4 @@ class Longformer(PatternMixer):
                 "Raise max_global, or leave it out for any number."
             )
 
-    def _observe(self, x, context, mask):
-        seen = super()._observe(x, context, mask)
-        if mask.global_tokens is None:
-            return seen
-        is_global = mask.global_tokens[:, None, :, None]
-        q, k, _ = self.global_heads.split(x)
-        rows = softmax_weights(q, k, mask=mask)
-        return seen._replace(weights=torch.where(is_global, rows, seen.weights))
+    _observe = HeadsMixer._observe

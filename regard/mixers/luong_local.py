@@ -21,7 +21,6 @@ Args:
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -29,13 +28,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.luong import Windows, luong_attention, luong_weights
-from regard.functional.rows import Impl, check_impl, wide_type
-from regard.mixers._cached import CachedMixer, ContextState, State
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
+from regard.functional.luong import Windows, luong_attention
+from regard.functional.rows import Impl, wide_type
+from regard.mixers._base import ALL, HeadsMixer, Options
+from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices
 
@@ -56,8 +54,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         state="W H K",
     )
     variants = {
-        "narrow": {"window_size": 2},
-        "grouped": {"window_size": 2, "num_kv_heads": 1},
+        "narrow": {"window_size": 2, "num_kv_heads": 1},
         "additive": {"window_size": 3, "score": "additive"},
         "predictive": {"window_size": 4, "alignment": "predictive"},
         "renormalised": {
@@ -78,19 +75,19 @@ class LuongLocal(CachedMixer, HeadsMixer):
         window_size: int = 10,
         alignment: Alignment = "monotonic",
         score: str | type[Score] = "general",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         renormalise: bool = False,
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        super().__init__(
+            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len, impl=impl
+        )
         if renormalise and alignment == "monotonic":
             raise OptionError(
                 "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"
             )
-        self.num_heads, self.window_size, self.renormalise = num_heads, window_size, renormalise
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
+        self.window_size, self.renormalise = window_size, renormalise
         K = self.heads.head_dim
         self.score = build_score(
             score, K, num_heads=num_heads, max_len=max_len, options=score_options
@@ -114,71 +111,62 @@ class LuongLocal(CachedMixer, HeadsMixer):
             bound = 1 / math.sqrt(self.heads.head_dim)
             nn.init.uniform_(self.v_p, -bound, bound)
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        return self._read(q, self.score.keys(k), v, self._windows(q, k, mask), mask.pairwise)
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return self.heads.merge(self._attend(q, k, v, mask))
 
-    def _read(
+    def _split(self, x, context, at=None):
+        q, k, v = self.heads.split(x, context)
+        return q, self.score.keys(k, at if context is None else None), v
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)
+
+    def _read_windows(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
     ) -> Float[Tensor, "B H T V"]:
-        how: dict[str, Any] = {"pairs": self.score.pairs, "renormalise": self.renormalise}
-        how |= {"windows": windows, "pairwise": pairwise, "impl": self.impl}
+        how: dict[str, Any] = {"windows": windows, "pairwise": pairwise, "impl": self.impl}
+        how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
         return luong_attention(self.score.queries(q), k, v, **how)
 
     def _windows(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], mask: Mask
+        self, q: Tensor, k: Tensor, mask: Mask, query: Int[Tensor, "b T"] | None = None
     ) -> Windows:
         T, S, D_w = q.shape[2], k.shape[2], self.window_size
         if mask.causal:
             last = mask.last_key(T, S, q.device)
             return Windows((last - D_w)[:, None], D_w + 1, last)
         count = torch.full((1,), S, device=q.device) if mask.valid is None else mask.valid.sum(1)
-        if not self.predictive:
-            return self._around(torch.arange(T, device=q.device)[None, None], count)
-        share = (torch.tanh(q @ self.W_p.transpose(-1, -2)) @ self.v_p[..., None])[..., 0]
-        share = share.to(wide_type(q)).sigmoid()  # bfloat16 cannot count to 1000
-        p = count[:, None, None] * share
-        around = self._around(p.detach().floor().long(), count)
-        return around._replace(centre=p, sigma=D_w / 2)
-
-    def _around(self, middle: Int[Tensor, "b h T"], count: Int[Tensor, "c"]) -> Windows:
-        final, D_w = (count - 1)[:, None], self.window_size
+        final = (count - 1)[:, None]
+        middle = (torch.arange(T, device=q.device)[None] if query is None else query)[:, None]
+        p = None
+        if self.predictive:
+            share = (torch.tanh(q @ self.W_p.transpose(-1, -2)) @ self.v_p[..., None])[..., 0]
+            p = (
+                count[:, None, None] * share.to(wide_type(q)).sigmoid()
+            )  # bfloat16 cannot count to 1000
+            middle = p.detach().floor().long()
         start = torch.minimum(middle, final[:, None]) - D_w
-        return Windows(start, 2 * D_w + 1, final.expand(-1, middle.shape[2]))
+        windows = Windows(start, 2 * D_w + 1, final.expand(-1, T))
+        return windows if p is None else windows._replace(centre=p, sigma=D_w / 2)
 
     def _plan(self, x, context, mask):
         if not self.predictive:
             return None
-        q, k, _ = self.heads.split(x, context)
+        q, k, _ = self._split(x, context)
         return {"window": self._windows(q, k, mask).start + self.window_size}
 
-    def _split(self, x, context, at):
-        q, k, v = self.heads.split(x, context)
-        return q, self.score.keys(k, at if context is None else None), v
+    def _start(self, length, max_len):
+        return super()._start(length, self.window_size)
 
-    def _attend(self, q, k, v, mask, query, key):
-        return self._read(q, k, v, self._around(query.clamp_min(0)[:, None], mask.valid.sum(1)))
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        return super()._initial_state(batch_size, self.window_size, context, valid)
-
-    def _extend(self, x, state, valid, donate):
-        if isinstance(state, ContextState):
-            return super()._extend(x, state, valid, donate)
+    def _step(self, x, state, valid, donate):
         N, D_w = x.shape[1], self.window_size
         q, *new = self._split(x, None, place(state.length, valid, N))
         k, v = (torch.cat(z, dim=2) for z in zip((state.k, state.v), new, strict=True))
         start = torch.arange(N, device=x.device)[None]  # column c: the token at length - D_w + c
         windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
-        y = self.heads.merge(self._read(q, k, v, windows))
+        y = self._read_windows(q, k, v, windows)
         length = advance(state.length, valid, N)
         last = (length - state.length)[:, None] + torch.arange(D_w, device=x.device)
         k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
         return y, State(k, v, length)
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        how: dict[str, Any] = {"pairs": self.score.pairs, "renormalise": self.renormalise}
-        how |= {"windows": self._windows(q, k, mask), "pairwise": mask.pairwise}
-        weights = luong_weights(self.score.queries(q), self.score.keys(k), **how)
-        return Observation(q, k, v, weights)

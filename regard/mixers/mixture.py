@@ -13,39 +13,33 @@ Args:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from regard.core import No, Observation, OptionError, UnknownNameError
-from regard.functional.rows import Impl, check_impl
-from regard.functional.synthesizer import (
-    Logits,
-    blended,
-    synthesizer_attention,
-    synthesizer_weights,
-)
-from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Values
-from regard.nn.logits import (
-    DenseLogits,
-    FactorizedDenseLogits,
-    FactorizedRandomLogits,
-    FixedPatternLogits,
-    PairLogits,
-    RandomLogits,
-    near_square,
-)
+from regard.core import No, OptionError, UnknownNameError
+from regard.functional.rows import Impl
+from regard.mixers._base import ALL
+from regard.mixers._synthesizer import SynthesizerMixer
+from regard.mixers.synthesizer_dense import SynthesizerDense
+from regard.mixers.synthesizer_factorized_dense import SynthesizerFactorizedDense
+from regard.mixers.synthesizer_factorized_random import SynthesizerFactorizedRandom
+from regard.mixers.synthesizer_random import SynthesizerRandom
+from regard.nn.logits import BlendedLogits, FixedPatternLogits, PairLogits, PositionLogits
 from regard.nn.scores import SCORES
 
+SYNTHESIZERS: dict[str, Any] = {
+    cls.name: cls
+    for cls in (
+        SynthesizerDense,
+        SynthesizerRandom,
+        SynthesizerFactorizedDense,
+        SynthesizerFactorizedRandom,
+    )
+}
 
-class Mixture(CachedMixer):
+
+class Mixture(SynthesizerMixer):
     __doc__ = __doc__
     name = "mixture"
-    family = "score-free"
-    paper = "Tay et al. 2020, arXiv 2005.00743"
     capabilities = replace(
         ALL,
         cross=No("its synthetic members make weights for positions of one sequence"),
@@ -69,84 +63,28 @@ class Mixture(CachedMixer):
         members: Sequence[str] = ("softmax", "synthesizer_random"),
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "synthesizer")
-        self.num_heads = num_heads
-        self.values = Values(dim, num_heads)
+        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
         names = tuple(members)
         if not names or len(set(names)) < len(names):
             raise OptionError(
                 f"mixture: members must be different names, at least one, got {names}"
             )
-        known = [*_SYNTHETIC, "fixed_patterns", "softmax", *SCORES.names()]
+        known = [*SYNTHESIZERS, "fixed_patterns", "softmax", *SCORES.names()]
         for name in names:
             if name not in known:
                 raise UnknownNameError("member of mixture", name, known)
-        bound = [name for name in names if name in _SYNTHETIC or name == "location"]
+        bound = [name for name in names if name in SYNTHESIZERS or name == "location"]
         if bound and max_len is None:
             raise OptionError(f"mixture: {' and '.join(bound)} need max_len: pass max_len=")
         if not bound:
             self.declare(any_length=True)
-        self.members = nn.ModuleDict(
-            {name: _member(name, dim, num_heads, max_len) for name in names}
-        )
-        self.blend = nn.Parameter(torch.empty(len(names), num_heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.blend)
-
-    def mix(self, x, context, mask):
-        T, v = x.shape[1], self.values.split(x)
-        mixed = synthesizer_attention(self._logits(x), v, T=T, mask=mask, impl=self.impl)
-        return self.values.merge(mixed)
-
-    def _logits(self, x: Float[Tensor, "B T D"]) -> Logits:
-        parts = [
-            member(x, member.keys(x)) if isinstance(member, PairLogits) else member(x)
-            for member in self.members.values()
-        ]
-        return blended(self.blend.softmax(0), parts)
-
-    def _split(self, x, context, at):
-        """k: the prepared keys of all scores, side by side."""
-        v = self.values.split(x)
-        keys = [m.keys(x, at) for m in self.members.values() if isinstance(m, PairLogits)]
-        return (x, [k.shape[3] for k in keys]), torch.cat([v[..., :0], *keys], dim=-1), v
-
-    def _attend(self, q, k, v, mask, query, key):
-        (x, widths), at = q, query.clamp_min(0)
-        keys = iter(k.split(widths, dim=-1) if widths else ())
-        parts = [
-            member(x, next(keys) if isinstance(member, PairLogits) else at)
-            for member in self.members.values()
-        ]
-        logits = blended(self.blend.softmax(0), parts)
-        return synthesizer_attention(logits, v, T=x.shape[1], mask=mask, impl=self.impl)
-
-    def _merge(self, x, mixed):
-        return self.values.merge(mixed)
-
-    def _observe(self, x, context, mask):
-        T, v = x.shape[1], self.values.split(x)
-        weights = synthesizer_weights(self._logits(x), T, T, mask=mask, device=x.device)
-        weights = weights.to(v.dtype).expand(*v.shape[:2], -1, -1)
-        return Observation(v=v, weights=weights, heads=weights @ v)
+        made = {name: _member(name, dim, num_heads, max_len) for name in names}
+        self.logits = BlendedLogits(made, num_heads)
 
 
-def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> nn.Module:
-    if name in _SYNTHETIC:
-        return _SYNTHETIC[name](dim, num_heads, max_len)
+def _member(name: str, dim: int, num_heads: int, max_len: int | None) -> PositionLogits:
+    if name in SYNTHESIZERS:
+        return SYNTHESIZERS[name](dim, num_heads=num_heads, max_len=max_len).logits
     if name == "fixed_patterns":
         return FixedPatternLogits(num_heads)
     return PairLogits("scaled_dot" if name == "softmax" else name, dim, num_heads, max_len)
-
-
-_SYNTHETIC = {
-    "synthesizer_dense": lambda D, H, N: DenseLogits(D, H, N, hidden=D // H),
-    "synthesizer_random": lambda D, H, N: RandomLogits(H, N),
-    "synthesizer_factorized_dense": lambda D, H, N: FactorizedDenseLogits(
-        D, H, hidden=D // H, factors=near_square(N)
-    ),
-    "synthesizer_factorized_random": lambda D, H, N: FactorizedRandomLogits(H, N, rank=8),
-}

@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.core import Mixer, No
 from regard.functional.spatial import spatial_mixing
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL
 
 
 class MLPMixer(Mixer):

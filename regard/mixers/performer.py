@@ -25,7 +25,6 @@ Args:
     redraw_every: optimiser steps between two draws of the features; None: never
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +43,7 @@ from regard.functional.features import (
 )
 from regard.functional.linear import favor_attention, floored
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
 
@@ -66,6 +66,7 @@ class Performer(RecurrentMixer):
         memory="T H M",
         positions=frozenset({"absolute", "rotary"}),
     )
+    operations = ("favor", "causal sums")
     denominator = staticmethod(floored)
     variants = {
         "hyperbolic": {"features": "hyperbolic", "num_features": 11, "per_head": True},
@@ -87,18 +88,17 @@ class Performer(RecurrentMixer):
         redraw_every: int | None = 1000,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(
             dim,
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="favor",
-            alike=not per_head,
             position=position,
             position_options=position_options,
+            alike=not per_head,
+            impl=impl,
         )
         if stabiliser == "published":
             if kernel_of(features) is not None:
@@ -115,8 +115,9 @@ class Performer(RecurrentMixer):
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
         )
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
+    mix = RecurrentMixer.mix_split
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
         return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
 
     @property
@@ -135,7 +136,7 @@ class Performer(RecurrentMixer):
         before = None if state is None else state.c
         return favor_keys(k, self.projection.w, before=before, **order, **self._how)
 
-    def _empty(self, length):
-        empty = super()._empty(length)
+    def _start(self, length, max_len):
+        empty = super()._start(length, max_len)
         c = empty.z.new_full(empty.z.shape[:2], lowest(empty.z.dtype))
         return State(empty.S, empty.z, c, length)

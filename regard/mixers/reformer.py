@@ -36,15 +36,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.core.options import Count, Seed
 from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
-from regard.functional.rows import Impl, check_impl
-from regard.functional.sorted import sorted_attention, weights
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer, in_full_precision
+from regard.functional.rows import Impl
+from regard.functional.sorted import sorted_attention
+from regard.mixers._base import ALL, HeadsMixer
+from regard.nn.heads import in_full_precision
 from regard.nn.seeded import normal
 
 
@@ -53,6 +53,7 @@ class Reformer(HeadsMixer):
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
+    operations = ("sorted",)
     capabilities = replace(
         ALL,
         cross=No("its keys are the queries of the same tokens"),
@@ -90,9 +91,8 @@ class Reformer(HeadsMixer):
         seed: Seed | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "sorted")
-        self.num_heads, self.num_hashes, self.chunk_size = num_heads, num_hashes, chunk_size
+        super().__init__(dim, num_heads=num_heads, max_len=max_len, shared_qk=True, impl=impl)
+        self.num_hashes, self.chunk_size, self.seed = num_hashes, chunk_size, seed
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.published_causal = published_causal
         self._order: dict[str, Any] = {
@@ -102,8 +102,6 @@ class Reformer(HeadsMixer):
             "same_bucket_only": same_bucket_only,
         }
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
-        self.heads = Heads(dim, num_heads, shared_qk=True)
-        self.seed = seed
         for n, factor in enumerate(self.factors):
             shape = (num_hashes, num_heads, self.heads.head_dim, factor // 2)
             self.register_buffer(f"rotations_{n}", torch.empty(shape))
@@ -121,12 +119,13 @@ class Reformer(HeadsMixer):
             seed = None if self.seed is None else self.seed + n
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
-    def _mixed(self, x, context, mask):
-        q, k, v, buckets = self._split(x)
+    def _mixed(self, x, context, mask, of=None):
+        q, k, v, buckets = self._hashed(x)
+        v = v if of is None else of(v)
         how = self._sorted(buckets, mask) | self._rules
         return sorted_attention(q, k, v, impl=self.impl, **how)
 
-    def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _hashed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and buckets [B H R T], which autocast does not move."""
         (q, k, v), dtype = self.heads.split(x), self.heads.query.weight.dtype
         hashed = in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
@@ -143,24 +142,19 @@ class Reformer(HeadsMixer):
         mask = replace(mask, causal=mask.causal or self.published_causal)
         return {"group": group, "window": window, "mask": mask}
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        sizes = batch_size, self.num_heads, self.heads.head_dim, self.num_hashes
-        return empty(self.heads.value.weight, *sizes, math.prod(self.factors), self.chunk_size)
+    def _start(self, length, max_len):
+        sizes = len(length), self.num_heads, self.heads.head_dim, self.num_hashes
+        return empty(self._like, *sizes, math.prod(self.factors), self.chunk_size)
 
-    def _extend(self, x, state, valid, donate):
-        q, k, v, group = self._split(x)
+    def _step(self, x, state, valid, donate):
+        q, k, v, group = self._hashed(x)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return self.heads.merge(y), replace(after, length=advance(state.length, valid, x.shape[1]))
-
-    def _observe(self, x, context, mask):
-        q, k, v, buckets = self._split(x)
-        found = weights(q, k, **self._sorted(buckets, mask), **self._rules)
-        return Observation(q, k, v, found)
+        return y, replace(after, length=advance(state.length, valid, x.shape[1]))
 
     def _plan(self, x, context, mask):
-        return {"buckets": self._split(x)[3]}
+        return {"buckets": self._hashed(x)[3]}
 
 
 def _factors(

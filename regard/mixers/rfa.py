@@ -43,6 +43,7 @@ class RFA(RecurrentMixer):
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
+    operations = ("rfa", "causal sums")
     denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {
@@ -67,14 +68,7 @@ class RFA(RecurrentMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            impl=impl,
-            operation="rfa",
-            alike=False,
-        )
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "
@@ -103,9 +97,10 @@ class RFA(RecurrentMixer):
         if self.drawn is not None:
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v = self.heads.split(x, context)
         how = {"mask": mask, "features": self.features, "impl": self.impl}
+        v = v if of is None else of(v)
         return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
 
     @property

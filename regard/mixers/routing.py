@@ -35,29 +35,19 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, Observation
-from regard.core.errors import OptionError
+from regard.core import OPEN, Mask, No, OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.functional.kmeans import Assigned, assign, attend, standardised, weights
+from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
-from regard.functional.rows import Impl, check_impl, unit_norm
-from regard.mixers._capabilities import ALL
+from regard.functional.rows import Impl, unit_norm
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
-from regard.nn.heads import Heads, HeadsMixer, in_full_precision
-
-
-@as_state
-class ContextState(Streamed):
-    k: Float[Tensor, "B H S K"]  # as scores take them
-    v: Float[Tensor, "B H S V"]
-    members: Int[Tensor, "B H N W"]
-    length: Int[Tensor, "B"]
+from regard.nn.heads import in_full_precision
 
 
 class Routing(HeadsMixer):
@@ -65,6 +55,7 @@ class Routing(HeadsMixer):
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
+    operations = ("sorted", "members")
     capabilities = replace(
         ALL,
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
@@ -73,7 +64,6 @@ class Routing(HeadsMixer):
         state="N W H K",
     )
     variants = {
-        "small": {"num_clusters": 3, "window_size": 4},
         "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
         "grouped": {"num_clusters": 3, "window_size": 4, "num_kv_heads": 1},
         "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},
@@ -106,8 +96,14 @@ class Routing(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "sorted", "members")
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            max_len=max_len,
+            shared_qk=shared_qk,
+            impl=impl,
+        )
         if num_clusters is None or window_size is None:  # sqrt(max_len) / 2, which cover max_len
             if max_len is None:
                 raise OptionError(
@@ -115,28 +111,25 @@ class Routing(HeadsMixer):
                 )
             num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
             window_size = window_size or -(-max_len // num_clusters)
-        self.num_heads, self.num_clusters, self.window_size = num_heads, num_clusters, window_size
-        given: dict[str, Any] = {"num_kv_heads": num_kv_heads, "shared_qk": shared_qk}
-        self.heads = Heads(dim, num_heads, repeat=True, **given)
+        self.num_clusters, self.window_size = num_clusters, window_size
         sizes = num_heads, num_clusters, self.heads.head_dim
         self.centroids = Centroids(*sizes, decay=decay, seed=seed)
         self.shared_qk, self.attend_raw = shared_qk, attend_raw
         self.published_causal = published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
-        if shared_qk:
-            self.declare(cross=No("its keys are the queries of the same tokens"))
         if published_causal:
-            why = "later tokens push earlier ones out of the clusters"
-            self.declare(causal=No(why), streaming=No(why))
-            self.declare(cross=No("its clusters compare positions of one axis"))
+            why = No("later tokens push earlier ones out of the clusters")
+            one_axis = No("its clusters compare positions of one axis")
+            self.declare(causal=why, streaming=why, cross=one_axis)
 
     def mix(self, x, context, mask):
         counts = self.centroids.counters(self.name) if self.training else None
-        y = self._mixed(x, context, mask, counts)
+        y = self._mixed(x, context, mask, counts=counts)
         return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
-    def _mixed(self, x, context, mask, counts: Counts | None = None):
+    def _mixed(self, x, context, mask, of=None, counts: Counts | None = None):
         q, k, v, assigned = self._assigned(x, context, mask, counts)
+        v = v if of is None else of(v)
         return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(mask))
 
     def commitment_loss(
@@ -189,33 +182,24 @@ class Routing(HeadsMixer):
         mask = replace(mask, causal=mask.causal or self.published_causal)
         return {"mask": mask, **self._rules}
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        weight = self.heads.value.weight
-        if context is not None:
-            _, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
-            length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-            return ContextState(k, v, assigned["key_members"], length)
-        sizes = batch_size, self.num_heads, self.heads.head_dim, 1
-        return empty(weight, *sizes, self.num_clusters, self.window_size)
+    def _keep(self, context, valid):
+        _, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
+        return k, v, assigned["key_members"]
 
-    def _extend(self, x, state, valid, donate):
-        length = advance(state.length, valid, x.shape[1])
-        if isinstance(state, ContextState):
-            q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
-            assigned["key_members"] = state.members
-            how = {"impl": self.impl, **self._how(OPEN)}
-            y = attend(q, state.k, state.v, assigned, self.window_size, **how)
-            return self.heads.merge(y), replace(state, length=length)
-        mask = Mask(causal=True, valid=valid, compact=True)
-        q, k, v, assigned = self._assigned(x, None, mask)
+    def _read(self, x, kept, at):
+        q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)
+        k, v, assigned["key_members"] = kept
+        return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._how(OPEN))
+
+    def _start(self, length, max_len):
+        sizes = len(length), self.num_heads, self.heads.head_dim, 1
+        return empty(self._like, *sizes, self.num_clusters, self.window_size)
+
+    def _step(self, x, state, valid, donate):
+        q, k, v, assigned = self._assigned(x, None, Mask(causal=True, valid=valid, compact=True))
         group = assigned["clusters"][:, :, None]
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return self.heads.merge(y), replace(after, length=length)
-
-    def _observe(self, x, context, mask):
-        q, k, v, assigned = self._assigned(x, context, mask)
-        found = weights(q, k, assigned, self.window_size, **self._how(mask))
-        return Observation(q, k, v, found)
+        return y, replace(after, length=advance(state.length, valid, x.shape[1]))
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]

@@ -17,17 +17,15 @@ Args:
     score_options: options of the score
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from regard.core import No, Observation
-from regard.functional.rows import Impl, check_impl
-from regard.functional.scored import Normaliser, scored_attention, scored_weights
+from regard.core import No
+from regard.functional.rows import Impl
+from regard.functional.scored import Normaliser, scored_attention
 from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
 from regard.nn.scores import Score, build_score
 
 
@@ -41,8 +39,7 @@ class Scored(CachedMixer, HeadsMixer):
         state="T H K",
     )
     variants = {
-        "general": {"score": "general"},
-        "grouped": {"num_kv_heads": 1},
+        "general": {"score": "general", "num_kv_heads": 1},
         "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},
         "location": {"score": "location"},
         "cosine": {"score": "cosine"},
@@ -63,14 +60,14 @@ class Scored(CachedMixer, HeadsMixer):
         max_len: int | None = None,
         score: str | type[Score] = "scaled_dot",
         normaliser: Normaliser = "softmax",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
-        self.num_heads, self.normaliser = num_heads, normaliser
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
+        super().__init__(
+            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len, impl=impl
+        )
+        self.normaliser = normaliser
         self.score = build_score(
             score, self.heads.head_dim, num_heads=num_heads, max_len=max_len, options=score_options
         )
@@ -80,32 +77,18 @@ class Scored(CachedMixer, HeadsMixer):
                 any_length=No(f"{self.score.name} scores are one for each of max_len positions")
             )
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        return self._attend(self.score.queries(q), self.score.keys(k), v, mask)
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return self.heads.merge(self._attend(q, k, v, mask))
 
-    def _split(self, x, context, at):
+    def _split(self, x, context, at=None):
         q, k, v = self.heads.split(x, context)
         keys = self.score.keys(k, at if context is None else None)
         return self.score.queries(q), keys, v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
+        how: dict[str, Any] = {"mask": mask, "impl": self.impl}
         if self.score.product and self.normaliser == "softmax":
-            return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=self.impl)
-        how: dict[str, Any] = {
-            "pairs": self.score.pairs,
-            "normaliser": self.normaliser,
-            "width": self.score.width,
-        }
-        return scored_attention(q, k, v, mask=mask, impl=self.impl, **how)
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        how: dict[str, Any] = {
-            "pairs": self.score.pairs,
-            "normaliser": self.normaliser,
-            "mask": mask,
-        }
-        return Observation(
-            q, k, v, scored_weights(self.score.queries(q), self.score.keys(k), **how)
-        )
+            return softmax_attention(q, k, v, scale=1.0, **how)
+        how |= {"pairs": self.score.pairs, "width": self.score.width}
+        return scored_attention(q, k, v, normaliser=self.normaliser, **how)

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, No, OptionError
 from regard.core.options import Above0
 from regard.functional.cache import place
 from regard.functional.rows import plain_alone
@@ -46,11 +46,9 @@ from regard.functional.sinkhorn import (
     empty,
     extend,
     sinkhorn_attention,
-    weights,
 )
-from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
@@ -72,7 +70,6 @@ class Sinkhorn(HeadsMixer):
         state="T H K",
     )
     variants = {
-        "small": {"block_size": 4},
         "grouped": {"block_size": 4, "num_kv_heads": 1},
         "mlp_separate": {"block_size": 3, "sort_net": "mlp", "join": "separate"},
         "attention": {"block_size": 4, "sort_net": "attention"},
@@ -96,16 +93,15 @@ class Sinkhorn(HeadsMixer):
         mixture: bool = False,
         num_kv_heads: int | None = None,
     ):
-        super().__init__(dim, max_len=max_len)
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len)
         if max_len is None and (block_size is None or sort_net != "attention"):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
             )
         block_size = block_size or max(1, 2 * math.isqrt(max_len or 0))
-        self.num_heads, self.block_size, self.temperature = num_heads, block_size, temperature
-        self.num_iterations, self.mixture = num_iterations, mixture
+        self.block_size, self.temperature, self.mixture = block_size, temperature, mixture
+        self.num_iterations = num_iterations
         self._how: dict[str, Any] = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
         self.sort_net = None
         if max_len is not None and sort_net != "attention":
             blocks = -(-max_len // block_size)
@@ -125,8 +121,9 @@ class Sinkhorn(HeadsMixer):
         if mixture:
             self.declare(time="T^2 H K")
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
         q, k, v = self.heads.split(x)
+        v = v if of is None else of(v)
         y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
         return y + softmax_attention(q, k, v, mask=mask) if self.mixture else y
 
@@ -156,11 +153,11 @@ class Sinkhorn(HeadsMixer):
         noise = gumbel(logits) if self.training else 0.0
         return (logits + noise) / self.temperature
 
-    def _initial_state(self, batch_size, max_len, context, valid):
-        sizes = batch_size, self.num_heads, self.heads.head_dim, self.block_size
-        return empty(self.heads.value.weight, *sizes, max_len=max_len, dim=self.dim)
+    def _start(self, length, max_len):
+        sizes = len(length), self.num_heads, self.heads.head_dim, self.block_size
+        return empty(self._like, *sizes, max_len=max_len, dim=self.dim)
 
-    def _extend(self, x, state, valid, donate):
+    def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x)
         total = state.total[:, None] + x.cumsum(1)
         summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
@@ -170,7 +167,7 @@ class Sinkhorn(HeadsMixer):
             key = torch.arange(after.k.shape[2], device=x.device)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
-        return self.heads.merge(y), replace(after, total=total[:, -1])
+        return y, replace(after, total=total[:, -1])
 
     def _scores(self, summary: Tensor, k: Tensor) -> Float[Tensor, "b H G N"]:
         """Scores of blocks with keys k for the blocks that begin."""
@@ -180,10 +177,3 @@ class Sinkhorn(HeadsMixer):
         q = summary.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
         means = k.unflatten(2, (N, -1)).mean(3)
         return self._noisy(block_scores(q, means))
-
-    def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x)
-        found = weights(q, k, sorting=self._sorting(x, mask), mask=mask, **self._how)
-        if self.mixture:
-            found = found + softmax_weights(q, k, mask=mask)
-        return Observation(q, k, v, found)

@@ -16,7 +16,6 @@ Args:
     dropout: share of values that is set to zero in training
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,15 +23,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, Observation
+from regard.core import OPEN, Mask, Observation
 from regard.core.options import Rate
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
-from regard.positions.inside import inside
-from regard.positions.relative import T5, Alibi
+from regard.positions.relative import BiasPosition
 
 
 class Softmax(CachedMixer, HeadsMixer):
@@ -40,15 +37,15 @@ class Softmax(CachedMixer, HeadsMixer):
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
+    operations = ("softmax",)
     capabilities = replace(
         ALL,
         positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
         state="T G K",
     )
     variants = {
-        "grouped_query": {"num_kv_heads": 1},
+        "grouped": {"num_kv_heads": 1, "bias": True},
         "shared_qk": {"shared_qk": True},
-        "bias": {"bias": True},
         "rotary": {"position": "rotary"},
         "alibi": {"position": "alibi"},
         "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},
@@ -64,66 +61,55 @@ class Softmax(CachedMixer, HeadsMixer):
         scale: float | None = None,
         bias: bool = False,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         dropout: Rate = 0.0,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl, "softmax")
-        self.num_heads = num_heads
-        self.position = inside(self, num_heads, position, position_options)
-        self.heads = Heads(
+        super().__init__(
             dim,
-            num_heads,
+            num_heads=num_heads,
             num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
             bias=bias,
             shared_qk=shared_qk,
-            position=self.position,
-            alike=not isinstance(self.position, Alibi | T5),
+            repeat=False,
+            alike=True,
+            impl=impl,
         )
         self.scale = 1.0 if shared_qk and scale is None else scale
-        self.shared_qk = shared_qk
-        self.dropout = dropout
-        if self.position is not None:
-            self.declare(cross=No("relative positions need queries and keys on one axis"))
-        if shared_qk:
-            self.declare(cross=No("its keys are the queries of the same tokens"))
+        self.shared_qk, self.dropout = shared_qk, dropout
 
-    def _mixed(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        at = torch.arange(x.shape[1], device=x.device)[None]
-        how = self._how(at, at, q.dtype)
-        return softmax_attention(q, k, v, mask=mask, **how, **self._computed)
+    mix = HeadsMixer.mix_split
 
-    def _how(
-        self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], dtype: torch.dtype
-    ) -> dict[str, Any]:
-        """What weighs queries and keys at these positions."""
-        how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}
-        of = self.position
-        if isinstance(of, Alibi | T5):
-            how["bias"] = lambda rows, cols: of.bias(query[:, rows], key[:, cols], dtype)
-        return how
-
-    @property
-    def _computed(self) -> dict[str, Any]:
-        return {"dropout": self.dropout if self.training else 0.0, "impl": self.impl}
-
-    def _split(self, x, context, at):
-        return self.heads.split(x, context, None if at is None else at[:, 0])
-
-    def _attend(self, q, k, v, mask, query, key):
-        how = self._how(query, key, q.dtype)
-        if self.shared_qk and mask is OPEN:  # one token after all others
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        how = self._how(q, query, key)
+        if self.shared_qk and query is not None and mask is OPEN:  # one token after all others
             before = slice(max(k.shape[2] - 1, 1))
             k, v, how["exclude_self"] = k[:, :, before], v[:, :, before], False
-        elif self.shared_qk and mask.pairwise is not None:  # all but the first see an earlier one
+        elif self.shared_qk and query is not None and key is not None and mask.pairwise is not None:
+            # All but the first see an earlier one.
             first_or_other = (query[:, :, None] == 0) | (key[:, None] != query[:, :, None])
             how["exclude_self"] = False
             mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
-        return softmax_attention(q, k, v, mask=mask, **how, **self._computed)
+        dropout = self.dropout if self.training else 0.0
+        return softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
 
     def _observe(self, x, context, mask):
-        q, k, v = self.heads.split(x, context)
-        at = torch.arange(x.shape[1], device=x.device)[None]
-        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(at, at, q.dtype)))
+        q, k, v = self._split(x, context)
+        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(q)))
+
+    def _how(
+        self,
+        q: Tensor,
+        query: Int[Tensor, "b T"] | None = None,
+        key: Int[Tensor, "b S"] | None = None,
+    ) -> dict[str, Any]:
+        """What weighs queries and keys at these positions, by default the first."""
+        how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}
+        of, dtype = self.position, q.dtype
+        if isinstance(of, BiasPosition):
+            first = torch.arange(q.shape[2], device=q.device)[None]
+            i, j = (first if at is None else at for at in (query, key))
+            how["bias"] = lambda rows, cols: of.bias(i[:, rows], j[:, cols], dtype)
+        return how

@@ -20,10 +20,9 @@ Args:
     merged: True: every head sees both sets of keys; False: heads alternate between them
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
-from typing import Any, Literal
+from typing import Literal
 
 from regard.core import OptionError
 from regard.functional.patterns import (
@@ -36,6 +35,7 @@ from regard.functional.patterns import (
     Window,
 )
 from regard.functional.rows import Impl
+from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
 Kind = Literal["strided", "fixed", "dilated"]
@@ -69,7 +69,7 @@ class Strided(PatternMixer):
         max_len: int | None = None,
         num_kv_heads: int | None = None,
         position: str | None = None,
-        position_options: Mapping[str, Any] | None = None,
+        position_options: Options | None = None,
         impl: Impl = "auto",
     ):
         super().__init__(

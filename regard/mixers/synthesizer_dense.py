@@ -52,4 +52,4 @@ class SynthesizerDense(SynthesizerMixer):
             raise OptionError("synthesizer_dense: layers=1 has no head_hidden_dim")
         width = dim // num_heads if head_hidden_dim is None else head_hidden_dim
         hidden = None if layers == 1 else width
-        self._set_logits(DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2))
+        self.logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)

@@ -51,6 +51,6 @@ class SynthesizerFactorizedDense(SynthesizerMixer):
         if first_factor is not None:
             factors = (first_factor, -(-max_len // first_factor))
         hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
-        self._set_logits(
-            FactorizedDenseLogits(dim, num_heads, hidden=hidden, factors=factors, tiling=tiling)
+        self.logits = FactorizedDenseLogits(
+            dim, num_heads, hidden=hidden, factors=factors, tiling=tiling
         )

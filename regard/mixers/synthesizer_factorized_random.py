@@ -31,4 +31,4 @@ class SynthesizerFactorizedRandom(SynthesizerMixer):
         self, dim: int, *, num_heads: int, max_len: int, rank: int = 8, impl: Impl = "auto"
     ):
         super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
-        self._set_logits(FactorizedRandomLogits(num_heads, max_len, rank=rank))
+        self.logits = FactorizedRandomLogits(num_heads, max_len, rank=rank)

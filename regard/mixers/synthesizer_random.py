@@ -30,4 +30,4 @@ class SynthesizerRandom(SynthesizerMixer):
         self, dim: int, *, num_heads: int, max_len: int, trainable: bool = True, impl: Impl = "auto"
     ):
         super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
-        self._set_logits(RandomLogits(num_heads, max_len, trainable=trainable))
+        self.logits = RandomLogits(num_heads, max_len, trainable=trainable)

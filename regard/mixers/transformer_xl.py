@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, Observation, ShapeError, UnsupportedError
+from regard.core import OPEN, Mask, No, ShapeError, UnsupportedError
 from regard.core.options import Rate
 from regard.core.request import check_request, compaction, permute
 from regard.core.states import Streamed, as_state, bounded
@@ -43,11 +43,9 @@ from regard.functional.relative import (
     last_aligned,
     last_rows,
     relative_attention,
-    relative_weights,
 )
-from regard.functional.rows import Impl, check_impl
-from regard.mixers._capabilities import ALL
-from regard.nn.heads import Heads, HeadsMixer
+from regard.functional.rows import Impl
+from regard.mixers._base import ALL, HeadsMixer
 from regard.positions.relative import RelativePosition, SegmentTerm
 
 
@@ -69,9 +67,8 @@ class TransformerXL(HeadsMixer):
         state="M D",
     )
     variants = {
-        "clamped": {"clamp_len": 4},
+        "clamped": {"clamp_len": 4, "num_kv_heads": 1},
         "same_length": {"mem_len": 4, "same_length": True},
-        "grouped": {"num_kv_heads": 1},
     }
 
     def __init__(
@@ -87,10 +84,8 @@ class TransformerXL(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl)
-        self.num_heads, self.mem_len, self.dropout = num_heads, mem_len, dropout
-        self.heads = Heads(dim, num_heads, num_kv_heads=num_kv_heads, repeat=True)
+        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        self.mem_len, self.dropout = mem_len, dropout
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
         self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
         self.window = mem_len if same_length else None
@@ -101,10 +96,12 @@ class TransformerXL(HeadsMixer):
                 time="T M H K",
             )
 
-    def _mixed(self, x, context, mask):
+    def _mixed(self, x, context, mask, of=None):
+        q, k, v = self.heads.split(x, context)
+        v = v if of is None else of(v)
         if context is not None:
-            context, mask, _ = last_aligned(context, mask)
-        return self._attend(x, x if context is None else context, mask)
+            k, v, mask = last_aligned(k, v, mask)
+        return self._relative(q, k, v, mask, dropped=of is None)
 
     def relate(
         self,
@@ -137,46 +134,42 @@ class TransformerXL(HeadsMixer):
                     f"got {ids.dtype} {list(ids.shape)}"
                 )
         term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
-        return self.heads.merge(self._attend(x, source, mask, term))
+        return self.heads.merge(self._relative(*self.heads.split(x, context), mask, term))
 
-    def _attend(
+    def _relative(
         self,
-        x: Float[Tensor, "B T D"],
-        source: Float[Tensor, "B S D"],
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S V"],
         mask: Mask,
         segments: Segments | None = None,
+        *,
+        dropped: bool = True,
     ) -> Float[Tensor, "B H T V"]:
-        q, k, v = self.heads.split(x, source)
-        dropout = self.dropout if self.training else 0.0
-        terms = self._terms(q, k, mask)._replace(segments=segments)
+        """dropped: in training, some weights are zero."""
+        distance = distances(q.shape[2], k.shape[2], mask.causal, q.device)
+        of, dropout = self.position, self.dropout if self.training and dropped else 0.0
+        terms = Terms(of.keys(distance, of.distance.weight.dtype), of.u, of.v, segments)
         how: dict[str, Any] = {"window": self.window, "dropout": dropout, "impl": self.impl}
         return relative_attention(q, k, v, terms=terms, mask=mask, **how)
 
-    def _terms(self, q: Tensor, k: Tensor, mask: Mask) -> Terms:
-        needed = distances(q.shape[2], k.shape[2], mask.causal, q.device)
-        of = self.position
-        return Terms(of.keys(needed, of.distance.weight.dtype), of.u, of.v)
-
-    def _initial_state(self, batch_size, max_len, context, valid):
-        if context is not None:
-            raise UnsupportedError(
-                f"{self.name} does not support streaming over a context: distances are counted from its end, "
-                "where the last query stands. Call it with all queries at once."
-            )
-        weight = self.heads.value.weight
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
-        return State(weight.new_zeros(batch_size, self.mem_len, self.dim), length)
-
-    def _extend(self, x, state, valid, donate):
-        M, N = self.mem_len, x.shape[1]
-        source = torch.cat([state.memory, x], dim=1)
-        held = torch.arange(M, device=x.device) >= M - state.length[:, None]
-        new = held.new_ones(x.shape[:2]) if valid is None else valid
-        mixed = self._attend(x, source, Mask(causal=True, valid=torch.cat([held, new], dim=1)))
-        length = advance(state.length, valid, N)
-        return self.heads.merge(mixed), State(
-            last_rows(state.memory, x, length - state.length), length
+    def _keep(self, context, valid):
+        raise UnsupportedError(
+            f"{self.name} does not support streaming over a context: distances are counted from its end, "
+            "where the last query stands. Call it with all queries at once."
         )
+
+    def _start(self, length, max_len):
+        return State(self._like.new_zeros(len(length), self.mem_len, self.dim), length)
+
+    def _step(self, x, state, valid, donate):
+        source = torch.cat([state.memory, x], dim=1)
+        held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
+        new = held.new_ones(x.shape[:2]) if valid is None else valid
+        mask = Mask(causal=True, valid=torch.cat([held, new], dim=1))
+        mixed = self._relative(*self.heads.split(x, source), mask)
+        length = advance(state.length, valid, x.shape[1])
+        return mixed, State(last_rows(state.memory, x, length - state.length), length)
 
     def extend_normed(self, x, norm, state, *, valid=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
@@ -188,13 +181,3 @@ class TransformerXL(HeadsMixer):
         rows = x if valid is None else permute(x, compaction(valid).source)
         memory = last_rows(state.memory, rows, after.length - state.length)
         return y, bounded(replace(after, memory=memory), after.most)
-
-    def _observe(self, x, context, mask):
-        source, back = x, None
-        if context is not None:
-            source, mask, back = last_aligned(context, mask)
-        q, k, v = self.heads.split(x, source)
-        a = relative_weights(q, k, terms=self._terms(q, k, mask), mask=mask, window=self.window)
-        if back is not None:
-            k, v, a = permute(k, back, dim=2), permute(v, back, dim=2), permute(a, back, dim=3)
-        return Observation(q, k, v, a)

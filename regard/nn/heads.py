@@ -141,12 +141,19 @@ class Heads(nn.Module):
 
 
 class HeadsMixer(Mixer):
-    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`."""
+    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`.
+
+    One that is a function of q, k and v writes `_attend`, and `mix = HeadsMixer.mix_split`.
+    """
 
     heads: Heads
+    _attend: Any
 
     def mix(self, x, context, mask):
         return self.heads.merge(self._mixed(x, context, mask))
+
+    def mix_split(self, x, context, mask):
+        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
     def _mixed(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask

@@ -6,6 +6,7 @@ example.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core.mask import Mask
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
-from regard.functional.synthesizer import Logits, outer, product, same, table
+from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
 from regard.nn.starts import Glorot, glorot, glorot_matrices
@@ -24,12 +25,21 @@ FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
 class PositionLogits(nn.Module):
-    """Base of logits for keys at positions 0 .. S - 1, whatever they hold."""
+    """Base of logits for keys at positions 0 .. S - 1; most are whatever the keys hold."""
 
     def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        position: Int[Tensor, "b T"] | None = None,
+        keys: Float[Tensor, "B H S A"] | None = None,
     ) -> Logits:
         raise NotImplementedError
+
+    def keys(
+        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
+    ) -> Float[Tensor, "B H S A"] | None:
+        """What logits read of keys, by default of those of the same tokens; None: nothing."""
+        return None
 
 
 class DenseLogits(PositionLogits):
@@ -51,7 +61,7 @@ class DenseLogits(PositionLogits):
         glorot_matrices(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x, position=None):
+    def forward(self, x, position=None, keys=None):
         hidden = x[:, None]
         if self.hidden is not None:
             hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
@@ -73,7 +83,7 @@ class RandomLogits(PositionLogits):
     def reset_parameters(self) -> None:
         glorot_matrices(self.table)
 
-    def forward(self, x, position=None):
+    def forward(self, x, position=None, keys=None):
         return Logits(table, (by_position(self.table, position),))
 
 
@@ -89,7 +99,7 @@ class FactorizedRandomLogits(PositionLogits):
     def reset_parameters(self) -> None:
         glorot_matrices(self.left, self.right)
 
-    def forward(self, x, position=None):
+    def forward(self, x, position=None, keys=None):
         return Logits(product, (by_position(self.left, position),), (self.right[None],))
 
 
@@ -120,7 +130,7 @@ class FactorizedDenseLogits(PositionLogits):
         glorot_matrices(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x, position=None):
+    def forward(self, x, position=None, keys=None):
         hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
         both = hidden @ self.weight.mT + self.bias[:, None]
         return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
@@ -138,7 +148,7 @@ class FixedPatternLogits(PositionLogits):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.floor, FLOOR)
 
-    def forward(self, x, position=None):
+    def forward(self, x, position=None, keys=None):
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
         return Logits(self._logits, (position[:, None, :, None],))
@@ -153,7 +163,7 @@ class FixedPatternLogits(PositionLogits):
         return (weights + self.floor).log()
 
 
-class PairLogits(nn.Module):
+class PairLogits(PositionLogits):
     """A score of SCORES with projections of its own."""
 
     def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
@@ -163,9 +173,11 @@ class PairLogits(nn.Module):
         self.key = Glorot(dim, dim, bias=False)
         glorot(self.query, self.key)
         self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
+        with torch.no_grad():
+            self.width = self.keys(torch.zeros(1, 1, dim)).shape[3]
 
-    def forward(self, x: Float[Tensor, "B T D"], keys: Float[Tensor, "B H S A"]) -> Logits:
-        """Logits of these tokens for the keys."""
+    def forward(self, x, position=None, keys=None):
+        keys = self.keys(x) if keys is None else keys
         q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
         return Logits(product if self.score.product else self._pairs, (q,), (keys,))
 
@@ -176,7 +188,33 @@ class PairLogits(nn.Module):
         self, x: Float[Tensor, "B S D"], position: Tensor | None = None
     ) -> Float[Tensor, "B H S A"]:
         k = split_heads(self.key(x), self.num_heads, self.head_dim)
-        return self.score.keys(k, position)
+        return self.score.keys(k, position).expand(*k.shape[:3], -1)
+
+
+class BlendedLogits(PositionLogits):
+    """sum_m a_m B_m, a = softmax(learned numbers, one per member and head); uniform at the start."""
+
+    def __init__(self, members: dict[str, PositionLogits], num_heads: int):
+        super().__init__()
+        self.members: Any = nn.ModuleDict(members)
+        self.blend = nn.Parameter(torch.empty(len(members), num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.blend)
+
+    def forward(self, x, position=None, keys=None):
+        widths = [getattr(member, "width", 0) for member in self.members.values()]
+        keys = self.keys(x) if keys is None else keys
+        own = [None] * len(widths) if keys is None else keys.split(widths, dim=-1)
+        parts = [m(x, position, k) for m, k in zip(self.members.values(), own, strict=True)]
+        return blended(self.blend.softmax(0), parts)
+
+    def keys(self, x, position=None):
+        """Those of all scores, side by side."""
+        found = [member.keys(x, position) for member in self.members.values()]
+        found = [keys for keys in found if keys is not None]
+        return torch.cat(found, dim=-1) if found else None
 
 
 def near_square(n: int) -> tuple[int, int]:

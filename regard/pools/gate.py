@@ -33,4 +33,4 @@ class Gate(Pool):
             raise ShapeError(f"gate: x must hold {self.num_experts} experts, got {S}")
         keys = self.score.keys(x[:, None].expand(-1, self.num_queries, -1, -1))
         scores = rearrange(self.score.pairs(query[:, :, None], keys), "b k 1 s -> b k s")
-        return scores.softmax(-1) if valid is None else normalise(scores, valid[:, None], "softmax")
+        return normalise(scores, valid[:, None], "softmax")

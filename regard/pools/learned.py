@@ -36,13 +36,12 @@ class LearnedQueries(nn.Module):
         nn.init.normal_(self.query)
 
     def forward(
-        self, keys: Float[Tensor, "B S A"], valid: Bool[Tensor, "B S"] | None
+        self, keys: Float[Tensor, "B S A"], valid: Bool[Tensor, "B S"]
     ) -> Float[Tensor, "B Q S"]:
         B, S, _ = keys.shape
         longest = self.score.max_len
         if longest is not None and longest < S:
             raise ShapeError(f"{self.score.name}: {S} keys, max_len is {longest}")
-        exists = keys.new_ones(B, S, dtype=torch.bool) if valid is None else valid
-        prepared = self.score.keys(keys, exists.cumsum(1) - 1)
+        prepared = self.score.keys(keys, valid.cumsum(1) - 1)
         queries = self.score.queries(self.query.expand(B, -1, -1))
-        return normalise(self.score.pairs(queries, prepared), exists[:, None], "softmax")
+        return normalise(self.score.pairs(queries, prepared), valid[:, None], "softmax")

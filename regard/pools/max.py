@@ -19,16 +19,10 @@ class Max(Pool):
         super().__init__(dim, query_dim=query_dim)
 
     def pool(self, x, query, valid):
-        Q = 1 if query is None else query.shape[1]
-        return _present(x, valid).amax(1, keepdim=True).expand(-1, Q, -1)
+        largest = torch.where(valid[..., None], x, -torch.inf).amax(1, keepdim=True)
+        return largest.expand(-1, 1 if query is None else query.shape[1], -1)
 
     def weigh(self, x, query, valid):
-        Q = 1 if query is None else query.shape[1]
-        x = _present(x, valid)
-        largest = (x == x.amax(1, keepdim=True)).to(x.dtype)
-        share = (largest / largest.sum(1, keepdim=True)).mean(-1)
-        return share[:, None].expand(-1, Q, -1)
-
-
-def _present(x, valid):
-    return x if valid is None else torch.where(valid[..., None], x, -torch.inf)
+        largest = (x == self.pool(x, None, valid)).to(x.dtype) * valid[..., None]
+        share = (largest / largest.sum(1, keepdim=True).clamp(min=1)).mean(-1)
+        return share[:, None].expand(-1, 1 if query is None else query.shape[1], -1)

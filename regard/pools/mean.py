@@ -13,7 +13,5 @@ class Mean(Pool):
         super().__init__(dim, query_dim=query_dim)
 
     def weigh(self, x, query, valid):
-        Q = 1 if query is None else query.shape[1]
-        exists = x.new_ones(x.shape[:2]) if valid is None else valid.to(x.dtype)
-        weights = exists / exists.sum(1, keepdim=True).clamp(min=1)
-        return weights[:, None].expand(-1, Q, -1)
+        weights = valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp(min=1)
+        return weights[:, None].expand(-1, 1 if query is None else query.shape[1], -1)

@@ -42,6 +42,5 @@ class TargetQuery(Pool):
         self.scale = scale
 
     def weigh(self, x, query, valid):
-        allowed = x.new_ones(x.shape[:2], dtype=bool) if valid is None else valid
-        scores = self.scale * self.score.pairs(query, x, allowed[:, None])
-        return normalise(scores, allowed[:, None], self.normaliser)
+        scores = self.scale * self.score.pairs(query, x, valid[:, None])
+        return normalise(scores, valid[:, None], self.normaliser)

@@ -1,12 +1,21 @@
-"""Shared by the oracles of GAU, FLASH and mixed chunks (arXiv 2202.10447)."""
+"""Shared by the oracles of gated layers: GAU, FLASH and mixed chunks (arXiv 2202.10447), gMLP and MLP-Mixer."""
 
+import math
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
 
-from regard.reference._rows import Row
+from regard.reference._rotary import rope
+from regard.reference._rows import Params, Row, linear, mix
 
 
 def silu(a: Tensor) -> Tensor:
     return a / (1 + (-a).exp())
+
+
+def gelu(a: Tensor) -> Tensor:
+    return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
 
 def share(options, row: Row, i: int) -> float:
@@ -18,3 +27,32 @@ def share(options, row: Row, i: int) -> float:
     if options["lin_norm"] == "chunk" and row.causal:
         return 1 / C
     return 1 / max(1, summed)
+
+
+def view(params: Params, x: Tensor, n: int, first: int = 0) -> list[Tensor]:
+    """z gamma_n + beta_n of z = silu(x W_z), turned by places from `first` on."""
+    z = silu(linear(params, "unit.shared", x))
+    gamma, beta = params["unit.offset_scale.gamma"][n], params["unit.offset_scale.beta"][n]
+    return [rope(z[i] * gamma + beta, first + i) for i in range(len(z))]
+
+
+def relative(
+    params: Params, options, row: Row, reach: int, first: int = 0
+) -> Callable[[int, int], Tensor | float]:
+    """b_ij, queries counted from `first`; "toeplitz" has one number for each distance below `reach`."""
+    form = options["relative_bias"]
+    if form is None:
+        return lambda i, j: 0.0
+    weight = params["relative.weight"]
+    if form == "toeplitz":
+        return lambda i, j: weight[j - first - i + reach - 1]
+    left = [rope(weight[0], first + i) for i in range(row.T)]
+    right = [rope(weight[1], j) for j in range(row.S)]
+    return lambda i, j: left[i] @ right[j]
+
+
+def gated(params: Params, row: Row, weigh: Callable) -> tuple[Tensor, Tensor]:
+    """(u * mixed) W_out, u = silu(x W_u), of mixed values silu(x W_v), and the weights."""
+    v = silu(linear(params, "unit.value", row.context))
+    mixed, weights = mix(row, v[:, None], weigh)
+    return linear(params, "unit.out", silu(linear(params, "unit.gate", row.x)) * mixed), weights

@@ -8,7 +8,7 @@ def turned(z: Tensor, options: dict) -> Tensor:
     """z [T H K] by `rope` at its places, where options say position="rotary"."""
     if options.get("position") != "rotary":
         return z
-    given = options["position_options"] or {}
+    given = options.get("position_options") or {}
     return torch.stack([torch.stack([rope(x, t, **given) for x in of]) for t, of in enumerate(z)])
 
 

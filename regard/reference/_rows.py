@@ -3,12 +3,14 @@
 Nothing here is fast or clever; it imports torch alone, so that an oracle cannot share a bug with the library.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import WRAPPER_ASSIGNMENTS
 
 import torch
 from torch import Tensor
+
+from regard.reference._rotary import turned
 
 Params = dict[str, Tensor]
 
@@ -27,6 +29,7 @@ class Row:
     ]  # [H T S] by causal, pairwise; the mechanism's own pattern comes on top
     is_global: list[bool]  # [S]
     plan: dict[str, Tensor] | None  # random or data-dependent structure, for the whole batch
+    H: int  # heads
 
     @property
     def T(self) -> int:
@@ -56,34 +59,44 @@ def oracle(mix_row: Callable) -> Callable:
         global_tokens=None,
         plan=None,
     ):
-        masks = causal, valid, pairwise, global_tokens
-        H = options.get("num_heads") or 1
-        return _run(lambda row: mix_row(params, options, row), x, H, context, *masks, plan)
+        masks, H = (causal, valid, pairwise, global_tokens), options.get("num_heads") or 1
+        y, weights = torch.zeros_like(x), None
+        S = x.shape[1] if context is None else context.shape[1]
+        for row, queries, keys in _rows(x, context, *masks, plan, H):
+            mixed, found = mix_row(params, options, row)
+            external = 0 if found is None else found.shape[2] - len(keys)  # learned keys come first
+            columns = [*range(external), *(external + j for j in keys)]
+            if weights is None and found is not None:
+                weights = x.new_zeros(len(x), len(found), x.shape[1], external + S)
+            for i, query in enumerate(queries):
+                if any(any(head[i]) for head in row.allowed):
+                    y[row.index, query] = mixed[i]
+                    if weights is not None:
+                        weights[row.index, :, query][:, columns] = found[:, i]
+        return y, weights
 
     for name in WRAPPER_ASSIGNMENTS:  # but not __wrapped__: the signature is that of whole requests
         setattr(whole, name, getattr(mix_row, name))
     return whole
 
 
-def _run(
-    mix_row: Callable[[Row], tuple[Tensor, Tensor | None]],
+def _rows(
     x: Tensor,
-    num_heads: int,
     context: Tensor | None,
     causal: bool,
     valid: Tensor | None,
     pairwise: Tensor | None,
     global_tokens: Tensor | None,
     plan: dict[str, Tensor] | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Outputs of absent tokens, and of queries that may see nothing at all, are zero."""
-    source = x if context is None else context
-    B, S, T = source.shape[0], source.shape[1], x.shape[1]
-    outputs, maps = [], []
-    for b in range(B):
-        keys = [j for j in range(S) if valid is None or bool(valid[b, j])]
-        queries = keys if context is None else list(range(T))
-        heads = num_heads if pairwise is None else max(num_heads, pairwise.shape[1])
+    H: int,
+) -> Iterator[tuple[Row, list[int], list[int]]]:
+    """Each row with a query and a key, and where its queries and keys were."""
+    source, is_cross = x if context is None else context, context is not None
+    for b in range(len(x)):
+        keys = [j for j in range(source.shape[1]) if valid is None or bool(valid[b, j])]
+        queries = list(range(x.shape[1])) if is_cross else keys
+        if not queries or not keys:
+            continue
 
         def pair(h: int, i: int, j: int, b: int = b) -> bool:
             if pairwise is None:
@@ -98,34 +111,11 @@ def _run(
                 ]
                 for place_i, i in enumerate(queries)
             ]
-            for h in range(heads)
+            for h in range(H if pairwise is None else max(H, pairwise.shape[1]))
         ]
         is_global = [global_tokens is not None and bool(global_tokens[b, j]) for j in keys]
-        y, weights = x.new_zeros(T, x.shape[-1]), None
-        if queries and keys:
-            tokens, is_cross = (x[b, queries], source[b, keys]), context is not None
-            mixed, mixed_weights = mix_row(
-                Row(b, *tokens, is_cross, causal, allowed, is_global, plan)
-            )
-            sees = [any(any(head[i]) for head in allowed) for i in range(len(queries))]
-            keep = torch.tensor(sees, device=x.device)[:, None]
-            mixed = torch.where(keep, mixed, torch.zeros_like(mixed))
-            y = y.index_copy(0, torch.tensor(queries, device=x.device), mixed)
-            if mixed_weights is not None:
-                external = mixed_weights.shape[2] - len(keys)  # learned keys come first
-                weights = x.new_zeros(mixed_weights.shape[0], T, external + S)
-                for i, query in enumerate(queries):
-                    for e in range(external):
-                        weights[:, query, e] = mixed_weights[:, i, e] * bool(sees[i])
-                    for j, key in enumerate(keys):
-                        weights[:, query, external + key] = mixed_weights[:, i, external + j]
-        outputs.append(y)
-        maps.append(weights)
-    known = next((w for w in maps if w is not None), None)
-    if known is None:
-        return torch.stack(outputs), None
-    zeros = torch.zeros_like(known)
-    return torch.stack(outputs), torch.stack([zeros if w is None else w for w in maps])
+        tokens = x[b, queries], source[b, keys]
+        yield Row(b, *tokens, is_cross, causal, allowed, is_global, plan, H), queries, keys
 
 
 def linear(params: Params, name: str, x: Tensor) -> Tensor:
@@ -135,14 +125,32 @@ def linear(params: Params, name: str, x: Tensor) -> Tensor:
     return y if bias is None else y + bias
 
 
-def heads(params: Params, row: Row, H: int) -> tuple[Tensor, Tensor, Tensor]:
-    """q [T H K], k and v [S H K] by the projections heads.query, heads.key, heads.value; head h has the keys of its group."""
-    q = linear(params, "heads.query", row.x).reshape(row.T, H, -1)
-    k, v = (
-        of_groups(linear(params, f"heads.{name}", row.context), H, q.shape[2])
-        for name in ("key", "value")
-    )
-    return q, k, v
+def part(params: Params, prefix: str) -> Params:
+    """The parameters below a name, by their names there."""
+    return {name.removeprefix(prefix): p for name, p in params.items() if name.startswith(prefix)}
+
+
+def heads(
+    params: Params,
+    row: Row,
+    *,
+    of: str = "heads",
+    external: Tensor | None = None,
+    turn: dict | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q [T H K], k and v [E+S H K] by the projections of.query, of.key and of.value; head h has the keys of its group.
+
+    Without of.key, keys are the queries of unit norm. external [E D]: learned tokens before the keys'. turn: the options
+    of a mixer whose positions turn queries and keys.
+    """
+    source = row.context if external is None else torch.cat([external, row.context])
+    q = linear(params, f"{of}.query", row.x).reshape(row.T, row.H, -1)
+    v = of_groups(linear(params, f"{of}.value", source), row.H, q.shape[2])
+    if f"{of}.key.weight" in params:
+        k = of_groups(linear(params, f"{of}.key", source), row.H, q.shape[2])
+    else:
+        k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    return turned(q, turn or {}), turned(k, turn or {}), v
 
 
 def of_groups(z: Tensor, H: int, K: int) -> Tensor:
@@ -151,11 +159,23 @@ def of_groups(z: Tensor, H: int, K: int) -> Tensor:
     return torch.stack([z[:, h * z.shape[1] // H] for h in range(H)], 1)
 
 
-def mix(
-    row: Row, H: int, v: Tensor, weigh: Callable[[int, int], dict[int, Tensor]]
+def attend(
+    params: Params,
+    row: Row,
+    v: Tensor,
+    weigh: Callable[[int, int], dict[int, Tensor]],
+    out: str = "heads.out",
 ) -> tuple[Tensor, Tensor]:
-    """y_i = concat_h sum_j w_j v_jh with {j: w_j} = weigh(h, i) -> (y [T H*V], weights [H T S]); v is [S G V]."""
-    S, G, V = v.shape
+    """`mix`, and its output through the projection `out` -> (y [T D], weights [H T S])."""
+    mixed, weights = mix(row, v, weigh)
+    return linear(params, out, mixed), weights
+
+
+def mix(
+    row: Row, v: Tensor, weigh: Callable[[int, int], dict[int, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """y_i = concat_h sum_j w_j v_jh with {j: w_j} = weigh(h, i) -> (y [T H*V], weights [H T S]); v is [S H V]."""
+    S, H, V = v.shape
     weights = row.x.new_zeros(H, row.T, S)
     mixed = []
     for i in range(row.T):
@@ -167,7 +187,7 @@ def mix(
                 continue
             seen, w = list(found), torch.stack(list(found.values()))
             weights[h, i, seen] = w.detach()
-            parts.append(w @ v[seen, h * G // H])
+            parts.append(w @ v[seen, h])
         mixed.append(torch.cat(parts))
     return torch.stack(mixed), weights
 

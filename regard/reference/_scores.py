@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.reference._rows import Params
+from regard.reference._rows import Params, part
 
 
 def score(name: str, params: Params, h: int, q: Tensor, k: Tensor, j: int) -> Tensor:
@@ -19,9 +19,7 @@ def scores(
     """{j: score of q [K] with the key at position j}; k [n K] are the keys at these positions."""
     if name not in FORMULAS:
         raise ValueError(f"no formula for score {name!r}")
-    own = {
-        key.removeprefix("score."): p[h] for key, p in params.items() if key.startswith("score.")
-    }
+    own = {key: p[h] for key, p in part(params, "score.").items()}
     return dict(zip(keys, FORMULAS[name](own, q, k, keys), strict=True))
 
 

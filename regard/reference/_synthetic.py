@@ -4,62 +4,51 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.reference._rows import Params, Row, linear, mix, softmax
+from regard.reference._rows import Params, Row, attend, linear, part, softmax
 
 
-def dense_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+def dense_logits(p, row: Row, h: int, i: int) -> Tensor:
     """W_2 relu(W_1 x_i + b_1) + b_2, first T entries; W_2 x_i + b_2 without W_1"""
-    hidden = _hidden(p, row, H, h, i) if "hidden.weight" in p else row.x[i]
+    hidden = _hidden(p, row, h, i) if "hidden.weight" in p else row.x[i]
     g = h % p["weight"].shape[0]
     return p["weight"][g, : row.T] @ hidden + p["bias"][g, : row.T]
 
 
-def random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+def random_logits(p, row: Row, h: int, i: int) -> Tensor:
     """R_ij"""
     return p["table"][h, i, : row.T]
 
 
-def factorized_random_logits(p, row: Row, H: int, h: int, i: int) -> Tensor:
+def factorized_random_logits(p, row: Row, h: int, i: int) -> Tensor:
     """sum_m R1_im R2_jm"""
     return p["right"][h, : row.T] @ p["left"][h, i]
 
 
 def factorized_dense_logits(
-    p, row: Row, H: int, h: int, i: int, *, a: int, b: int, outer: bool = True
+    p, row: Row, h: int, i: int, *, a: int, b: int, outer: bool = True
 ) -> Tensor:
     """A_ip C_iq with j = p b + q, or p = j mod a, q = j mod b"""
-    hidden = _hidden(p, row, H, h, i)
+    hidden = _hidden(p, row, h, i)
     both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
     left, right = both[:a], both[a:]
     places = [(j // b if outer else j % a, j % b) for j in range(row.T)]
     return left[[m for m, _ in places]] * right[[n for _, n in places]]
 
 
-def _hidden(p, row: Row, H: int, h: int, i: int) -> Tensor:
+def _hidden(p, row: Row, h: int, i: int) -> Tensor:
     w, b = p["hidden.weight"], p["hidden.bias"]
-    F = w.shape[0] // H
+    F = w.shape[0] // row.H
     return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp(min=0)
 
 
-def part(params: Params, prefix: str) -> Params:
-    """The parameters below a name, by their names there."""
-    return {name.removeprefix(prefix): p for name, p in params.items() if name.startswith(prefix)}
-
-
 def synthetic(
-    logits: Callable[[int, int], Tensor],
-    params: Params,
-    H: int,
-    row: Row,
-    *,
-    values: str = "synthesis.values",
+    logits: Callable[[Params, Row, int, int], Tensor], params: Params, row: Row
 ) -> tuple[Tensor, Tensor]:
-    """`logits(h, i)` [T]: the numbers of query i before the softmax."""
-    v = linear(params, f"{values}.value", row.x).reshape(row.T, H, -1)
+    """`logits(p, row, h, i)` [T]: the numbers of query i before the softmax, p the parameters of the logits."""
+    p, v = part(params, "logits."), linear(params, "values.value", row.x)
 
     def weigh(h: int, i: int) -> dict[int, Tensor]:
         keys = row.keys(h, i)
-        return softmax(dict(zip(keys, logits(h, i)[keys], strict=True)))
+        return softmax(dict(zip(keys, logits(p, row, h, i)[keys], strict=True)))
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, f"{values}.out", mixed), weights
+    return attend(params, row, v.reshape(row.T, row.H, -1), weigh, "values.out")

@@ -17,5 +17,4 @@ def bigbird(params, options, row):
         ends = {0} if row.causal else {0, (row.T - 1) // b}
         return options["global_blocks"] and (query in ends or key in ends)
 
-    external = params.get("external")
-    return attend_over(pairs, params, options["num_heads"], row, external=external, options=options)
+    return attend_over(pairs, params, options, row)

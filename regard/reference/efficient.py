@@ -2,14 +2,13 @@
 
 import torch
 
-from regard.reference._rows import heads, linear, mix, oracle, softmax_of_all
+from regard.reference._rows import attend, heads, oracle, softmax_of_all
 
 
 @oracle
 def efficient(params, options, row):
     """-> (y [B T D], weights [B H T S]); normaliser="scaling": A_ij = q_i k_j / (number of keys)."""
-    H = options["num_heads"]
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
 
     def weigh(h, i):
         keys = row.keys(h, i)
@@ -19,5 +18,4 @@ def efficient(params, options, row):
         channels = softmax_of_all(k[j, h] for j in keys)
         return {j: rho @ channel for j, channel in zip(keys, channels, strict=True)}
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

@@ -1,6 +1,6 @@
 """Oracle of `fixed_patterns` (arXiv 2002.10260): explicit weight of every pair of positions."""
 
-from regard.reference._rows import linear, mix, oracle, softmax
+from regard.reference._rows import attend, linear, oracle, softmax
 
 
 def weight(pattern: str, i: int, j: int, n: int) -> float:
@@ -26,7 +26,7 @@ def weight(pattern: str, i: int, j: int, n: int) -> float:
 @oracle
 def fixed_patterns(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    H, T, patterns = options["num_heads"], row.T, options["patterns"]
+    H, T, patterns = row.H, row.T, options["patterns"]
     K = row.x.shape[-1] // H
     if patterns is None:
         seven = ("current", "previous", "next", "left", "right", "end", "start")
@@ -45,5 +45,4 @@ def fixed_patterns(params, options, row):
         total = sum(raw.values()) or 1.0
         return {j: row.x.new_tensor(raw[j] / total) for j in keys}
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "values.out", mixed), weights
+    return attend(params, row, v, weigh, "values.out")

@@ -1,31 +1,16 @@
 """Oracle of `flash` (arXiv 2202.10447): the dense matrix of both mechanisms, one pair of tokens at a time."""
 
-from torch import Tensor
-
-from regard.reference._gated import share, silu
-from regard.reference._rotary import rope
-from regard.reference._rows import linear, mix, oracle
+from regard.reference._gated import gated, relative, share, view
+from regard.reference._rows import oracle
 
 
 @oracle
 def flash(params, options, row):
     """-> (y [B T D], weights [B 1 T T]); global tokens change nothing where all see all."""
-    gamma, beta = params["unit.offset_scale.gamma"], params["unit.offset_scale.beta"]
-    T, K, C = row.T, gamma.shape[1], options["chunk_size"]
-    form = options["relative_bias"]
-    u, v, z = (silu(linear(params, f"unit.{name}", row.x)) for name in ("gate", "value", "shared"))
-    q, k, far_q, far_k = (
-        [rope(z[i] * gamma[view] + beta[view], i) for i in range(T)] for view in range(4)
-    )
-    if form == "rotary":
-        left, right = ([rope(params["relative.weight"][s], i) for i in range(T)] for s in (0, 1))
-
-    def bias(i: int, j: int) -> Tensor:
-        if form == "rotary":
-            return left[i] @ right[j]
-        if form == "toeplitz":
-            return params["relative.weight"][j - i + C - 1]
-        return row.x.new_zeros(())
+    T, C, paper = row.T, options["chunk_size"], options["scale"] == "paper"
+    q, k, far_q, far_k = (view(params, row.x, n) for n in range(4))
+    bias = relative(params, options, row, C)
+    divisor = C if paper else len(q[0]) ** 0.5
 
     def weigh(h, i):
         seen = [j for j in range(T) if not row.causal or j <= i]
@@ -33,16 +18,12 @@ def flash(params, options, row):
         found = {}
         for j in seen:
             w = row.x.new_zeros(())
-            if options["parts"] == "global" or j not in near:
-                pass
-            elif options["scale"] == "paper":
-                w = (q[i] @ k[j] / C + bias(i, j)).clamp(min=0) ** 2
-            else:
-                w = (q[i] @ k[j] / K**0.5 + bias(i, j)).clamp(min=0) ** 2 / len(near)
+            if options["parts"] != "global" and j in near:
+                w = (q[i] @ k[j] / divisor + bias(i, j)).clamp(min=0) ** 2
+                w = w if paper else w / len(near)
             if options["parts"] != "local" and (not row.causal or j // C < i // C):
                 w = w + share(options, row, i) * (far_q[i] @ far_k[j])
             found[j] = w
         return found
 
-    mixed, weights = mix(row, 1, v[:, None], weigh)
-    return linear(params, "unit.out", u * mixed), weights
+    return gated(params, row, weigh)

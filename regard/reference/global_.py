@@ -12,5 +12,4 @@ def global_(params, options, row):
     def pairs(h, i, j):
         return i == j or i < first or j < first
 
-    external = params.get("external")
-    return attend_over(pairs, params, options["num_heads"], row, external=external, options=options)
+    return attend_over(pairs, params, options, row)

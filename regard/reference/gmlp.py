@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from regard.reference._gated import gelu
 from regard.reference._rows import linear, oracle, softmax
 
 
@@ -17,9 +18,6 @@ def gmlp(params, options, row):
         if options["toeplitz"]:
             return params["weight"][j - i + len(params["bias"]) - 1]
         return params["weight"][i, j]
-
-    def gelu(a: Tensor) -> Tensor:
-        return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
     def layer_norm(a: Tensor) -> Tensor:
         centred = a - a.mean()

@@ -3,7 +3,7 @@
 import torch
 
 import regard.reference as oracles
-from regard.reference._rows import linear
+from regard.reference._rows import linear, part
 
 
 def head_groups(
@@ -24,10 +24,9 @@ def head_groups(
     for i, group in enumerate(options["groups"]):
         count = group.num_heads
         name = group.mixer if isinstance(group.mixer, str) else group.mixer.name
-        prefix, rows = f"groups.{i}.", slice(first * K, (first + count) * K)
-        own = {key.removeprefix(prefix): z for key, z in params.items() if key.startswith(prefix)}
-        for part in ("query", "key", "value"):
-            own[f"heads.{part}.weight"] = params[f"heads.{part}.weight"][rows]
+        own, rows = part(params, f"groups.{i}."), slice(first * K, (first + count) * K)
+        for side in ("query", "key", "value"):
+            own[f"heads.{side}.weight"] = params[f"heads.{side}.weight"][rows]
         own["heads.out.weight"] = torch.eye(D, count * K).to(x)  # its heads as they are, then zeros
         given = {**group.options, "num_heads": count}
         y, weights = getattr(oracles, name)(
@@ -39,11 +38,7 @@ def head_groups(
             valid=valid,
             pairwise=_of_heads(pairwise, first, count),
             global_tokens=global_tokens,
-            plan={
-                key.removeprefix(f"{i}."): z
-                for key, z in (plan or {}).items()
-                if key.startswith(f"{i}.")
-            },
+            plan=part(plan or {}, f"{i}."),
         )
         mixed.append(y[..., : count * K])
         maps.append(weights)

@@ -16,7 +16,7 @@ def head_mix(params, options, row):
         near = abs(i - j) <= 64 * step and (i - j) % step == 0
         return near or (h % 3 == 2 and (i == 0 or j == 0))
 
-    return attend_over(pairs, params, options["num_heads"], row, options=options)
+    return attend_over(pairs, params, options, row)
 
 
 def joins(pattern, i: int, j: int) -> bool:

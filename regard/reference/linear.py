@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from regard.reference._rotary import turned
-from regard.reference._rows import heads, linear as project, mix, oracle
+from regard.reference._rows import attend, heads, oracle
 
 
 @oracle
 def linear(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
-    H, kind = options["num_heads"], options.get("feature_map", "elu_plus_one")
+    kind = options.get("feature_map", "elu_plus_one")
 
     def phi(a: Tensor) -> Tensor:
         if kind == "elu_plus_one":
@@ -24,7 +24,7 @@ def linear(params, options, row):
             return a.clamp(min=0)
         return a.clamp(min=0) ** 2 if kind == "squared_relu" else kind(a)
 
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
     q, k = phi(q), phi(k)
 
     at_q, at_k = turned(q, options), turned(k, options)
@@ -34,5 +34,4 @@ def linear(params, options, row):
         total = sum(q[i, h] @ k[j, h] for j in keys) + 1e-6
         return {j: at_q[i, h] @ at_k[j, h] / total for j in keys}
 
-    mixed, weights = mix(row, H, v, weigh)
-    return project(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

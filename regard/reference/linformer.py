@@ -9,7 +9,6 @@ from regard.reference._rows import heads, linear, oracle
 @oracle
 def linformer(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
-    H = options["num_heads"]
 
     def matrices(h: int, n: int) -> tuple[Tensor, Tensor]:
         """E and F [M n]"""
@@ -27,10 +26,10 @@ def linformer(params, options, row):
         head = h if options["sharing"] == "none" else 0
         return E[head, :, :n], F[head, :, :n]
 
-    q, k, v = heads(params, row, H)
-    weights = row.x.new_zeros(H, row.T, row.S)
+    q, k, v = heads(params, row)
+    weights = row.x.new_zeros(row.H, row.T, row.S)
     parts = []
-    for h in range(H):
+    for h in range(row.H):
         E, F = matrices(h, row.S)
         k_slots, v_slots = E @ k[:, h], F @ v[:, h]
         mixed = []

@@ -12,4 +12,4 @@ def local(params, options, row):
     def pairs(h, i, j):
         return any(j == i + step * dilation for step in range(-w, w + 1))
 
-    return attend_over(pairs, params, options["num_heads"], row, options=options)
+    return attend_over(pairs, params, options, row)

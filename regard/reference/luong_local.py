@@ -4,16 +4,16 @@ import math
 
 import torch
 
-from regard.reference._rows import heads, linear, mix, oracle, softmax
+from regard.reference._rows import attend, heads, oracle, softmax
 from regard.reference._scores import scores
 
 
 @oracle
 def luong_local(params, options, row):
     """-> (y [B T D], weights [B H T S]); plan: "window" [B H T], the middle of each predicted window."""
-    H, D_w = options["num_heads"], options["window_size"]
+    D_w = options["window_size"]
     predictive = options["alignment"] == "predictive"
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
 
     def weigh(h, t):
         if predictive:
@@ -32,5 +32,4 @@ def luong_local(params, options, row):
             align = {j: a / total for j, a in align.items()}
         return align
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

@@ -3,16 +3,14 @@
 from torch import Tensor
 
 from regard.reference._gated import share
-from regard.reference._rotary import rope
-from regard.reference._rows import heads, linear, mix, oracle, softmax
+from regard.reference._rows import attend, heads, oracle, softmax
 
 
 @oracle
 def mixed_chunk(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, C, T = options["num_heads"], options["chunk_size"], row.T
-    q, k, v = heads(params, row, H)
-    turned_q, turned_k = ([[rope(z[t, h], t) for t in range(T)] for h in range(H)] for z in (q, k))
+    C, T = options["chunk_size"], row.T
+    q, k, v = heads(params, row, turn={"position": "rotary"})
 
     def normed(scores: dict[int, Tensor]) -> dict[int, Tensor]:
         if options["local_fn"] == "softmax":
@@ -21,7 +19,7 @@ def mixed_chunk(params, options, row):
 
     def weigh(h, i):
         seen = [j for j in range(T) if not row.causal or j <= i]
-        score = {j: turned_q[h][i] @ turned_k[h][j] / q.shape[-1] ** 0.5 for j in seen}
+        score = {j: q[i, h] @ k[j, h] / q.shape[-1] ** 0.5 for j in seen}
         near = normed({j: score[j] for j in seen if j // C == i // C})
         found = {}
         for j in seen:
@@ -33,5 +31,4 @@ def mixed_chunk(params, options, row):
             found[j] = w
         return found
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

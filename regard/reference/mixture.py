@@ -5,13 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import linear, oracle
+from regard.reference._rows import linear, oracle, part
 from regard.reference._scores import scores
 from regard.reference._synthetic import (
     dense_logits,
     factorized_dense_logits,
     factorized_random_logits,
-    part,
     random_logits,
     synthetic,
 )
@@ -27,33 +26,33 @@ SYNTHESIZED = {
 @oracle
 def mixture(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, names = options["num_heads"], list(options["members"])
-    members = {name: part(params, f"members.{name}.") for name in names}
+    names = list(options["members"])
+    members = {name: part(params, f"logits.members.{name}.") for name in names}
     projected = {}  # queries and keys by member
 
     def of_member(name: str, h: int, i: int) -> Tensor:
         p = members[name]
         if name in SYNTHESIZED:
-            return SYNTHESIZED[name](p, row, H, h, i)
+            return SYNTHESIZED[name](p, row, h, i)
         if name == "synthesizer_factorized_dense":
             a = math.isqrt(options["max_len"])
             b = math.ceil(options["max_len"] / a)
-            return factorized_dense_logits(p, row, H, h, i, a=a, b=b)
+            return factorized_dense_logits(p, row, h, i, a=a, b=b)
         if name == "fixed_patterns":
             pattern = ("current", "previous", "left")[h % 3]
             raw = [float(weight(pattern, i, j, row.T)) for j in range(row.T)]
             return torch.stack([row.x.new_tensor(r / sum(raw) + 2**-10).log() for r in raw])
         if name not in projected:
-            q, k = linear(p, "query", row.x), linear(p, "key", row.x)
-            projected[name] = q.reshape(row.T, H, -1), k.reshape(row.T, H, -1)
+            both = (linear(p, side, row.x) for side in ("query", "key"))
+            projected[name] = [z.reshape(row.T, row.H, -1) for z in both]
         q, k = projected[name]
         kind = "scaled_dot" if name == "softmax" else name
         found = scores(kind, p, h, q[i, h], k[:, h], list(range(row.T)))
         return torch.stack(list(found.values()))
 
-    def logits(h: int, i: int) -> Tensor:
-        shares = params["blend"][:, h].exp()
+    def logits(_, row, h: int, i: int) -> Tensor:
+        shares = params["logits.blend"][:, h].exp()
         shares = shares / shares.sum()
         return sum(shares[m] * of_member(name, h, i) for m, name in enumerate(names))
 
-    return synthetic(logits, params, H, row, values="values")
+    return synthetic(logits, params, row)

@@ -1,10 +1,8 @@
 """Oracle of `mlp_mixer` (arXiv 2105.01601): one channel at a time through the feed-forward layer across positions."""
 
-import math
-
 import torch
-from torch import Tensor
 
+from regard.reference._gated import gelu
 from regard.reference._rows import oracle
 
 
@@ -13,9 +11,6 @@ def mlp_mixer(params, options, row):
     """-> (y [B T D], None); global tokens change nothing where all see all."""
     w1, b1 = params["gather.weight"], params["gather.bias"]
     w2, b2 = params["spread.weight"], params["spread.bias"]
-
-    def gelu(a: Tensor) -> Tensor:
-        return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
     channels = []
     for c in range(row.x.shape[1]):

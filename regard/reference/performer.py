@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rotary import turned
-from regard.reference._rows import heads, linear, mix, oracle
+from regard.reference._rows import attend, heads, oracle
 
 
 @oracle
@@ -15,7 +14,6 @@ def performer(params, options, row):
     largest exponent of a query's features, or of all keys' features, is subtracted and 1e-6 added, which keeps it from
     cancelling: the paper has neither, the published code both, with the largest w a in the place of the largest e.
     """
-    H = options["num_heads"]
     kind = options.get("features", "positive")
     exponential = kind != "relu" and not callable(kind)
     published = options.get("stabiliser") == "published"
@@ -32,10 +30,9 @@ def performer(params, options, row):
         e = wa - a @ a / 2
         return e, wa if published else e
 
-    q, k, v = heads(params, row, H)
-    q, k = turned(q, options), turned(k, options)
+    q, k, v = heads(params, row, turn=options)
     phi_k = []
-    for h in range(H):
+    for h in range(row.H):
         e_k, peaks = (
             torch.stack(parts)
             for parts in zip(*(raw(k[j, h], h) for j in range(row.S)), strict=True)
@@ -48,5 +45,4 @@ def performer(params, options, row):
         A = {j: phi_q @ phi_k[h][j] for j in row.keys(h, i)}
         return {j: a / sum(A.values()) for j, a in A.items()}
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

@@ -4,13 +4,13 @@ import math
 
 from torch import Tensor
 
-from regard.reference._rows import linear, mix, oracle, softmax
+from regard.reference._rows import attend, heads, oracle, softmax
 
 
 @oracle
 def reformer(params, options, row):
     """-> (y [B T D], weights [B H T T]); plan["buckets"] [B H R T] counts the tokens that are present."""
-    H, m = options["num_heads"], options["chunk_size"]
+    m = options["chunk_size"]
     past_only = row.causal or options["published_causal"]
     buckets = row.plan["buckets"][row.index, :, :, : row.T].tolist()
 
@@ -28,9 +28,7 @@ def reformer(params, options, row):
             near = {j for j in near if bucket[j] == bucket[i]}
         return near
 
-    q = linear(params, "heads.query", row.x).reshape(row.T, H, -1)
-    v = linear(params, "heads.value", row.x).reshape(row.T, H, -1)
-    k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    q, k, v = heads(params, row)
 
     def weigh(h, i):
         rounds = [0] * row.T  # how many rounds of hashing bring each key to the query
@@ -51,5 +49,4 @@ def reformer(params, options, row):
 
         return softmax({j: score(j) for j in range(row.T) if rounds[j]})
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

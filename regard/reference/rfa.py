@@ -3,13 +3,12 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, mix, oracle
+from regard.reference._rows import attend, heads, linear, oracle
 
 
 @oracle
 def rfa(params, options, row):
     """-> (y [B T D], weights [B H T S]), in evaluation: of a pool, the first H matrices are used."""
-    H = options["num_heads"]
 
     def phi(a: Tensor, h: int) -> Tensor:
         w = params["sigma"][h] * params["projection.w"][h]
@@ -18,7 +17,7 @@ def rfa(params, options, row):
             return wa.clamp(min=0) / len(w) ** 0.5
         return torch.cat([wa.sin(), wa.cos()]) / len(w) ** 0.5
 
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
     g = linear(params, "gate", row.x).sigmoid() if options.get("gate") else None  # [T H]
 
     def weigh(h, i):
@@ -31,5 +30,4 @@ def rfa(params, options, row):
         sign = -1.0 if total < 0 else 1.0
         return {j: a / (sign * (sign * total).clamp(min=1e-6)) for j, a in A.items()}
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

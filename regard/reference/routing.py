@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import linear, mix, of_groups, oracle, softmax
+from regard.reference._rows import attend, heads, oracle, softmax
 
 
 @oracle
@@ -13,13 +13,11 @@ def routing(params, options, row):
     Self-mixing: query_members, key_members [B H N W], or, causal, clusters [B H T]. With a context: query_clusters
     [B H T] and key_members, or, causal, key_clusters [B H S].
     """
-    H, W = options["num_heads"], options["window_size"]
-    K = params["heads.query.weight"].shape[0] // H
+    W = options["window_size"]
     if W is None:
         clusters = options["num_clusters"] or max(1, round(options["max_len"] ** 0.5 / 2))
         W = -(-options["max_len"] // clusters)
-    scale = K**-0.5 if options["scale"] is None else options["scale"]
-    here = [{name: z[row.index, h].tolist() for name, z in row.plan.items()} for h in range(H)]
+    here = [{name: z[row.index, h].tolist() for name, z in row.plan.items()} for h in range(row.H)]
 
     def normed(z: Tensor) -> Tensor:
         centred = z - z.mean(-1, keepdim=True)
@@ -39,15 +37,10 @@ def routing(params, options, row):
         sides = zip(plan["query_members"], plan["key_members"], strict=True)
         return [keys for queries, keys in sides if i in queries]
 
-    q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
-    v = of_groups(linear(params, "heads.value", row.context), H, K)
-    k = q
-    if not options["shared_qk"]:
-        k = of_groups(linear(params, "heads.key", row.context), H, K)
+    q, k, v = heads(params, row)
     if not options["attend_raw"]:
-        q, k = normed(q), normed(k)
-    elif options["shared_qk"]:
-        k = k / k.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+        q, k = normed(q), normed(q if options["shared_qk"] else k)
+    scale = q.shape[2] ** -0.5 if options["scale"] is None else options["scale"]
 
     def weigh(h, i):
         used = []
@@ -65,5 +58,4 @@ def routing(params, options, row):
                 total[j] = total.get(j, torch.zeros_like(w)) + w / len(used)
         return total
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

@@ -1,14 +1,13 @@
 """Oracle of `scored` (arXiv 1508.04025, 1409.0473, 1410.5401): one query at a time."""
 
-from regard.reference._rows import heads, linear, mix, oracle, softmax
+from regard.reference._rows import attend, heads, oracle, softmax
 from regard.reference._scores import scores as scores_of
 
 
 @oracle
 def scored(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
-    H = options["num_heads"]
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
 
     def weigh(h, i):
         keys = row.keys(h, i)
@@ -19,5 +18,4 @@ def scored(params, options, row):
             return {j: 1 / (1 + (-s).exp()) for j, s in scores.items()}
         return scores
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

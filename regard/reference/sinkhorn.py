@@ -5,15 +5,15 @@ import math
 import torch
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, mix, oracle
+from regard.reference._rows import attend, heads, linear, oracle
 
 
 @oracle
 def sinkhorn(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    H, T, causal = options["num_heads"], row.T, row.causal
+    H, T, causal = row.H, row.T, row.causal
     C = options["block_size"] or 2 * math.isqrt(options["max_len"])
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
     K = q.shape[-1]
     blocks = [range(start, min(start + C, T)) for start in range(0, T, C)]
     N = len(blocks)
@@ -21,11 +21,9 @@ def sinkhorn(params, options, row):
     def block_scores() -> Tensor:
         """[H N N]"""
         if options["sort_net"] == "attention":
-            means_k = torch.stack([k[list(block)].mean(0) for block in blocks])
-            means_q = torch.stack(
-                [q[block[0]] if causal else q[list(block)].mean(0) for block in blocks]
-            )
-            return torch.stack([means_q[:, h] @ means_k[:, h].T / K**0.5 for h in range(H)])
+            of_q = [q[block[0]] if causal else q[list(block)].mean(0) for block in blocks]
+            of_k = [k[list(block)].mean(0) for block in blocks]
+            return torch.einsum("ghk,uhk->hgu", torch.stack(of_q), torch.stack(of_k)) / K**0.5
         seen = [row.x[: block[0] + 1] if causal else row.x[list(block)] for block in blocks]
         summary = torch.stack([tokens.sum(0) for tokens in seen])
         if options["sort_net"] == "mlp":
@@ -34,15 +32,14 @@ def sinkhorn(params, options, row):
 
     def sorting(scores: Tensor) -> Tensor:
         """[H N N]"""
-        if causal:
-            rows = [
-                [torch.cat([s[g, :g].softmax(0), s.new_zeros(N - g)]) for g in range(N)]
-                for s in scores
-            ]
-            return torch.stack([torch.stack(of_head) for of_head in rows])
+        if causal:  # a softmax over earlier blocks
+            earlier = torch.zeros_like(scores)
+            for g in range(1, N):
+                earlier[:, g, :g] = scores[:, g, :g].softmax(-1)
+            return earlier
         for _ in range(options["num_iterations"]):
-            scores = torch.stack([s - s.logsumexp(1)[:, None] for s in scores])
-            scores = torch.stack([s - s.logsumexp(0)[None, :] for s in scores])
+            scores = scores - scores.logsumexp(2, keepdim=True)
+            scores = scores - scores.logsumexp(1, keepdim=True)
         return scores.exp()
 
     S = sorting(block_scores() / options["temperature"])
@@ -80,5 +77,4 @@ def sinkhorn(params, options, row):
             w = w + attended(h, i, [one[j] for j in range(T) if j <= i or not causal])
         return w
 
-    mixed, weights = mix(row, H, v, lambda h, i: dict(enumerate(weights_of(h, i))))
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, lambda h, i: dict(enumerate(weights_of(h, i))))

@@ -7,48 +7,37 @@ import math
 
 from torch import Tensor
 
-from regard.reference._rotary import turned
-from regard.reference._rows import linear, mix, oracle, softmax as softmax_of
+from regard.reference._rows import attend, heads, oracle, softmax as softmax_of
 
 
 @oracle
 def softmax(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
-    H = options["num_heads"]
-    G = options.get("num_kv_heads") or H
-    K = params["heads.query.weight"].shape[0] // H
     shared, scale = options.get("shared_qk", False), options.get("scale")
-    if scale is None:
-        scale = 1.0 if shared else K**-0.5
     position, of_position = options.get("position"), options.get("position_options") or {}
 
     def added(h: int, i: int, j: int) -> Tensor | float:
         """Bias that the position adds to the score of query i and key j."""
         if position == "alibi":
-            return -slope(h, H) * abs(i - j)
+            return -slope(h, row.H) * abs(i - j)
         if position == "t5":
             return params["position.table"][bucket(i - j, **of_position), h]
         raise ValueError(f"{position!r} adds nothing to scores")
 
-    q = linear(params, "heads.query", row.x).reshape(row.T, H, K)
-    v = linear(params, "heads.value", row.context).reshape(row.S, G, K)
-    if shared:
-        k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    else:
-        k = linear(params, "heads.key", row.context).reshape(row.S, G, K)
-    q, k = turned(q, options), turned(k, options)
+    q, k, v = heads(params, row, turn=options)
+    if scale is None:
+        scale = 1.0 if shared else q.shape[2] ** -0.5
 
     def weigh(h, i):
         keys = row.keys(h, i)
         if shared and any(j != i for j in keys):
             keys = [j for j in keys if j != i]
-        products = scale * k[keys, h * G // H] @ q[i, h]
+        products = scale * k[keys, h] @ q[i, h]
         if position not in ("alibi", "t5"):
             return softmax_of(dict(zip(keys, products, strict=True)))
         return softmax_of({j: s + added(h, i, j) for j, s in zip(keys, products, strict=True)})
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)
 
 
 def slope(h: int, H: int) -> float:

@@ -28,4 +28,4 @@ def strided(params, options, row):
             return first(i, j) or second(i, j)
         return first(i, j) if h % 2 == 0 else second(i, j)
 
-    return attend_over(pairs, params, options["num_heads"], row, options=options)
+    return attend_over(pairs, params, options, row)

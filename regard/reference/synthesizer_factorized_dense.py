@@ -3,18 +3,17 @@
 import math
 
 from regard.reference._rows import oracle
-from regard.reference._synthetic import factorized_dense_logits, part, synthetic
+from regard.reference._synthetic import factorized_dense_logits, synthetic
 
 
 @oracle
 def synthesizer_factorized_dense(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    H, p = options["num_heads"], part(params, "synthesis.logits.")
     a = options["first_factor"] or math.isqrt(options["max_len"])
     b = math.ceil(options["max_len"] / a)
     outer = options["tiling"] == "outer"
 
-    def logits(h, i):
-        return factorized_dense_logits(p, row, H, h, i, a=a, b=b, outer=outer)
+    def logits(p, row, h, i):
+        return factorized_dense_logits(p, row, h, i, a=a, b=b, outer=outer)
 
-    return synthetic(logits, params, H, row)
+    return synthetic(logits, params, row)

@@ -7,14 +7,13 @@ import math
 
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, mix, oracle, softmax
+from regard.reference._rows import attend, heads, linear, oracle, softmax
 
 
 @oracle
 def transformer_xl(params, options, row):
     """-> (y [B T D], weights [B H T S]); the last query is aligned to the last key."""
-    H, D, clamp = options["num_heads"], row.x.shape[-1], options["clamp_len"]
-    K = D // H
+    D, clamp = row.x.shape[-1], options["clamp_len"]
     u, v_b = params["position.u"], params["position.v"]
 
     def r(distance: int) -> Tensor:
@@ -23,9 +22,9 @@ def transformer_xl(params, options, row):
             distance = max(-clamp, min(clamp, distance))
         angles = [distance * 10000 ** (-2 * c / D) for c in range(D // 2)]
         R = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
-        return linear(params, "position.distance", row.x.new_tensor(R)).reshape(H, K)
+        return linear(params, "position.distance", row.x.new_tensor(R)).reshape(row.H, -1)
 
-    q, k, v = heads(params, row, H)
+    q, k, v = heads(params, row)
     r_of = {d: r(d) for d in range(1 - row.T, row.S)}
 
     def weigh(h, i):
@@ -39,8 +38,7 @@ def transformer_xl(params, options, row):
                 two = row.plan["query"][row.index][i] != row.plan["key"][row.index][j]
                 segment = params["segment.s"][int(two), h]
                 score = score + (q[i, h] + params["segment.b"][h]) @ segment
-            scores[j] = score * K**-0.5
+            scores[j] = score * q.shape[2] ** -0.5
         return softmax(scores)
 
-    mixed, weights = mix(row, H, v, weigh)
-    return linear(params, "heads.out", mixed), weights
+    return attend(params, row, v, weigh)

@@ -134,7 +134,7 @@ def test_gradients_of_weights_are_those_of_a_nudge(mixer):
     slopes = torch.where(last.found.values != 0, part / last.found.values, 0)
     row, t, s = 1, 2, 0
     head = last.mixer.heads if hasattr(last.mixer, "heads") else None
-    owner = head or getattr(last.mixer, "unit", None) or last.mixer.synthesis.values
+    owner = head or getattr(last.mixer, "unit", None) or last.mixer.values
     seen = {}
 
     def nudge(_, given):

@@ -5,7 +5,7 @@ from regard.core import Mask
 from regard.fast.cpu.sorted import _sorted, attend
 from regard.functional import lsh_attention
 from regard.functional.rows import Form
-from regard.functional.sorted import chunks, last_of_group, weights
+from regard.functional.sorted import _dense, chunks, last_of_group
 from regard.testing.counting import count
 
 T = 150
@@ -26,6 +26,12 @@ def masks():
     return [Mask(), Mask(valid=valid), Mask(pairwise=pairwise), Mask(causal=True)]
 
 
+def dense(q, k, v, *, group, window, mask, exclude_self=False):
+    """The masked softmax as one matrix."""
+    rules = group, window, mask, None, exclude_self, True
+    return _dense(q, k, slice(0, T), *rules) @ v
+
+
 @pytest.mark.parametrize("room", [1, 1 << 15, 1 << 17, 1 << 20])
 @pytest.mark.parametrize("mask", masks(), ids=["open", "padded", "pairs", "causal"])
 @pytest.mark.parametrize("kind", ["chunks", "last"])
@@ -35,7 +41,7 @@ def test_however_much_is_held_at_once_it_is_the_masked_softmax(room, mask, kind)
     window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
     rules = {"group": group, "window": window, "mask": mask, "exclude_self": True}
     y = attend(*leaves, **rules, form=Form(room=room))
-    wanted = weights(*leaves[:2], **rules) @ leaves[2]
+    wanted = dense(*leaves, **rules)
     torch.testing.assert_close(y, wanted, rtol=0, atol=1e-12)
     for ours, theirs in zip(
         torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True
@@ -49,7 +55,7 @@ def test_scores_whose_exponentials_are_no_numbers(kind):
     window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
     rules = {"group": group, "window": window, "exclude_self": True, "scale": 300.0}
     y = attend(*leaves, **rules, form=Form())
-    wanted = weights(*leaves[:2], **rules) @ leaves[2]
+    wanted = dense(*leaves, **rules)
     torch.testing.assert_close(y, wanted, rtol=0, atol=1e-10)
     for ours, theirs in zip(
         torch.autograd.grad(y, leaves, g), torch.autograd.grad(wanted, leaves, g), strict=True

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import Mask
-from regard.functional import efficient, linear
+from regard.functional import linear
 from regard.functional.efficient import causal_means, efficient_attention
 from regard.functional.features import Keys
 from regard.functional.linear import accumulated, causal_sums
@@ -46,10 +46,20 @@ def test_sums_in_chunks_are_the_recurrence(T, decayed):
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    keys, mask = Keys(tensors[1], tensors[3]), Mask(causal=True)
-    weights = linear.weights(tensors[0], keys, mask=mask)
-    y = linear.attend(tensors[0], keys, v, mask=mask)
-    torch.testing.assert_close(y, weights @ v, rtol=1e-9, atol=1e-9)
+    y = linear.attend(tensors[0], Keys(tensors[1], tensors[3]), v, mask=Mask(causal=True))
+    a = (tensors[0] @ tensors[1].mT).tril()
+    if decayed:
+        G = tensors[3].cumsum(2)
+        a = a * (G[..., None] - G[:, :, None]).clamp(max=0).exp()
+    exact = a @ v / linear.positive(a.sum(-1, keepdim=True))
+    torch.testing.assert_close(y, exact, rtol=1e-9, atol=1e-9)
+
+
+def dense_means(q, k):
+    """The weights of causal efficient attention: those of each channel, over the keys so far."""
+    later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+    channels = k.mT[:, :, :, None].masked_fill(later, -torch.inf).softmax(-1)  # B H K T S
+    return torch.einsum("bhtc,bhcts->bhts", q.softmax(-1), channels)
 
 
 @pytest.mark.parametrize("T", [64, 150, 257])
@@ -68,8 +78,7 @@ def test_means_in_chunks_are_the_recurrence(T):
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    weights = efficient.weights(q, k, mask=Mask(causal=True))
-    torch.testing.assert_close(results[0][0], weights @ v, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(results[0][0], dense_means(q, k) @ v, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("impl", ["plain", "auto"])
@@ -78,7 +87,7 @@ def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
     k = k * torch.where(torch.arange(200) % 7 == 3, 1000.0, 1.0)[:, None]
     q, k, v = (t.float().requires_grad_() for t in (q, k, v))
     y = efficient_attention(q, k, v, mask=Mask(causal=True), impl=impl)
-    exact = efficient.weights(q.double(), k.double(), mask=Mask(causal=True)) @ v.double()
+    exact = dense_means(q.double(), k.double()) @ v.double()
     torch.testing.assert_close(y.double(), exact, rtol=0, atol=5e-4)
     found = torch.autograd.grad(y.square().sum(), [q, k, v])
     expected = torch.autograd.grad(exact.square().sum(), [q, k, v])

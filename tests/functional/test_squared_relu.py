@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard import Form, Mask
-from regard.functional.squared_relu import squared_relu_attention, squared_relu_weights
+from regard.functional.squared_relu import squared_relu_attention, weights
 
 T, S = 11, 9
 VALID = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
@@ -28,7 +28,7 @@ def test_tiles_equal_the_whole(case, divisor):
         torch.randn(2, 1, n, d, dtype=torch.float64, generator=generator).requires_grad_()
         for n, d in ((T, 3), (keys, 3), (keys, 5))
     )
-    whole = squared_relu_weights(q, k, mask=mask, divisor=divisor) @ v
+    whole = weights(q, k, mask.dense(T, keys), divisor=divisor) @ v
     blocks = squared_relu_attention(q, k, v, mask=mask, divisor=divisor, impl=Form(tile=4))
     torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
     gradient = torch.randn(whole.shape, dtype=torch.float64, generator=generator)

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from regard import Form, Mask
-from regard.core import ShapeError
+from regard.core import OPEN, ShapeError
+from regard.functional.rows import masked_softmax
 from regard.functional.synthesizer import (
     Logits,
     blended,
     outer,
     product,
     synthesizer_attention,
-    synthesizer_weights,
     table,
 )
 from regard.testing.counting import count
@@ -59,6 +59,11 @@ def sources():
     }
 
 
+def dense(logits, mask=OPEN):
+    """The weights of the first T queries and keys."""
+    return masked_softmax(logits(slice(0, T), T), mask.dense(T, T))
+
+
 @pytest.mark.parametrize(
     "form",
     [Form(tile=4, room=1), Form(tile=4, room=10**6), Form("plain", tile=4)],
@@ -69,7 +74,7 @@ def sources():
 def test_tiles_equal_the_whole(name, case, form):
     mask, source = MASKS[case], sources()[name]
     v = draw(B, H, T, V, seed=9)
-    whole = synthesizer_weights(source, T, T, mask=mask) @ v
+    whole = dense(source, mask) @ v
     blocks = synthesizer_attention(source, v, T=T, mask=mask, impl=form)
     shown = VALID[:, None, :, None] if mask.compact else torch.tensor(True)
     torch.testing.assert_close(blocks * shown, whole * shown, rtol=1e-12, atol=1e-12)
@@ -86,7 +91,7 @@ def test_tiles_equal_the_whole(name, case, form):
 def test_logits_far_apart_keep_their_digits():
     R = draw(1, H, T, T, scale=2000.0)
     v = draw(B, H, T, V, seed=1)
-    whole = synthesizer_weights(tables(R), T, T) @ v
+    whole = dense(tables(R)) @ v
     torch.testing.assert_close(synthesizer_attention(tables(R), v, T=T), whole)
 
 
@@ -120,7 +125,7 @@ def test_factors_that_do_not_reach_all_tokens_are_refused(left, right):
 def test_a_bias_may_be_shared_where_its_factor_is_not(shape):
     biased = products(draw(B, H, T, V), draw(1, H, T, V, seed=1), draw(*shape, T, seed=2))
     v = draw(B, H, T, V, seed=3)
-    whole = synthesizer_weights(biased, T, T) @ v
+    whole = dense(biased) @ v
     torch.testing.assert_close(synthesizer_attention(biased, v, T=T), whole)
 
 

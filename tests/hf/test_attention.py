@@ -1,12 +1,14 @@
 """Mechanisms inside Transformers' own models: masks, caches, gradients, generation, training."""
 
+import re
+
 import pytest
 import torch
 
 from tests.hf.small import MODELS, SEQ2SEQ_MODELS, inputs, model, transformers
 
 import regard.hf  # isort: skip
-from regard import OptionError, UnsupportedError
+from regard import OptionError, UnknownNameError, UnsupportedError
 from regard.hf import AttentionConfig
 from regard.hf.attention import TokenMask, token_mask
 
@@ -226,3 +228,24 @@ def test_trainer_and_pipeline(implementation, tmp_path):
 def test_what_is_no_config_is_refused():
     with pytest.raises(OptionError, match=r"config \('local'\) must be an AttentionConfig"):
         regard.hf.register("mine", "local")
+
+
+def test_a_name_that_a_model_cannot_have_is_refused_with_the_reason():
+    for name, reason in (
+        ("regard_reformer", "reformer does not support given queries, keys and values: its keys"),
+        ("regard_linformer", "it learns project.key, project.value"),
+        (
+            "regard_liner",
+            "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'?",
+        ),
+    ):
+        with pytest.raises((UnsupportedError, UnknownNameError), match=re.escape(reason)):
+            model("bert", name)
+
+
+@pytest.mark.parametrize("kind", ["Falcon", "GPTJ", "GPTNeo"])
+def test_models_that_call_no_function_are_refused(kind):
+    config = getattr(transformers, f"{kind}Config")()
+    made = getattr(transformers, f"{kind}ForCausalLM")
+    with torch.device("meta"), pytest.raises(UnsupportedError, match="has a class for each of its"):
+        made._from_config(config, attn_implementation="regard_softmax")

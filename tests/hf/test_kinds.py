@@ -1,7 +1,5 @@
 """Kinds of checkpoint with a layout or a randomness of their own, against the classes that wrote them."""
 
-import functools
-
 import pytest
 import torch
 
@@ -211,65 +209,6 @@ def test_xlnets_query_stream(padded):
     torch.testing.assert_close(alone[0, 0], alone[0, 1])
     with pytest.raises(ShapeError, match=r"xlnet: sees must be a boolean tensor \[2, 11, 11\]"):
         ours.predict(ids, sees[:, :5])
-
-
-# ---------------------------------------------------------------------- Performer, Linformer
-
-
-@pytest.mark.parametrize("share_kv", [False, True])
-def test_linformer_in_the_layout_of_its_package(share_kv):
-    package = pytest.importorskip(
-        "linformer", reason="compares with the package: pip install linformer"
-    )
-    settings = {"num_tokens": 30, "dim": 24, "seq_len": 13, "depth": 2, "k": 5, "heads": 4}
-    torch.manual_seed(0)
-    original = package.LinformerLM(**settings, share_kv=share_kv).double()
-    config = {"model_type": "linformer", **settings, "share_kv": share_kv}
-    ours = regard.hf.load(original.state_dict(), config)
-    assert not ours.left
-    for T in (13, 8):
-        ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(T))
-        found, want = ours.head(ours(ids)), original(ids)
-        torch.testing.assert_close(found, want)
-    gradient = torch.autograd.grad(found.sin().sum(), [ours.embedding.word.weight])
-    expected = torch.autograd.grad(want.sin().sum(), [original.token_emb.weight])
-    torch.testing.assert_close(gradient, expected)
-    with pytest.raises(UnsupportedError, match="linformer with reversible=True"):
-        regard.hf.load(original.state_dict(), {**config, "reversible": True})
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"rotary_position_emb": False, "tie_embed": True},
-        {"generalized_attention": True, "causal": True},
-    ],
-)
-def test_performer_in_the_layout_of_its_package(form, monkeypatch):
-    package = pytest.importorskip(
-        "performer_pytorch.performer_pytorch",
-        reason="compares with the package: pip install performer-pytorch",
-    )
-    alike = functools.partial(package.softmax_kernel, eps=1e-6)  # the official code's, and ours
-    monkeypatch.setattr(package, "softmax_kernel", alike)
-    plain = functools.partial(
-        package.causal_linear_attention_noncuda, eps=0.0
-    )  # features have 1e-3
-    monkeypatch.setattr(package, "causal_linear_attention_noncuda", plain)
-    settings = {
-        "num_tokens": 30, "max_seq_len": 16, "dim": 24, "depth": 2, "heads": 4, "dim_head": 6, "nb_features": 9, **form,
-    }  # fmt: skip
-    torch.manual_seed(0)
-    original = package.PerformerLM(**settings).double().eval()
-    ours = regard.hf.load(original.state_dict(), {"model_type": "performer", **settings})
-    assert not ours.left
-    ids = torch.randint(3, 30, (2, 13), generator=torch.Generator().manual_seed(1))
-    found, want = ours.head(ours(ids)), original(ids)
-    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
-    gradient = torch.autograd.grad(found.sin().sum(), [ours.embedding.word.weight])[0]
-    expected = torch.autograd.grad(want.sin().sum(), [original.token_emb.weight])[0]
-    assert (gradient - expected).abs().max() <= 1e-4 * expected.abs().max()
 
 
 def test_a_table_of_positions_that_is_too_short_is_named():

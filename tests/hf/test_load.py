@@ -135,88 +135,13 @@ def test_t5_with_its_decoder(form):
     gradient = torch.autograd.grad(found[shown].sin().sum(), [ours.embedding.word.weight])[0]
     expected = torch.autograd.grad(want.logits[shown].sin().sum(), [table])[0]
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
-    maps = ours.attention_maps(ids, target, **masks)
-    both = zip(maps, want.decoder_attentions, want.cross_attentions, strict=True)
-    for (own, cross), theirs_own, theirs_cross in both:
+    read = regard.explore.layers(ours, ids, target, **masks)[2:]
+    maps = [found.values for *_, found in read]
+    both = zip(maps[::2], maps[1::2], want.decoder_attentions, want.cross_attentions, strict=True)
+    for own, cross, theirs_own, theirs_cross in both:
         rows = shown[:, None, :, None]
         torch.testing.assert_close(own * rows, theirs_own * rows, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(cross * rows, theirs_cross * rows, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("same_length", [True, False])
-@pytest.mark.parametrize("untied", [True, False])
-def test_transformer_xl_in_its_published_layout(untied, same_length):
-    """Transformers has no such class any more: the paper's formula, one pair of tokens at a time, stands beside."""
-    D, H, K, M, clamp, depth = 8, 2, 4, 5, 3, 2
-    draw = torch.Generator().manual_seed(0)
-
-    def random(*shape):
-        return torch.randn(*shape, generator=draw, dtype=torch.float64) / 2
-
-    table, bias = random(30, D), random(30)
-    state = {"transformer.word_emb.emb_layers.0.weight": table, "crit.out_layers.0.weight": table, "crit.out_layers.0.bias": bias}  # fmt: skip
-    shapes = {
-        "dec_attn.qkv_net.weight": (3 * D, D), "dec_attn.o_net.weight": (D, D), "dec_attn.r_net.weight": (D, D),
-        "dec_attn.layer_norm.weight": (D,), "dec_attn.layer_norm.bias": (D,), "pos_ff.CoreNet.0.weight": (12, D),
-        "pos_ff.CoreNet.0.bias": (12,), "pos_ff.CoreNet.3.weight": (D, 12), "pos_ff.CoreNet.3.bias": (D,),
-        "pos_ff.layer_norm.weight": (D,), "pos_ff.layer_norm.bias": (D,),
-    }  # fmt: skip
-    u, v = random(H, K), random(H, K)
-    for n in range(depth):
-        at = f"transformer.layers.{n}"
-        state |= {f"{at}.{name}": random(*shape) for name, shape in shapes.items()}
-        shared = f"{at}.dec_attn" if untied else "transformer"
-        state |= {f"{shared}.r_w_bias": u, f"{shared}.r_r_bias": v}
-    config = {
-        "model_type": "transfo-xl", "d_model": D, "n_layer": depth, "n_head": H, "mem_len": M, "same_length": same_length,
-        "clamp_len": clamp, "untie_r": untied, "div_val": 1, "d_embed": D,
-    }  # fmt: skip
-    ids = tokens()[0][:1]
-
-    def layer(n, x, first):
-        """x [T D]; token i sees those from `first(i)` to itself."""
-        part = {name: state[f"transformer.layers.{n}.{name}"] for name in shapes}
-        q, k, w = (x @ part["dec_attn.qkv_net.weight"].T).view(-1, 3, H, K).unbind(1)
-        mixed = torch.zeros(len(x), H, K, dtype=x.dtype)
-        for h in range(H):
-            for i in range(len(x)):
-                scores = []
-                for j in range(first(i), i + 1):
-                    angle = min(i - j, clamp) * 10000.0 ** (
-                        -torch.arange(0, D, 2, dtype=x.dtype) / D
-                    )
-                    r = part["dec_attn.r_net.weight"] @ torch.cat([angle.sin(), angle.cos()])
-                    scores.append((q[i, h] + u[h]) @ k[j, h] + (q[i, h] + v[h]) @ r.view(H, K)[h])
-                mixed[i, h] = (torch.stack(scores) / K**0.5).softmax(0) @ w[first(i) : i + 1, h]
-
-        def normed(z, name):
-            return torch.nn.functional.layer_norm(
-                z, (D,), part[f"{name}.layer_norm.weight"], part[f"{name}.layer_norm.bias"]
-            )
-
-        y = normed(x + mixed.flatten(1) @ part["dec_attn.o_net.weight"].T, "dec_attn")
-        core = [part[f"pos_ff.CoreNet.{i}.{name}"] for i in (0, 3) for name in ("weight", "bias")]
-        return normed(y + (y @ core[0].T + core[1]).relu() @ core[2].T + core[3], "pos_ff")
-
-    def oracle(begins):
-        """`begins(i)`: the first token of the segment that token i is in; the memory is the M tokens before it."""
-        x = table[ids[0]] * D**0.5
-        for n in range(depth):
-            x = layer(n, x, lambda i: max(0, i - M + 1 if same_length else begins(i) - M))
-        return x
-
-    ours = regard.hf.load(state, config)
-    want = oracle(lambda i: 0)
-    torch.testing.assert_close(ours(ids)[0], want)
-    torch.testing.assert_close(ours.head(ours(ids))[0], want @ table.T + bias)
-    assert not ours.left
-    parts, memory = [], ours.initial_state(1)
-    for part in ids.split(4, dim=1):
-        hidden, memory = ours.extend(part, memory)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1)[0], oracle(lambda i: i - i % 4))
-    adaptive = regard.hf.load(state | {"crit.cluster_weight": random(2, D)}, config)
-    assert adaptive.head is None and "crit.cluster_weight" in adaptive.left
 
 
 def test_both_layouts_of_rotary_rows():
@@ -280,6 +205,9 @@ def test_a_folder(tmp_path):
     ours = regard.hf.load(tmp_path)
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
     assert ours.head.weight is ours.embedding.word.weight
+    next(tmp_path.glob("*.safetensors")).unlink()
+    with pytest.raises(StoredDataError, match="parts of weights, and not as many as their names"):
+        regard.hf.load(tmp_path)
 
 
 def edited(name: str, **changes):
@@ -304,29 +232,10 @@ def pipe(name: str):
     return put
 
 
-def indexed(name: str):
-    """An index beside a link `out` to weights that lie elsewhere."""
-
-    def put(folder: Path) -> None:
-        (folder.parent / "model.safetensors").write_bytes(
-            (folder / "model.safetensors").read_bytes()
-        )
-        (folder / "out").symlink_to(folder.parent / "model.safetensors")
-        text(INDEX, json.dumps({"weight_map": {"a": name.format(folder.parent)}}))(folder)
-
-    return put
-
-
-INDEX, HUGE = "model.safetensors.index.json", 10**9
+HUGE = 10**9
 ODD = {
-    "absolute": (indexed("{}/model.safetensors"), "leaves the folder"),
-    "above": (indexed("../model.safetensors"), "leaves the folder"),
-    "link": (indexed("out"), "leaves the folder"),
-    "no name": (text(INDEX, '{"weight_map": {"a": [1]}}'), "names no files"),
-    "no map": (text(INDEX, "[]"), "no object"),
     "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
     "pipe of settings": (pipe("config.json"), "has no config.json, or it is no plain file"),
-    "pipe of an index": (pipe(INDEX), "index.json is no plain file"),
     "deep": (text("config.json", "[" * 100_000), "is no JSON"),
     "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
     "list of kinds": (edited("config.json", model_type=["bert"]), "does not support model_type"),

@@ -13,7 +13,7 @@ from tests.hf.small import SIZES, inputs, model, transformers
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, StoredDataError
 from regard.hf import AttentionConfig
-from regard.mixers.head_groups import HeadGroup
+from regard.mixers import HeadGroup
 
 NAMES = regard.hf.register()
 SEEDED = AttentionConfig(

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
+from regard.core import OPEN
 from regard.core.request import Compaction, permute
 from regard.functional.rows import masked_softmax, plain_alone, scores
 from regard.mixers.compressed import Compressed
@@ -391,6 +392,31 @@ class PairsWithoutAMap(Softmax):
     capabilities = replace(Softmax.capabilities, attention_map=No("left out of this example"))
 
 
+class IgnoresDocuments(Linear):
+    def forward(self, x, *, context=None, mask=OPEN):
+        return super().forward(x, context=context, mask=replace(mask, documents=None))
+
+
+class StreamsThroughDocuments(Linear):
+    def extend(self, x, state, *, valid=None, documents=None, donate=False):
+        return super().extend(x, state, valid=valid, donate=donate)
+
+
+class BeginsDocumentsWithWhatItKept(Linear):
+    """A new state takes over the sums of the last one."""
+
+    kept = 0.0
+
+    def _initial_state(self, *sizes):
+        new = super()._initial_state(*sizes)
+        return replace(new, S=new.S + self.kept)
+
+    def _extend(self, x, state, valid, donate):
+        y, state = super()._extend(x, state, valid, donate)
+        self.kept = 1e-6
+        return y, state
+
+
 def absent(valid):
     return (~valid).sum(1)[:, None, None, None]
 
@@ -425,6 +451,9 @@ BROKEN = {
     "ignores pairs": ("isolation", masks(Softmax, pairwise=None), ""),
     "decays at absent tokens": ("streaming padding long",
         extends(Linear, lambda m, state, valid, y, after: (y, replace(after, S=after.S * 0.9 ** (0 if valid is None else absent(valid))))), ""),
+    "ignores documents": ("packed", IgnoresDocuments, ""),
+    "streams through documents": ("packed", StreamsThroughDocuments, ""),
+    "begins documents with what it kept": ("packed", BeginsDocumentsWithWhatItKept, ""),
     "forgets the past": ("streaming", ForgetsThePast, ""),
     "remembers another's past": ("streaming", RemembersAnothersPast, ""),
     "changes its state": ("streaming", ChangesItsState, ""),

@@ -3,26 +3,12 @@
 import pytest
 import torch
 
-from regard import Mask
 from regard.mixers.compressed import Compressed
 from regard.testing import LawError, check_mixer
 
 
 def tokens(length=13, batch=2):
     return torch.randn(batch, length, 24, generator=torch.Generator().manual_seed(0)).double()
-
-
-def test_what_the_first_queries_see():
-    x, mask = tokens(), Mask(causal=True)
-    nothing = Compressed(24, num_heads=3, factor=4, first_slot="none").double()(x, mask=mask)
-    assert torch.equal(nothing[:, :3], torch.zeros(2, 3, 24)) and nothing[:, 3:].abs().min() > 0
-    null = Compressed(24, num_heads=3, factor=4, first_slot="null").double()
-    assert torch.equal(null(x, mask=mask)[:, :3], torch.zeros(2, 3, 24))  # its value starts at zero
-    first = Compressed(24, num_heads=3, factor=4).double()
-    y = first(x, mask=mask)
-    torch.testing.assert_close(
-        y[:, :4], first.heads.out(first.heads.value(x[:, :1])).expand(2, 4, 24)
-    )
 
 
 def test_the_state_grows_by_one_slot_for_every_few_tokens():

@@ -32,21 +32,6 @@ def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tok
         torch.testing.assert_close(free(x, mask=mask), bounded(x, mask=mask), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name", ["local", "strided", "global", "head_mix", "longformer", "bigbird"]
-)
-def test_long_rows_stream_as_they_run(name):
-    """Longer than a tile and than a chunk of the stream."""
-    torch.manual_seed(0)
-    mixer = build(name, dim=6, num_heads=3, max_len=300).double()
-    x = torch.randn(1, 290, 6, dtype=torch.float64)
-    y, state = mixer.extend(x[:, :150], mixer.initial_state(1))
-    z, _ = mixer.extend(x[:, 150:], state)
-    torch.testing.assert_close(
-        torch.cat([y, z], 1), mixer(x, mask=Mask(causal=True)), rtol=0, atol=1e-12
-    )
-
-
 def test_longformer_refuses_more_global_tokens_than_it_was_promised():
     mixer = build("longformer", dim=24, num_heads=3, window_size=2, max_global=2)
     x, marks = torch.randn(1, 9, 24), torch.zeros(1, 9, dtype=torch.bool)

@@ -47,18 +47,6 @@ def test_with_room_for_all_the_past_segments_are_the_whole_sequence_at_any_depth
     torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
-def test_segments_of_ragged_rows_are_those_of_the_rows_alone(sizes):
-    mixer, x = make(mem_len=T), tokens(2, T)
-    valid = torch.rand(2, T, generator=torch.Generator().manual_seed(3)) < 0.6
-    y, state = feed(mixer, x.masked_fill(~valid[..., None], torch.nan), sizes, valid)
-    expected = mixer(x, mask=Mask(causal=True, valid=valid))
-    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
-    for row in range(2):
-        present = x[row, valid[row]]
-        assert torch.equal(state.memory[row, -len(present) :], present)
-
-
 def test_the_memory_is_the_last_rows_of_memory_and_segment():
     mixer, x = make(mem_len=4), tokens(2, T)
     for n in range(1, T + 1):
@@ -84,15 +72,6 @@ def test_no_gradient_flows_into_the_memory():
     (found,) = torch.autograd.grad(y.sum(), x)
     assert not found[:, :6].any()
     assert found[:, 6:].all()
-
-
-def test_memory_and_segment_are_not_changed_in_place():
-    mixer, x = make(mem_len=4), tokens(2, T)
-    _, state = mixer.extend(x[:, :6], mixer.initial_state(2))
-    before = state.memory.clone()
-    _, after = mixer.extend(x[:, 6:], state, donate=True)
-    assert torch.equal(state.memory, before)
-    assert after.memory.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
 
 
 def test_a_row_whose_length_is_zero_has_forgotten():
@@ -149,13 +128,6 @@ def test_what_cannot_be_is_refused():
         make().initial_state(1, context=tokens(1, T))
     with pytest.raises(regard.UnsupportedError, match="does not support generate"):
         language_model(mixer=TransformerXL, position="none").generate(prompts(), max_new_tokens=2)
-
-
-def test_u_and_v_may_be_shared_by_layers():
-    first, second = make(), make()
-    second.position.u, second.position.v = first.position.u, first.position.v
-    both = torch.nn.ModuleList([first, second])
-    assert len(list(both.parameters())) == 2 * len(list(first.parameters())) - 2
 
 
 @pytest.mark.parametrize("cross", [False, True])

@@ -6,12 +6,7 @@ from torch import nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import (
-    Activation,
-    LoadRequest,
-    make_block,
-    make_mixer,
-)
+from regard.hf.weights import Activation, LoadRequest, Norms, make_mixer
 from regard.mixers.fnet import FNet
 
 SHAPES = {
@@ -25,7 +20,7 @@ SHAPES = {
 def bert(request: LoadRequest) -> Stack:
     """BERT and its kin: post-norm, learned positions, types."""
     w, c = request.weights, request.config
-    kind, eps = c["model_type"], c["layer_norm_eps"]
+    kind, norm = c["model_type"], w.norms(nn.LayerNorm, c["layer_norm_eps"])
     request.require("is_decoder", False)
     request.require("position_embedding_type", "absolute")
     request.require("add_cross_attention", False)
@@ -35,34 +30,29 @@ def bert(request: LoadRequest) -> Stack:
     if kind == "big_bird":
         request.require("attention_type", "block_sparse", "original_full")
         request.require("use_bias", f"{at}encoder.layer.0.attention.self.query.bias" in w)
-    norm = w.layer_norm(f"{at}embeddings.LayerNorm", eps)
+    first = norm(f"{at}embeddings.LayerNorm")
     projected = f"{at}embeddings.projection"
     embedding = TokenEmbedding(
         w.embedding(f"{at}embeddings.word_embeddings"),
         place=w.embedding(f"{at}embeddings.position_embeddings"),
         kind=w.embedding(f"{at}embeddings.token_type_embeddings"),
-        after=nn.Sequential(norm, w.linear(projected)) if f"{projected}.weight" in w else norm,
+        after=nn.Sequential(first, w.linear(projected)) if f"{projected}.weight" in w else first,
         scale=c["hidden_size"] ** 0.5 if c.get("rescale_embeddings", False) else 1.0,
         offset=c["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0,
     )
     blocks = []
     for i in range(c["num_hidden_layers"]):
         layer = f"{at}encoder.layer.{i}"
-        if kind == "fnet":
-            mixer: Mixer = FNet(c["hidden_size"])
-            mixer_norm = w.layer_norm(f"{layer}.fourier.output.LayerNorm", eps)
-        else:
-            mixer = _bert_mixer(request, f"{layer}.attention", i)
-            mixer_norm = w.layer_norm(f"{layer}.attention.output.LayerNorm", eps)
-        feed_forward = w.feed_forward(
-            request.activation("hidden_act"), f"{layer}.intermediate.dense", f"{layer}.output.dense"
+        part = "fourier" if kind == "fnet" else "attention"
+        mixer = (
+            FNet(c["hidden_size"]) if kind == "fnet" else _mixer(request, f"{layer}.attention", i)
         )
-        last = w.layer_norm(f"{layer}.output.LayerNorm", eps)
-        blocks.append(make_block(mixer, mixer_norm, feed_forward, last, norm_first=False))
-    return Stack(embedding, blocks, head=_bert_head(request, embedding))
+        names = f"{part}.output.LayerNorm", "output.LayerNorm", "intermediate.dense", "output.dense"
+        blocks.append(request.block(mixer, norm, layer, names, norm_first=False))
+    return Stack(embedding, blocks, head=_head(request, embedding, norm))
 
 
-def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
+def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
     w, c = request.weights, request.config
     parts = "self.query", "self.key", "self.value", "output.dense"
     options: dict[str, Any] = {}
@@ -93,15 +83,15 @@ def _bert_mixer(request: LoadRequest, name: str, i: int) -> Mixer:
     return mixer
 
 
-def _bert_head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Module | None:
+def _head(request: LoadRequest, embedding: TokenEmbedding, norm: Norms) -> nn.Module | None:
     """The head of masked language models, whose last matrix may be the embedding."""
     w, c = request.weights, request.config
     if "cls.predictions.transform.dense.weight" in w:
         at, activation = "cls.predictions.", request.activation("hidden_act")
-        dense, norm = f"{at}transform.dense", f"{at}transform.LayerNorm"
+        dense, last = f"{at}transform.dense", f"{at}transform.LayerNorm"
     elif "lm_head.dense.weight" in w:
         at, activation = "lm_head.", "gelu"
-        dense, norm = f"{at}dense", f"{at}layer_norm"
+        dense, last = f"{at}dense", f"{at}layer_norm"
     else:
         return None
     # two names of one bias; where they differ, Transformers adds the decoder's
@@ -109,6 +99,4 @@ def _bert_head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Module | N
     w.repeats(f"{at}bias", bias)
     tied = c.get("tie_word_embeddings", True)
     logits = request.head(f"{at}decoder", embedding.word, bias, tied=tied)
-    return nn.Sequential(
-        w.linear(dense), Activation(activation), w.layer_norm(norm, c["layer_norm_eps"]), logits
-    )
+    return nn.Sequential(w.linear(dense), Activation(activation), norm(last), logits)

@@ -4,7 +4,7 @@ from torch import nn
 
 from regard.core import UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block, make_mixer
+from regard.hf.weights import LoadRequest, linear, make_mixer
 
 
 def gpt2(request: LoadRequest) -> Stack:
@@ -13,7 +13,8 @@ def gpt2(request: LoadRequest) -> Stack:
     request.require("scale_attn_weights", True)
     request.require("scale_attn_by_inverse_layer_idx", False)
     request.require("add_cross_attention", False)
-    at, eps, dim = w.prefix("transformer."), c["layer_norm_epsilon"], c["n_embd"]
+    at, dim = w.prefix("transformer."), c["n_embd"]
+    norm = w.norms(nn.LayerNorm, c["layer_norm_epsilon"])
     shapes = {"wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner"}  # fmt: skip
     request.agree(at, shapes)
     embedding = TokenEmbedding(w.embedding(f"{at}wte"), place=w.embedding(f"{at}wpe"))
@@ -24,23 +25,15 @@ def gpt2(request: LoadRequest) -> Stack:
         parts = zip(joint.weight.detach().split(dim), joint.bias.detach().split(dim), strict=True)
         query, key, value = (linear(weight, bias) for weight, bias in parts)
         out = w.linear(f"{layer}.attn.c_proj", transposed=True)
-        feed_forward = w.feed_forward(
-            request.activation("activation_function"),
-            f"{layer}.mlp.c_fc",
-            f"{layer}.mlp.c_proj",
-            transposed=True,
-        )
+        mixer = make_mixer("softmax", dim, c["n_head"], (query, key, value, out))
+        names, activation = ("ln_1", "ln_2", "mlp.c_fc", "mlp.c_proj"), "activation_function"
         blocks.append(
-            make_block(
-                make_mixer("softmax", dim, c["n_head"], (query, key, value, out)),
-                w.layer_norm(f"{layer}.ln_1", eps),
-                feed_forward,
-                w.layer_norm(f"{layer}.ln_2", eps),
-                norm_first=True,
+            request.block(
+                mixer, norm, layer, names, activation=activation, norm_first=True, transposed=True
             )
         )
-    norm = w.layer_norm(f"{at}ln_f", eps)
-    return Stack(embedding, blocks, norm=norm, head=_head(request, embedding), causal=True)
+    head = _head(request, embedding)
+    return Stack(embedding, blocks, norm=norm(f"{at}ln_f"), head=head, causal=True)
 
 
 SHAPES = {
@@ -49,6 +42,13 @@ SHAPES = {
     "layers.0.self_attn.k_proj.weight": "num_key_value_heads*head_dim",
     "layers.0.mlp.up_proj.weight": "intermediate_size",
 }
+NAMES = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "mlp.up_proj",
+    "mlp.down_proj",
+    "mlp.gate_proj",
+)
 
 
 def llama(request: LoadRequest) -> Stack:
@@ -72,7 +72,7 @@ def llama(request: LoadRequest) -> Stack:
             "full_attention, once for each layer"
         )
     base = rope.get("rope_theta", c.get("rope_theta", 10000.0))
-    at, eps = w.prefix("model."), c["rms_norm_eps"]
+    at, norm = w.prefix("model."), w.norms(nn.RMSNorm, c["rms_norm_eps"])
     request.agree(at, SHAPES)
     if c["model_type"] == "llama":
         request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
@@ -90,18 +90,9 @@ def llama(request: LoadRequest) -> Stack:
             position="rotary",
             position_options={"base": float(base), "pairing": request.pairing},
         )
-        up, down, gate = (f"{layer}.mlp.{part}_proj" for part in ("up", "down", "gate"))
-        blocks.append(
-            make_block(
-                mixer,
-                w.rms_norm(f"{layer}.input_layernorm", eps),
-                w.feed_forward(request.activation("hidden_act"), up, down, gate),
-                w.rms_norm(f"{layer}.post_attention_layernorm", eps),
-                norm_first=True,
-            )
-        )
-    norm = w.rms_norm(f"{at}norm", eps)
-    return Stack(embedding, blocks, norm=norm, head=_head(request, embedding), causal=True)
+        blocks.append(request.block(mixer, norm, layer, NAMES, norm_first=True))
+    head = _head(request, embedding)
+    return Stack(embedding, blocks, norm=norm(f"{at}norm"), head=head, causal=True)
 
 
 def _head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Linear | None:

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
 from regard.core.memory import SMALL
+from regard.functional.lsh import angular_hash
+from regard.functional.rows import take_each
 from regard.hf.stack import AxialTable, ReversibleStack, Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_block
+from regard.hf.weights import LoadRequest, linear
 from regard.nn.heads import Heads
 
 HIDDEN, ONESELF = -1e9, -1e5
@@ -57,7 +59,7 @@ class ChunkMixer(Mixer):
         whole: int,
         multiple: int,
         factors: tuple[int, ...] = (),
-        rotations: Float[Tensor, "H K R n"] | None = None,
+        rotations: Float[Tensor, "R H K n"] | None = None,
     ):
         """size: tokens of a chunk. around: the chunks that are seen, counted from the own one. whole: the longest row that is
         not padded to a `multiple`. rotations: of all factors of the number of buckets, half of each, side by side."""
@@ -84,17 +86,9 @@ class ChunkMixer(Mixer):
             k, groups = self.projections.keys(x), torch.zeros_like(q[:, :, None, :, 0]).long()
         else:
             k = q * (q.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-            groups = self._hash(q.detach(), self.rotations)
+            each = self.rotations.split([n // 2 for n in self.factors], dim=-1)
+            groups = angular_hash(q, list(each))
         return q, k / math.sqrt(q.shape[-1]), v, groups
-
-    def _hash(self, q: Tensor, rotations: Tensor) -> Int[Tensor, "B H R T"]:
-        turned = torch.einsum("bhtk,hkrn->bhrtn", q, rotations)
-        bucket, scale = torch.zeros_like(turned[..., 0], dtype=torch.long), 1
-        halves = turned.split([n // 2 for n in self.factors], dim=-1)
-        for part, n in zip(halves, self.factors, strict=True):
-            bucket = bucket + scale * torch.cat([part, -part], dim=-1).argmax(-1)
-            scale *= n
-        return bucket
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, groups: Tensor, valid: Tensor | None
@@ -121,30 +115,21 @@ class ChunkMixer(Mixer):
         rows = token.flatten(2).unflatten(2, (-1, size))  # of all rounds: one ring of chunks
         seen = torch.cat([rows.roll(-step, 2) for step in around], dim=-1)
         q, k, v = (F.pad(z, (0, 0, 0, room)) for z in (q, k, v))
-        keys, values = _of_rows(k, seen), _of_rows(v, seen)
-        scores = _of_rows(q, rows) @ keys.mT
+        scores = take_each(q, rows) @ take_each(k, seen).mT
         query, key = rows[..., None], seen[..., None, :]
         hidden = (key >= T) | (key > query) if self.one_way else key >= T
         scores = scores.masked_fill(hidden, HIDDEN)
         if self.rotations is not None:
             scores = scores.masked_fill(query == key, ONESELF)
         mass = scores.logsumexp(-1, keepdim=True)
-        mixed = (scores - mass).exp() @ values
+        mixed = (scores - mass).exp() @ take_each(v, seen)
         place = token.argsort(dim=-1)[..., None]  # the rank of each token
 
         def back(z: Float[Tensor, "B H N C E"]) -> Float[Tensor, "B H R T E"]:
             z = z.flatten(2, 3).unflatten(2, token.shape[2:])
-            return z.gather(3, place.expand(*place.shape[:-1], z.shape[-1]))[..., :T, :]
+            return z.take_along_dim(place, dim=3)[..., :T, :]
 
         return (back(mass).softmax(dim=2) * back(mixed)).sum(2)
-
-
-def _of_rows(
-    z: Float[Tensor, "B H L K"], rows: Int[Tensor, "B H N C"]
-) -> Float[Tensor, "B H N C K"]:
-    """The vectors of these tokens."""
-    index = rows.flatten(2)[..., None].expand(-1, -1, -1, z.shape[-1])
-    return z.gather(2, index).unflatten(2, rows.shape[2:])
 
 
 SHAPES = {
@@ -153,12 +138,18 @@ SHAPES = {
     "encoder.layers.0.attention.self_attention.value.weight": "num_attention_heads*attention_head_size",
     "encoder.layers.0.feed_forward.dense.dense.weight": "feed_forward_size",
 }
+NAMES = (
+    "attention.layer_norm",
+    "feed_forward.layer_norm",
+    "feed_forward.dense.dense",
+    "feed_forward.output.dense",
+)
 
 
 def reformer(request: LoadRequest) -> Stack:
     """Hashes are drawn once, from `hash_seed` or from 0, where Transformers draws them anew at every call without a seed."""
     w, c = request.weights, request.config
-    at, eps = w.prefix("reformer."), c["layer_norm_eps"]
+    at, norm = w.prefix("reformer."), w.norms(nn.LayerNorm, c["layer_norm_eps"])
     kinds = c["attn_layers"]
     if c.get("num_hidden_layers", len(kinds)) != len(kinds):
         raise StoredDataError(
@@ -186,23 +177,14 @@ def reformer(request: LoadRequest) -> Stack:
             multiple=math.lcm(*sizes.values()),
             **(_hashes(request) if kind == "lsh" else {}),
         )
-        feed_forward = w.feed_forward(
-            request.activation("hidden_act"),
-            f"{layer}.feed_forward.dense.dense",
-            f"{layer}.feed_forward.output.dense",
-        )
-        norms = [
-            w.layer_norm(f"{layer}.{part}.layer_norm", eps)
-            for part in ("attention", "feed_forward")
-        ]
-        blocks.append(make_block(mixer, norms[0], feed_forward, norms[1], norm_first=True))
+        blocks.append(request.block(mixer, norm, layer, NAMES, norm_first=True))
     word = w.embedding(f"{at}embeddings.word_embeddings")
     head = linear(w["lm_head.decoder.weight"]) if "lm_head.decoder.weight" in w else None
     w.left.discard("lm_head.bias")  # Transformers has it and does not add it
     return ReversibleStack(
         TokenEmbedding(word, place=_places(request, at)),
         blocks,
-        norm=w.layer_norm(f"{at}encoder.layer_norm", eps),
+        norm=norm(f"{at}encoder.layer_norm"),
         head=head,
     )
 
@@ -231,7 +213,8 @@ def _hashes(request: LoadRequest) -> dict[str, Any]:
             f"load: num_hashes={c['num_hashes']} and num_buckets={c['num_buckets']} take more numbers than this reformer has"
         )
     dtype = next(iter(held)).dtype
-    return {"factors": factors, "rotations": torch.randn(shape, dtype=dtype, generator=generator)}
+    drawn = torch.randn(shape, dtype=dtype, generator=generator)
+    return {"factors": factors, "rotations": drawn.permute(2, 0, 1, 3).contiguous()}
 
 
 def _num_buckets(c: Any) -> int | tuple[int, int]:

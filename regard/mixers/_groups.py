@@ -1,24 +1,19 @@
-"""What a mechanism says of itself that lacks nothing, and what several together say."""
+"""Groups of heads of unlike mechanisms: what a group is, and what several say together of what they can do."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from regard.core import Capabilities, No
+from regard.core import Capabilities, Mixer, No
 
-ALL = Capabilities(
-    causal=True,
-    pairwise=True,
-    global_tokens=True,
-    cross=True,
-    streaming="exact",
-    attention_map=True,
-    positions=frozenset({"absolute"}),
-    time="T^2 H K",
-    memory="T D",
-    state="T D",
-)
-"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
+
+@dataclass(frozen=True)
+class HeadGroup:
+    """So many heads of one mechanism; options are the mixer's own."""
+
+    mixer: str | type[Mixer]
+    num_heads: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:

@@ -1,0 +1,234 @@
+"""Packed documents: each becomes a row of its own, in buckets of like length; what comes out goes back to its place.
+
+Tokens of unlike `mask.documents` are as if in rows of their own. A stream takes its documents one after the other, and its
+state begins anew with each.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import embedding, pad
+from torch.utils import _pytree as pytree
+
+from regard.core.errors import ShapeError, UnsupportedError
+from regard.core.mask import Mask
+from regard.core.request import Observation, compaction, permute
+from regard.core.states import extended, with_document
+
+PADDING = 512
+"""Tokens that padding may add to a bucket; an eighth of its tokens where that is more."""
+
+
+class Bucket(NamedTuple):
+    """Documents of like length, the longest first."""
+
+    tokens: Int[
+        Tensor, "n L"
+    ]  # their places b T + t in the batch; any place behind a document's end
+    inside: Bool[Tensor, "n L"]  # True for tokens of a document, False behind its end
+    mask: Mask
+
+
+class Packed(NamedTuple):
+    """The documents of a batch [B T]."""
+
+    buckets: list[Bucket]
+    source: Int[
+        Tensor, "B T"
+    ]  # slot of each token among all slots of the buckets; the last, one more, is zero
+    in_place: bool  # documents of one length fill the batch, so that their rows are a view
+
+    def rows(self, x: Float[Tensor, "B T D"]) -> Iterator[tuple[Float[Tensor, "n L D"], Mask]]:
+        """The documents of each bucket, and their mask."""
+        for bucket in self.buckets:
+            rows = (
+                x.reshape(*bucket.tokens.shape, -1)
+                if self.in_place
+                else embedding(bucket.tokens, x.flatten(0, 1))
+            )
+            yield rows, bucket.mask
+
+    def joined(self, ys: list[Float[Tensor, "n L D"]]) -> Float[Tensor, "B T D"]:
+        """The rows of all buckets, each token at its place; zero at tokens that are in no document."""
+        if self.in_place:
+            return ys[0].reshape(*self.source.shape, -1)
+        slots = torch.cat([*(y.flatten(0, 1) for y in ys), ys[0].new_zeros(1, ys[0].shape[-1])])
+        return embedding(self.source, slots)
+
+    def joined_heads(self, zs: list[Any]) -> Float[Tensor, "B H T K"] | None:
+        """`joined` for tensors [n H L K]; None where there are none."""
+        if zs[0] is None:
+            return None
+        H = zs[0].shape[1]
+        y = self.joined([z.transpose(1, 2).flatten(2) for z in zs])
+        return y.unflatten(2, (H, -1)).transpose(1, 2)
+
+    def joined_weights(self, maps: list[Any]) -> Float[Tensor, "B H T S"] | None:
+        """Maps [n H L P + L] of the buckets in one that is zero between documents; P prefix keys come first."""
+        if maps[0] is None:
+            return None
+        B, T = self.source.shape
+        H, prefix = maps[0].shape[1], maps[0].shape[3] - maps[0].shape[2]
+        whole = maps[0].new_zeros(B, T, prefix + T, H)
+        for bucket, weights in zip(self.buckets, maps, strict=True):
+            row, place = bucket.tokens // T, bucket.tokens % T
+            seen = torch.arange(prefix, device=place.device).expand(len(place), -1)
+            columns = torch.cat([seen, prefix + place], 1)
+            within = torch.cat([torch.ones_like(seen, dtype=torch.bool), bucket.inside], 1)
+            pairs = bucket.inside[:, :, None] & within[:, None]
+            n, i, j = pairs.nonzero(as_tuple=True)
+            whole = whole.index_put(
+                (row[n, i], place[n, i], columns[n, j]), weights.permute(0, 2, 3, 1)[n, i, j]
+            )
+        return whole.permute(0, 3, 1, 2)
+
+
+def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
+    """The documents of `mask.documents`. padding: False if a bucket may hold documents of one length only.
+
+    Raises ShapeError for a number that comes again after a gap, UnsupportedError while a program is exported.
+    """
+    assert mask.documents is not None
+    if torch.compiler.is_exporting():
+        raise UnsupportedError(
+            f"{who} does not export documents: their lengths are read. Export the model for rows of one document."
+        )
+    B, T = mask.documents.shape
+    device = mask.documents.device
+    kept = (
+        torch.arange(B * T, device=device)
+        if mask.valid is None
+        else mask.valid.flatten().nonzero()[:, 0]
+    )
+    keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
+    first = torch.ones(len(kept), dtype=torch.bool, device=device)
+    first[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
+    starts = first.nonzero()[:, 0]
+    _check_gaps(who, keys[:, starts])
+    lengths = torch.cat([starts, starts.new_tensor([len(kept)])]).diff()
+    order = lengths.argsort(descending=True, stable=True)
+    buckets, slot = [], 0
+    source = torch.empty(B * T, dtype=torch.long, device=device)
+    taken = []
+    for low, high in _cuts(lengths[order].tolist(), padding):
+        rows = order[low:high]
+        steps = torch.arange(int(lengths[rows[0]]), device=device)
+        inside = steps < lengths[rows, None]
+        tokens = kept[(starts[rows, None] + steps).clamp_max(len(kept) - 1)]
+        buckets.append(Bucket(tokens, inside, _mask_of(mask, tokens, inside)))
+        taken.append((tokens[inside], slot + inside.flatten().nonzero()[:, 0]))
+        slot += inside.numel()
+    source.fill_(slot)
+    for places, slots in taken:
+        source[places] = slots
+    in_place = len(buckets) == 1 and slot == len(kept) == B * T
+    return Packed(buckets, source.view(B, T), in_place)
+
+
+def _check_gaps(who: str, keys: Int[Tensor, "two n"]) -> None:
+    unlike, times = keys.unique(dim=1, return_counts=True)
+    if len(times) < keys.shape[1]:
+        row, number = unlike[:, times.argmax()].tolist()
+        raise ShapeError(
+            f"{who}: mask.documents has number {number} again after a gap in row {row}. A document's tokens stand together: "
+            "give each a number of its own."
+        )
+
+
+def _cuts(lengths: list[int], padding: bool) -> list[tuple[int, int]]:
+    """Ranges of documents, sorted from the longest to the shortest, that become one bucket each."""
+    cuts, low, added = [], 0, 0
+    for i, length in enumerate(lengths):
+        added += lengths[low] - length
+        if added > (max(PADDING, lengths[low] * (i - low) // 8) if padding else 0):
+            cuts.append((low, i))
+            low, added = i, 0
+    return [*cuts, (low, len(lengths))] if lengths else []
+
+
+def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]) -> Mask:
+    T = mask.documents.shape[1]  # type: ignore[union-attr]
+    row, place = tokens // T, tokens % T
+    pairwise, marks = mask.pairwise, mask.global_tokens
+    if pairwise is not None:
+        pairwise = (
+            pairwise.expand(int(row.max()) + 1, -1, -1, -1) if pairwise.shape[0] == 1 else pairwise
+        )
+        pairs = pairwise[row[:, :1, None], :, place[:, :, None], place[:, None]]
+        pairwise = pairs.permute(0, 3, 1, 2)
+    if marks is not None:
+        marks = marks.flatten()[tokens] & inside
+    return Mask(mask.causal, None if bool(inside.all()) else inside, pairwise, marks)
+
+
+def observed(pack: Packed, observations: list[Observation]) -> Observation:
+    """The observations of the buckets as one of the batch."""
+    columns = zip(*observations, strict=True)
+    joins: dict[str, Callable[[list[Any]], Any]] = {"weights": pack.joined_weights}
+    return Observation(
+        *(
+            joins.get(name, pack.joined_heads)(list(column))
+            for name, column in zip(Observation._fields, columns, strict=True)
+        )
+    )
+
+
+def extended_documents(
+    mixer: Any,
+    x: Float[Tensor, "B N D"],
+    state: Any,
+    valid: Bool[Tensor, "B N"] | None,
+    documents: Int[Tensor, "B N"],
+    donate: bool,
+) -> tuple[Float[Tensor, "B N D"], Any]:
+    """`extend` of one document after the other: a number unlike the one before begins with a new state.
+
+    Raises ShapeError for a number that comes again after a gap, and for a state whose tokens had no numbers.
+    """
+    N = x.shape[1]
+    present = torch.ones_like(documents, dtype=torch.bool) if valid is None else valid
+    if not present.any():
+        return extended(mixer, x, state, valid, donate)
+    if state.document is None and state.length.any():
+        raise ShapeError(
+            f"{mixer.name}: the state holds tokens that came without documents. Give documents from the first call on."
+        )
+    order = compaction(present)
+    numbers = permute(documents, order.source)
+    before = numbers[:, 0] if state.document is None else state.document
+    changed = numbers != torch.cat([before[:, None], numbers[:, :-1]], 1)
+    first = changed & order.valid
+    first[:, 0] = order.valid[:, 0]
+    _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
+    runs = permute(changed.cumsum(1), order.target)
+    y, state = x.new_zeros(x.shape), with_document(state, None)
+    for run in range(int(runs[present].max()) + 1):
+        here = present & (runs == run)
+        if run:
+            state = _renewed(mixer, state, here.any(1))
+        columns = here.any(0).nonzero()[:, 0].tolist()
+        if columns:
+            low, high = columns[0], columns[-1] + 1
+            piece = None if bool(here[:, low:high].all()) else here[:, low:high]
+            if piece is not None:
+                mixer.require("padding")
+            part, state = extended(mixer, x[:, low:high], state, piece, donate)
+            y = y + pad(part, (0, 0, low, N - high))
+    last = order.valid.sum(1, keepdim=True) - 1
+    numbers = torch.where(last[:, 0] < 0, before, numbers.gather(1, last.clamp_min(0))[:, 0])
+    return y, with_document(state, numbers)
+
+
+def _renewed(mixer: Any, state: Any, rows: Bool[Tensor, "B"]) -> Any:
+    """The state with these rows as before the first token; room that was reserved stays."""
+    fields, spec = pytree.tree_flatten(state)
+    new = pytree.tree_leaves(mixer._initial_state(len(rows), None, None, None))
+
+    def renewed(old: Tensor, fresh: Tensor) -> Tensor:
+        room = [n for a, b in zip(old.shape[1:], fresh.shape[1:], strict=True) for n in (a - b, 0)]
+        return torch.where(rows.view(-1, *[1] * (old.dim() - 1)), pad(fresh, room[::-1]), old)
+
+    return pytree.tree_unflatten(map(renewed, fields, new), spec)

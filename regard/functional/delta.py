@@ -1,0 +1,123 @@
+"""Sums that decay, and the delta rule: each token erases what the state holds under its key, and writes its value there.
+
+    decayed   S_t = diag(a_t) S_(t-1) + k_t v_t^T,                                                       y_t = S_t^T q_t,   log a_t = g_t <= 0
+    delta     S_t = diag(a_t) S_(t-1) + k_t u_t^T,   u_t = b_t (v_t - (diag(a_t) S_(t-1))^T k_t),        y_t = S_t^T q_t
+
+Delta without decay: Schlag et al. 2021, arXiv 2102.11174; in chunks: Yang et al. 2024, arXiv 2406.06484; one decay a head: arXiv 2412.06464; one a
+channel of keys: arXiv 2510.26692, and without erasing arXiv 2312.06635. In a chunk of C tokens with G the running sum of g and D_ij =
+e^(G_i - G_j), one triangular system gives what all its tokens write:
+
+    (I + tril(b k D k^T, -1)) [U W] = b [v, k e^G],   u = U - W S,   y = (q e^G) S + tril(q D k^T) u,   S' = e^(G_C) S + (k e^(G_C - G))^T u
+
+Without erasing u = v, and all chunks are computed at once. Where tokens erase, chunks follow each other, since the state passes through a
+product of matrices; an exported program then has one chunk, of all tokens, whose time and memory grow as T^2. Time grows as T (K V + C (K + V)),
+memory as T (K + V + K V / C), and with a decay for each channel as T C K.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.functional.linear import accumulated, causal_sums, fitted, in_chunks
+from regard.functional.rows import Impl, exp, wide_type
+
+CHUNK = 64
+"""Tokens of a chunk, C; with a decay for each channel a quarter, since D is then [C C K]."""
+
+
+class Chunks(NamedTuple):
+    """Terms of the tokens of all chunks [B H N C _]."""
+
+    read: Tensor  # q e^G
+    qk: Tensor  # tril(q D k^T)
+    kk: Tensor  # tril(k D k^T)
+    k: Tensor
+    gain: Tensor  # (k e^(G_C - G))^T
+    G: Tensor
+
+
+def _chunks(q: Tensor, k: Tensor, g: Tensor, C: int, whole: bool) -> Chunks:
+    q, k, g = (z[:, :, None] if whole else in_chunks(z, C) for z in (q, k, g))
+    G = g.cumsum(3)
+    earlier = torch.ones(G.shape[3], G.shape[3], dtype=torch.bool, device=G.device).tril()
+    if G.shape[4] == 1:
+        D = exp((G - G.mT).masked_fill(~earlier, 0)) * earlier
+        kk, qk = k @ k.mT * D, q @ k.mT * D
+    else:
+        apart = (G[..., :, None, :] - G[..., None, :, :]).masked_fill(~earlier[..., None], 0)
+        kept = exp(apart) * earlier[..., None] * k[..., None, :, :]  # [B H N C C K]
+        kk, qk = ((kept @ z[..., None])[..., 0] for z in (k, q))
+    return Chunks(q * exp(G), qk, kk, k, (k * exp(G[:, :, :, -1:] - G)).mT, G)
+
+
+def decayed_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    log_decay: Float[Tensor, "B H T *K"],
+    *,
+    state: Float[Tensor, "B H K V"] | None = None,
+    chunk: int = CHUNK,
+    impl: Impl = "auto",
+) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
+    """What queries read of decayed sums in causal order, and the state after the last token, from that before the first (None: zero).
+
+    log_decay (<= 0): one number a token, or one a channel of keys. impl: see `functional.rows`; it is for one number a token.
+    """
+    if log_decay.dim() == 3:
+        total = None if state is None else state[..., 0]
+        y, _, S, _ = causal_sums(q, k, v, log_decay, state, total, impl=impl)
+        return y, S
+    T, dtype = q.shape[2], wide_type(q)
+    C = fitted(max(1, chunk // 4), T)
+    at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, False)
+    wide = in_chunks(v.to(dtype), C)
+    S = (
+        at.gain.new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+        if state is None
+        else state.to(dtype)
+    )
+    before, S = accumulated(S, at.gain @ wide, at.G[:, :, :, -1])
+    y = at.qk @ wide + at.read @ before
+    return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
+
+
+def delta_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    beta: Float[Tensor, "B H T"],
+    log_decay: Float[Tensor, "B H T *K"] | None = None,
+    *,
+    state: Float[Tensor, "B H K V"] | None = None,
+    chunk: int = CHUNK,
+) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
+    """What queries read after the delta rule in causal order, and the state after the last token, from that before the first (None: zero).
+
+    beta: how much of the erased is written anew, from 0 to 2 for keys of unit norm. log_decay (<= 0): as above; None: nothing decays. A token
+    with beta and log_decay of zero changes nothing. Sums are kept in float32 at least.
+    """
+    dtype, T = wide_type(q), q.shape[2]
+    g = torch.zeros_like(beta) if log_decay is None else log_decay
+    g = g if g.dim() == 4 else g[..., None]
+    C, whole = (
+        min(chunk if g.shape[3] == 1 else max(1, chunk // 4), T),
+        torch.compiler.is_exporting(),
+    )
+    at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole)
+    wide, b = (
+        z[:, :, None] if whole else in_chunks(z, C)
+        for z in (v.to(dtype), beta[..., None].to(dtype))
+    )
+    right = torch.cat([b * wide, b * at.k * exp(at.G)], -1)
+    solved = torch.linalg.solve_triangular(b * at.kk, right, upper=False, unitriangular=True)
+    U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
+    S = at.k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state.to(dtype)
+    read, chunks = [], (at.read, at.qk, U, W, at.gain, exp(at.G[:, :, :, -1:]).mT)
+    for q_n, qk_n, U_n, W_n, k_n, kept in zip(*(z.unbind(2) for z in chunks), strict=True):
+        u = U_n - W_n @ S
+        read.append(q_n @ S + qk_n @ u)
+        S = kept * S + k_n @ u
+    return torch.cat(read, 2)[:, :, :T].to(v.dtype), S

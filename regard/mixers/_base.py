@@ -1,0 +1,190 @@
+"""Base classes: mixers that split tokens into queries, keys and values, and those whose heads make the split."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core.request import first_parameter
+from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance, place
+from regard.functional.mixed_chunk import units
+from regard.functional.rows import Impl, check_impl
+from regard.nn import heads as nn_heads
+from regard.nn.heads import Heads
+from regard.positions.inside import inside
+from regard.positions.relative import BiasPosition
+
+Options = Mapping[str, Any]
+"""Of positions, of scores: names and values."""
+
+ALL = Capabilities(
+    causal=True,
+    pairwise=True,
+    global_tokens=True,
+    cross=True,
+    streaming="exact",
+    attention_map=True,
+    positions=frozenset({"absolute"}),
+    time="T^2 H K",
+    memory="T D",
+    state="T D",
+)
+"""Each mechanism replaces what it cannot do, with the reason, and what it costs."""
+
+
+@as_state
+class ContextState(Streamed):
+    kept: tuple[Any, ...]  # what queries read of a context
+    answered: Bool[Tensor, "B 1 1"]  # rows whose context has a token
+    length: Int[Tensor, "B"]
+
+
+class SplitMixer(Mixer):
+    """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
+
+    A mechanism writes `_split`, `_attend` and `_merge`; one that is no function of q, k and v writes `_mixed`, too. Its
+    weights are what becomes of a unit value for each key. A stream is `_start` and `_step`, and over a context `_keep` and `_read`.
+    """
+
+    heads: Heads
+
+    def _mixed(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"] | None,
+        mask: Mask,
+        of: Callable[[Tensor], Tensor] | None = None,
+    ) -> Float[Tensor, "B H T V"]:
+        """Outputs of the heads; of: other values, which it makes of v."""
+        q, k, v = self._split(x, context)
+        return self._attend(q, k, v if of is None else of(v), mask)
+
+    def _split(
+        self, x: Tensor, context: Tensor | None, at: Int[Tensor, "b T"] | None = None
+    ) -> tuple[Any, Any, Tensor]:
+        """q of the tokens at these positions (None: the first), k and v of the context, or of the same tokens."""
+        raise NotImplementedError
+
+    def _attend(
+        self,
+        q: Any,
+        k: Any,
+        v: Float[Tensor, "B H S V"],
+        mask: Mask,
+        query: Int[Tensor, "b T"] | None = None,
+        key: Int[Tensor, "b S"] | None = None,
+    ) -> Tensor:
+        """What queries read of keys at these positions (None: the first)."""
+        raise NotImplementedError
+
+    def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T _"]:
+        raise NotImplementedError
+
+    def _observe(self, x, context, mask):
+        mapped = bool(self.capabilities.attention_map)
+        weights = self._mixed(x, context, mask, units) if mapped else None
+        return Observation(*self._split(x, context), weights)
+
+    def _observe_heads(self, x, context, mask):
+        return Observation(v=self._split(x, context)[2], heads=self._mixed(x, context, mask))
+
+    # ------------------------------------------------------------------ streams
+
+    @property
+    def _like(self) -> Tensor:
+        """What has the device and the type of a state."""
+        weight = first_parameter(self)
+        return self.heads.value.weight if weight is None else weight  # heads that are given
+
+    def _initial_state(self, batch_size, max_len, context, valid):
+        length = torch.zeros(batch_size, dtype=torch.long, device=self._like.device)
+        if context is None:
+            return self._start(length, max_len)
+        every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
+        valid = every if valid is None else valid
+        return ContextState(self._keep(context, valid), valid.any(1)[:, None, None], length)
+
+    def _extend(self, x, state, valid, donate):
+        if not isinstance(state, ContextState):
+            mixed, after = self._step(x, state, valid, donate)
+            return self._merge(x, mixed), after
+        N, before = x.shape[1], state.length
+        mixed = self._read(x, state.kept, place(before, valid, N).clamp_min(0))
+        length = advance(before, valid, N)
+        return self._merge(x, mixed) * state.answered, replace(state, length=length)
+
+    def _start(self, length: Int[Tensor, "B"], max_len: int | None) -> Any:
+        """The state before the first token, with `length` of zeros."""
+        raise NotImplementedError
+
+    def _step(
+        self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
+    ) -> tuple[Tensor, Any]:
+        """What `_merge` gets for the next tokens, and the state after them."""
+        raise NotImplementedError
+
+    def _keep(self, context: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> tuple[Any, ...]:
+        """What every query reads of the context."""
+        raise NotImplementedError
+
+    def _read(
+        self, x: Float[Tensor, "B N D"], kept: tuple[Any, ...], at: Int[Tensor, "B N"]
+    ) -> Tensor:
+        """What tokens at these positions read."""
+        raise NotImplementedError
+
+
+class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
+    """A SplitMixer whose split and merge are those of heads, and the options of heads."""
+
+    operations: ClassVar[tuple[str, ...]] = ()
+    """Keys of `regard.fast` that serve it: they say which `impl` there is."""
+
+    position: Any  # the module of the positions inside, or None
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        max_len: int | None = None,
+        position: str | None = None,
+        position_options: Options | None = None,
+        turned: bool = True,
+        bias: bool = False,
+        shared_qk: bool = False,
+        repeat: bool = True,
+        alike: bool = False,
+        impl: Impl = "auto",
+    ):
+        """turned: a rotation turns queries and keys. The others: see `Mixer` and `Heads`."""
+        super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl, *self.operations)
+        self.num_heads = num_heads
+        self.position = inside(self, num_heads, position, position_options)
+        self.heads = Heads(
+            dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            shared_qk=shared_qk,
+            repeat=repeat,
+            alike=alike and not isinstance(self.position, BiasPosition),
+            position=self.position if turned else None,
+        )
+        if self.position is not None and self.capabilities.cross:
+            self.declare(cross=No("relative positions need queries and keys on one axis"))
+        if shared_qk:
+            self.declare(cross=No("its keys are the queries of the same tokens"))
+
+    def _split(self, x, context, at=None):
+        return self.heads.split(x, context, None if at is None else at[:, 0])
+
+    def _merge(self, x, mixed):
+        return self.heads.merge(mixed)

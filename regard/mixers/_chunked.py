@@ -1,0 +1,59 @@
+"""Base class of mixed chunk attention: exact inside chunks of tokens, summed between them (Hua et al. 2022, arXiv 2202.10447)."""
+
+from dataclasses import replace
+from typing import Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core import No
+from regard.functional.cache import place
+from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
+from regard.functional.mixed_chunk_stream import extend
+from regard.mixers._base import ALL, SplitMixer
+
+Parts = Literal["both", "local", "global"]
+Pair = tuple[Tensor, Tensor]
+
+
+class ChunkedMixer(SplitMixer):
+    """y_i = sum_{j in the chunk of i} w_ij v_j  +  a_i q'_i sum_j k'_j v_j^T; a mechanism writes `_sums`."""
+
+    paper = "Hua et al. 2022, arXiv 2202.10447"
+    capabilities = replace(
+        ALL,
+        pairwise=No(
+            "keys are summed before any query meets them, so single pairs cannot be taken out"
+        ),
+        cross=No("its chunks pair the tokens of one sequence"),
+    )
+
+    def _set_chunks(self, chunk_size: int, lin_norm: LinNorm, parts: Parts) -> None:
+        self.shares = shares(self.name, lin_norm, chunk_size, self.max_len)
+        self.chunk_size, self.parts = chunk_size, parts
+        if lin_norm == "n":
+            self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
+        if parts == "local":
+            self.declare(global_tokens=No("with parts='local' only tokens of one chunk meet"))
+        if parts == "global":
+            self.delay = chunk_size
+
+    def _sums(
+        self, x: Tensor, causal: bool, position: Int[Tensor, "b T"] | None = None
+    ) -> tuple[Sums, Float[Tensor, "B H T V"]]:
+        """What the two sums of tokens at these positions (None: the first) are made of, and v."""
+        raise NotImplementedError
+
+    def _split(self, x, context, at=None):
+        sums, v = self._sums(x, True, at)
+        q, k = sums.near or sums.far or (None, None)
+        return q, k, v
+
+    def _mixed(self, x, context, mask, of=None):
+        sums, v = self._sums(x, mask.causal)
+        v = v if of is None else of(v)
+        return mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask)
+
+    def _step(self, x, state, valid, donate):
+        sums, v = self._sums(x, True, place(state.length, valid, x.shape[1]))
+        return extend(sums, v, state, valid=valid, donate=donate)

@@ -1,0 +1,157 @@
+"""Base class of mixers whose keys and values pass into a state that decays: convolution, heads, norm, gate, and streaming."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core import No, Observation
+from regard.core.shapes import check_divisible
+from regard.core.states import Streamed, as_state
+from regard.functional.cache import advance
+from regard.functional.delta import decayed_attention, delta_attention
+from regard.functional.features import present
+from regard.functional.mixed_chunk import units
+from regard.functional.rows import unit_norm
+from regard.mixers._base import SplitMixer
+from regard.mixers._capabilities import ALL
+from regard.nn.norm import RMSNorm
+from regard.nn.recurrent import ShortConv, low_rank
+from regard.nn.starts import Glorot, glorot
+
+ORDER = No("its state forgets in the order of the tokens")
+Activation = Callable[[Tensor], Tensor]
+Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
+
+
+@as_state
+class State(Streamed):
+    S: Float[Tensor, "B H K V"]
+    inputs: Float[Tensor, "B size-1 C"]  # the convolution's last
+    length: Int[Tensor, "B"]
+
+
+class ScanMixer(SplitMixer):
+    """y = W_out (norm(o) gate(W_g x)),   o = S^T q,   q, k, v = activation(conv(W x)).
+
+    A mechanism writes `_terms`: what it makes of q, k and v, how much a token erases (None: nothing), and the log of the decay. Heads of
+    queries and keys may be fewer than those of values, which share them.
+    """
+
+    family = "linear"
+    capabilities = replace(
+        ALL,
+        bidirectional=ORDER,
+        pairwise=No("a state of all keys is read, so single pairs cannot be taken out"),
+        cross=ORDER,
+        time="T H K V",
+        memory="T H V",
+        state="H K V",
+    )
+    activation: Activation = staticmethod(F.silu)
+    gate_of: Activation = staticmethod(F.silu)
+    skip: nn.Parameter | None  # [H]: how much of its own value each token adds to its output
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_key_heads: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        conv_size: int | None = None,
+        conv_bias: bool = False,
+        gate: bool = True,
+        gate_rank: int | None = None,
+    ):
+        super().__init__(dim)
+        self.skip = None
+        groups = num_heads if num_key_heads is None else num_key_heads
+        if key_dim is None or value_dim is None:
+            check_divisible(dim=dim, num_heads=num_heads)
+        check_divisible(num_heads=num_heads, num_key_heads=groups)
+        self.num_heads = num_heads
+        self.key_dim = dim // num_heads if key_dim is None else key_dim
+        self.value_dim = dim // num_heads if value_dim is None else value_dim
+        self.widths = [groups * self.key_dim, groups * self.key_dim, num_heads * self.value_dim]
+        self.query, self.key, self.value = (Glorot(dim, n, bias=False) for n in self.widths)
+        self.out = Glorot(self.widths[2], dim, bias=False)
+        glorot(self.query, self.key, self.value, self.out)
+        self.conv = conv_size and ShortConv(sum(self.widths), conv_size, bias=conv_bias)
+        self.norm = RMSNorm(self.value_dim)
+        rank_bias = gate_rank is not None
+        self.gate = low_rank(dim, self.widths[2], gate_rank, bias=rank_bias) if gate else None
+
+    def _terms(
+        self,
+        x: Float[Tensor, "B T D"],
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H T K"],
+        v: Float[Tensor, "B H T V"],
+        after: Int[Tensor, "B"] | None,
+    ) -> Terms:
+        """q, k, v, b [B H T] (None: nothing is erased), log a [B H T] or [B H T K]; `after`: tokens before the first (None: there are none)."""
+        raise NotImplementedError
+
+    def _inputs(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T C"]:
+        return torch.cat([self.query(x), self.key(x), self.value(x)], -1)
+
+    def _parts(self, x, inputs, state=None, valid=None) -> Terms:
+        """`_terms`, where no token writes, erases or decays that does not exist."""
+        before, after = (None, None) if state is None else (state.inputs, state.length)
+        z = self.conv(inputs, before) if self.conv else self.activation(inputs)
+        *qk, v = z.split(self.widths, -1)
+        v = v.unflatten(2, (-1, self.value_dim)).transpose(1, 2)
+        q, k = (z.unflatten(2, (-1, self.key_dim)).transpose(1, 2) for z in qk)
+        q, k = (z.repeat_interleave(v.shape[1] // z.shape[1], 1) for z in (q, k))
+        q, k, v, b, g = self._terms(x, q, k, v, after)
+        b, g = (None if z is None else present(z, valid) for z in (b, g))
+        return q, present(k, valid), v, b, g
+
+    def _scanned(self, q, k, v, b, g, state=None) -> tuple[Tensor, Tensor]:
+        """What queries read, and the state after them."""
+        if b is None:
+            y, S = decayed_attention(q, k, v, g, state=state)
+        else:
+            y, S = delta_attention(q, k, v, b, g, state=state)
+        return y if self.skip is None else y + self.skip[:, None, None] * v, S
+
+    def mix(self, x, context, mask):
+        return self._merge(x, self._scanned(*self._parts(x, self._inputs(x)))[0])
+
+    def _merge(self, x, mixed):
+        y = self.norm(mixed.transpose(1, 2)).flatten(2)
+        return self.out(y if self.gate is None else y * self.gate_of(self.gate(x)))
+
+    def _observe(self, x, context, mask):
+        q, k, v, *factors = self._parts(x, self._inputs(x))
+        return Observation(q, k, v, self._scanned(q, k, units(v), *factors)[0])
+
+    def _observe_heads(self, x, context, mask):
+        parts = self._parts(x, self._inputs(x))
+        return Observation(v=parts[2], heads=self._scanned(*parts)[0])
+
+    def _start(self, length, max_len):
+        like, taps = self._like, self.conv.size - 1 if self.conv else 0
+        S = like.new_zeros(len(length), self.num_heads, self.key_dim, self.value_dim)
+        return State(S, like.new_zeros(len(length), taps, sum(self.widths)), length)
+
+    def _step(self, x, state, valid, donate):
+        inputs = self._inputs(x)
+        mixed, S = self._scanned(*self._parts(x, inputs, state, valid), state=state.S)
+        length = advance(state.length, valid, x.shape[1])
+        kept = state.inputs
+        if self.conv:
+            kept = self.conv.kept(kept, inputs, length - state.length)
+        return mixed, State(S.to(state.S.dtype), kept, length)
+
+
+def units_of(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Rows of unit norm; the first is divided by sqrt(K) as well."""
+    q, *rest = (unit_norm(z) for z in tensors)
+    return q / math.sqrt(q.shape[-1]), *rest

@@ -1,0 +1,100 @@
+"""Parts of recurrent mixers: the short convolution before queries, keys and values (arXiv 2302.10866), and decays (arXiv 2405.21060)."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.starts import Glorot, glorot
+
+
+class ShortConv(nn.Module):
+    """y_t = silu(b + sum_s w_s x_(t - size + 1 + s)) in each channel; before the first token there are zeros.
+
+    Started as torch's convolutions are: uniform within 1 / sqrt(size).
+    """
+
+    def __init__(self, channels: int, size: int, *, bias: bool = False):
+        super().__init__()
+        self.size = size
+        self.weight = nn.Parameter(torch.empty(channels, size))
+        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(self.size**-0.5), self.size**-0.5)
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], before: Float[Tensor, "B size-1 C"] | None = None
+    ) -> Float[Tensor, "B T C"]:
+        """before: the inputs of the last tokens (None: there were none)."""
+        T, last = x.shape[1], self.size - 1
+        x = F.pad(x, (0, 0, last, 0)) if before is None else torch.cat([before, x], 1)
+        y = self.weight[:, 0] * x[:, :T]
+        for s in range(1, self.size):
+            y = torch.addcmul(y, self.weight[:, s], x[:, s : s + T])
+        return F.silu(y if self.bias is None else y + self.bias)
+
+    def kept(
+        self,
+        before: Float[Tensor, "B size-1 C"],
+        x: Float[Tensor, "B N C"],
+        count: Int[Tensor, "B"],
+    ) -> Float[Tensor, "B size-1 C"]:
+        """The last inputs, after the first `count` tokens of each row of x."""
+        at = count[:, None] + torch.arange(self.size - 1, device=x.device)
+        return torch.cat([before, x], 1).take_along_dim(at[..., None], 1)
+
+
+class Decay(nn.Module):
+    """log a = -exp(A) step,   step = softplus(W x + c), of each head, or of each channel of its keys.
+
+    W is of full rank, or of `rank`. exp(A), one number a head, starts uniform in `rates`, softplus(c) log-uniform in [0.001, 0.1].
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        channels: int = 1,
+        rank: int | None = None,
+        rates: tuple[float, float] = (1e-4, 16.0),
+    ):
+        super().__init__()
+        self.rates, self.channels = rates, channels
+        self.project = low_rank(dim, num_heads * channels, rank)
+        self.A_log = nn.Parameter(torch.empty(num_heads))
+        self.bias = nn.Parameter(torch.empty(num_heads * channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.A_log.uniform_(*self.rates).log_()
+            step = self.bias.uniform_(math.log(0.001), math.log(0.1)).exp_()
+            step += torch.log(-torch.expm1(-step))  # softplus(bias) = step
+
+    def forward(
+        self, x: Float[Tensor, "B T D"]
+    ) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
+        """log a and the steps; R channels."""
+        step = (
+            F.softplus(self.project(x) + self.bias)
+            .unflatten(2, (-1, self.channels))
+            .transpose(1, 2)
+        )
+        return -self.A_log.exp()[:, None, None] * step, step
+
+
+def low_rank(dim: int, width: int, rank: int | None, *, bias: bool = False) -> nn.Module:
+    """A projection to `width` channels, through `rank` of them (None: of full rank)."""
+    if rank is None:
+        layer = Glorot(dim, width, bias=bias)
+        glorot(layer)
+        return layer
+    parts = Glorot(dim, rank, bias=False), Glorot(rank, width, bias=bias)
+    glorot(*parts)
+    return nn.Sequential(*parts)

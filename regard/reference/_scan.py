@@ -1,0 +1,84 @@
+"""Shared parts of the oracles of recurrent mixers: convolution, and the state token by token."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.reference._rows import Params, Row, linear
+
+
+def same(z: Tensor) -> Tensor:
+    return z
+
+
+def silu(z: Tensor) -> Tensor:
+    return z * z.sigmoid()
+
+
+def softplus(z: Tensor) -> Tensor:
+    return z.clamp(min=0) + (-z.abs()).exp().log1p()
+
+
+def unit(z: Tensor) -> Tensor:
+    return z / z.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+
+
+def normed(z: Tensor, gain: Tensor) -> Tensor:
+    return z / ((z**2).mean(-1, keepdim=True) + 1e-5) ** 0.5 * gain
+
+
+def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
+    return linear(params, f"{name}.1", linear(params, f"{name}.0", x))
+
+
+def split(
+    params: Params, row: Row, act: Callable[[Tensor], Tensor], groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k [T H K], v [T H V]: activation of the causal convolution, where there is one; head h shares the keys of its group."""
+    parts = [linear(params, name, row.x) for name in ("query", "key", "value")]
+    z = torch.cat(parts, 1)
+    if "conv.weight" in params:
+        w = params["conv.weight"]
+        bias = params.get("conv.bias", torch.zeros_like(w[:, 0]))
+        size = w.shape[1]
+        z = torch.stack(
+            [
+                sum(
+                    (w[:, s] * z[t - size + 1 + s] for s in range(size) if t - size + 1 + s >= 0),
+                    bias,
+                )
+                for t in range(row.T)
+            ]
+        )
+        z = silu(z)
+    else:
+        z = act(z)
+    q, k, v = z.split([part.shape[1] for part in parts], 1)
+    of = [h // (row.H // groups) for h in range(row.H)]
+    q, k = (part.view(row.T, groups, -1)[:, of] for part in (q, k))
+    return q, k, v.view(row.T, row.H, -1)
+
+
+def scanned(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None) -> Tensor:
+    """o [T V] of one head; q, k [T K], v [T V], a [T] or [T K]; b [T]: each token first erases what the state holds under its key."""
+    S, rows = q.new_zeros(q.shape[1], v.shape[1]), []
+    for t in range(len(q)):
+        S = a[t].reshape(-1, 1) * S
+        u = v[t] if b is None else b[t] * (v[t] - k[t] @ S)
+        S = S + torch.outer(k[t], u)
+        rows.append(q[t] @ S)
+    return torch.stack(rows)
+
+
+def all_heads(
+    q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """o [T H V], and the weights [H T T]: what unit values give."""
+    heads, weights = [], []
+    for h in range(q.shape[1]):
+        of = q[:, h], k[:, h]
+        factors = a[:, h], None if b is None else b[:, h]
+        heads.append(scanned(*of, v[:, h], *factors))
+        weights.append(scanned(*of, torch.eye(len(q), dtype=q.dtype), *factors))
+    return torch.stack(heads, 1), torch.stack(weights)

@@ -1,0 +1,18 @@
+"""Oracle of `kimi_delta` (arXiv 2510.26692): the state, token by token, with a decay for each channel of keys."""
+
+from regard.reference._rows import linear, oracle
+from regard.reference._scan import all_heads, low_rank, normed, silu, softplus, split, unit
+
+
+@oracle
+def kimi_delta(params, options, row):
+    """-> (y [B T D], weights [B H T T])"""
+    q, k, v = split(params, row, silu, row.H)
+    b = linear(params, "write", row.x).sigmoid()
+    step = softplus(low_rank(params, "decay.project", row.x) + params["decay.bias"])
+    g = -params["decay.A_log"].exp()[:, None] * step.view(row.T, row.H, -1)
+    if options.get("least_decay") is not None:
+        g = g.clamp(min=options["least_decay"])
+    o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, g.exp(), b)
+    gate = low_rank(params, "gate", row.x).sigmoid()
+    return linear(params, "out", normed(o, params["norm.weight"]).flatten(1) * gate), weights

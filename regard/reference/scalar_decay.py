@@ -1,0 +1,34 @@
+"""Oracle of `scalar_decay` (arXiv 2307.08621, 2401.04658, 2405.21060): the state, token by token, with one decay a head."""
+
+import torch
+
+from regard.reference._rotary import turned
+from regard.reference._rows import linear, oracle
+from regard.reference._scan import all_heads, normed, same, silu, softplus, split
+
+
+@oracle
+def scalar_decay(params, options, row):
+    """-> (y [B T D], weights [B H T T])"""
+    form, H = options.get("form", "retention"), row.H
+    q, k, v = split(
+        params, row, same if form == "retention" else silu, 1 if form == "mamba2" else H
+    )
+    gate = linear(params, "gate", row.x)
+    if form == "mamba2":
+        step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])  # [T H]
+        a = (-params["decay.A_log"].exp() * step).exp()
+        o, weights = all_heads(q, k * step[..., None], v, a)
+        o = o + params["skip"][:, None] * v
+        weights = weights + params["skip"][:, None, None] * torch.eye(row.T, dtype=q.dtype)
+        return linear(
+            params, "out", normed(o.flatten(1) * silu(gate), params["norm.weight"])
+        ), weights
+    head = torch.arange(H, dtype=q.dtype).expand(row.T, H)
+    if form == "lightning":
+        o, weights = all_heads(q, k, v, (-(2 ** (-8 * (head + 1) / H))).exp())
+        y = normed(o.flatten(1), params["norm.weight"]) * gate.sigmoid()
+        return linear(params, "out", y), weights
+    q, k = (turned(z, {"position": "rotary"}) for z in (q, k))
+    o, weights = all_heads(q / q.shape[2] ** 0.5, k, v, 1 - 2 ** (-5 - head))
+    return linear(params, "out", normed(o, params["norm.weight"]).flatten(1) * silu(gate)), weights

@@ -1,0 +1,153 @@
+"""Packed documents where no law looks: bad calls, sizes beyond max_len, buckets, tracing, and models of states."""
+
+import pytest
+import torch
+
+import regard
+from regard.core.documents import packed
+
+X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
+DOCUMENTS = torch.tensor([[0] * 5 + [1] * 4 + [2] * 3])
+
+
+@pytest.fixture
+def softmax():
+    return regard.build("softmax", dim=24, num_heads=3, max_len=16).eval()
+
+
+def test_both_ways_of_writing_documents_give_the_same_mask(softmax):
+    offsets = regard.Mask.packed(
+        cu_seqlens=torch.tensor([0, 5, 9, 12], dtype=torch.int32), causal=True
+    )
+    places = torch.cat([torch.arange(5), torch.arange(4), torch.arange(3)])[None]
+    counted = regard.Mask.packed(position_ids=places, causal=True)
+    expected = softmax(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
+    for mask in (offsets, counted):
+        assert mask.causal
+        assert torch.equal(softmax(X, mask=mask), expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({}, regard.OptionError, "one of cu_seqlens and position_ids"),
+        (dict(cu_seqlens=torch.tensor([0, 5, 4])), regard.ShapeError, "must rise from 0"),
+        (dict(cu_seqlens=torch.tensor([1, 5])), regard.ShapeError, "must rise from 0"),
+        (dict(cu_seqlens=torch.tensor([0])), regard.ShapeError, "must rise from 0"),
+        (dict(cu_seqlens=[0, 5]), regard.ShapeError, r"integer tensor \[N \+ 1\]"),
+        (dict(position_ids=torch.tensor([0, 1])), regard.ShapeError, r"integer tensor \[B, S\]"),
+        (dict(position_ids=torch.tensor([[0, 2]])), regard.ShapeError, "must count 0, 1, 2"),
+        (dict(position_ids=torch.tensor([[3, 4]])), regard.ShapeError, "must count 0, 1, 2"),
+        (dict(position_ids=torch.zeros(1, 2)), regard.ShapeError, "integer tensor"),
+    ],
+)
+def test_a_packing_that_is_none_is_refused(arguments, error, words):
+    with pytest.raises(error, match=words):
+        regard.Mask.packed(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        (torch.tensor([[0] * 5 + [1] * 4 + [0] * 3]), "number 0 again after a gap in row 0"),
+        (DOCUMENTS[:, :11], r"must have shape \[1, 12\]"),
+        (DOCUMENTS.float(), "must be an integer tensor"),
+        (DOCUMENTS.bool(), "must be an integer tensor"),
+        (DOCUMENTS[0], "must be an integer tensor"),
+        ([[0] * 12], "must be an integer tensor"),
+    ],
+)
+def test_documents_that_do_not_fit_are_refused(softmax, documents, words):
+    with pytest.raises(regard.ShapeError, match=words):
+        softmax(X, mask=regard.Mask(documents=documents))
+    with pytest.raises(regard.ShapeError, match=words):
+        softmax.extend(X, softmax.initial_state(1), documents=documents)
+
+
+def test_documents_belong_to_the_tokens_that_are_mixed(softmax):
+    mask = regard.Mask(documents=DOCUMENTS)
+    with pytest.raises(regard.UnsupportedError, match="documents with a context"):
+        softmax(X, context=X, mask=mask)
+    with pytest.raises(regard.UnsupportedError, match="plan is of rows"):
+        softmax.plan(X, mask=mask)
+
+
+def test_max_len_bounds_a_document_and_not_its_row():
+    mixer = regard.build("synthesizer_random", dim=24, num_heads=3, max_len=5).eval()
+    y = mixer(X, mask=regard.Mask(documents=DOCUMENTS))
+    assert torch.allclose(y[:, 5:9], mixer(X[:, 5:9]), atol=1e-6)
+    with pytest.raises(regard.ShapeError, match="length"):
+        mixer(X, mask=regard.Mask(documents=torch.zeros_like(DOCUMENTS)))
+    state = mixer.initial_state(1)
+    for low, high in ((0, 3), (3, 7), (7, 12)):
+        documents = DOCUMENTS[:, low:high]
+        _, state = mixer.extend(X[:, low:high], state, documents=documents)
+    assert state.length.tolist() == [3]
+
+
+def test_rows_without_tokens_give_zeros(softmax):
+    absent = torch.zeros(1, 12, dtype=torch.bool)
+    y = softmax(X, mask=regard.Mask(valid=absent, documents=DOCUMENTS))
+    assert y.abs().max() == 0
+    assert softmax(X[:0], mask=regard.Mask(documents=DOCUMENTS[:0])).shape == (0, 12, 24)
+    y, state = softmax.extend(X, softmax.initial_state(1), valid=absent, documents=DOCUMENTS)
+    assert y.abs().max() == 0 and state.length.tolist() == [0]
+
+
+def test_absent_tokens_have_no_number(softmax):
+    """A number that comes again behind a gap of padding is the same document; what an absent token has is not read."""
+    valid = torch.ones(1, 12, dtype=torch.bool)
+    valid[:, 3] = False
+    documents = DOCUMENTS.clone()
+    documents[:, 3] = 77
+    y = softmax(X, mask=regard.Mask(valid=valid, documents=documents))
+    assert torch.equal(y, softmax(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
+
+
+def test_a_stream_remembers_its_document_and_refuses_tokens_that_had_none(softmax):
+    one, state = softmax.extend(X[:, :5], softmax.initial_state(1), documents=DOCUMENTS[:, :5])
+    two, state = softmax.extend(X[:, 5:7], state, documents=DOCUMENTS[:, 5:7])
+    rest, state = softmax.extend(X[:, 7:9], state)
+    expected = softmax(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
+    assert torch.allclose(torch.cat([one, two, rest], 1), expected[:, :9], atol=1e-6)
+    assert state.document.tolist() == [1]
+    _, state = softmax.extend(X[:, :5], softmax.initial_state(1))
+    with pytest.raises(regard.ShapeError, match="came without documents"):
+        softmax.extend(X[:, 5:], state, documents=DOCUMENTS[:, 5:])
+
+
+def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(softmax, tmp_path):
+    x = torch.cat([X, X.flip(1)])
+    documents = torch.tensor([[0] * 4, [3] * 4])
+    _, state = softmax.extend(x[:, :4], softmax.initial_state(2), documents=documents)
+    swapped = torch.utils._pytree.tree_map(lambda z: z[[1, 0]], state)
+    assert swapped.document.tolist() == [3, 0]
+    torch.save(swapped, tmp_path / "state.pt")
+    again = torch.load(tmp_path / "state.pt")
+    more = torch.tensor([[3, 4], [0, 0]])
+    y, _ = softmax.extend(x[[1, 0], 4:6], again, documents=more)
+    alone, _ = softmax.extend(x[1:, 5:6], softmax.initial_state(1))
+    assert torch.allclose(y[:1, 1:], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "lengths", [[128] * 64, [4096, *[16] * 256], [700, 690, 600, 300, 299, 3, 2, 1]]
+)
+def test_padding_adds_little_to_documents_of_like_length(lengths):
+    documents = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None]
+    buckets = packed("test", regard.Mask(documents=documents), padding=True).buckets
+    cells = sum(bucket.tokens.numel() for bucket in buckets)
+    assert len(buckets) <= 4
+    assert cells <= max(1.125 * sum(lengths), sum(lengths) + 512 * len(buckets))
+    exact = packed("test", regard.Mask(documents=documents), padding=False).buckets
+    assert sum(bucket.tokens.numel() for bucket in exact) == sum(lengths)
+    assert all(bucket.mask.valid is None for bucket in exact)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_documents_run_between_graphs_and_exported_ones_are_refused(softmax):
+    mask = regard.Mask(causal=True, documents=DOCUMENTS)
+    compiled = torch.compile(softmax, backend="eager")
+    assert torch.allclose(compiled(X, mask=mask), softmax(X, mask=mask), atol=1e-6)
+    with pytest.raises(Exception, match="does not export documents"):
+        torch.export.export(softmax, (X,), {"mask": mask}, strict=False)

@@ -1,0 +1,102 @@
+"""Recurrent mixers beside the published code that runs on a CPU, and what their papers say of limits and recall."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import regard
+from regard.functional.delta import decayed_attention, delta_attention
+
+B, H, T, K, V = 2, 3, 70, 6, 5
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def terms():
+    q, k = (F.normalize(normal(B, H, T, K, seed=s), dim=-1) for s in (1, 2))
+    g = -normal(B, H, T, seed=3).abs()
+    return q, k, normal(B, H, T, V, seed=4), normal(B, H, T, seed=5).sigmoid(), g
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_the_gated_delta_rule_is_transformers(form):
+    qwen = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    theirs = getattr(qwen, f"torch_{form}_gated_delta_rule")
+    q, k, v, b, g = leaves = [z.float().requires_grad_() for z in terms()]
+    y, S = delta_attention(q / K**0.5, k, v, b, g)
+    given = [z.transpose(1, 2) for z in (q, k, v, g, b)]
+    expected, last = theirs(*given, initial_state=None, output_final_state=True)
+    assert torch.allclose(y, expected.transpose(1, 2), atol=2e-6)
+    assert torch.allclose(S, last, atol=2e-6)
+    weight = normal(*y.shape, seed=9).float()
+    ours = torch.autograd.grad((y * weight).sum(), leaves)
+    for got, wanted in zip(
+        ours, torch.autograd.grad((expected.transpose(1, 2) * weight).sum(), leaves), strict=True
+    ):
+        assert torch.allclose(got, wanted, atol=2e-5)
+
+
+def test_without_a_decay_it_is_the_delta_rule_to_the_bit():
+    q, k, v, b, g = terms()
+    y, S = delta_attention(q, k, v, b)
+    gated, S_gated = delta_attention(q, k, v, b, torch.zeros_like(g))
+    assert torch.equal(y, gated) and torch.equal(S, S_gated)
+
+
+@pytest.mark.parametrize("rule", ["delta", "decayed"])
+def test_equal_decays_of_channels_are_one_decay_a_head(rule):
+    q, k, v, b, g = terms()
+    channels = g[..., None].expand(-1, -1, -1, K)
+    if rule == "delta":
+        one, all_ = delta_attention(q, k, v, b, g), delta_attention(q, k, v, b, channels)
+    else:
+        one, all_ = decayed_attention(q, k, v, g), decayed_attention(q, k, v, channels)
+    for got, expected in zip(all_, one, strict=True):
+        assert torch.allclose(got, expected, rtol=0, atol=1e-12)
+
+
+def test_decays_too_strong_for_a_quotient_of_exponentials_stay_finite_and_right():
+    q, k, v, b, g = terms()
+    strong = 200 * g[..., None].expand(-1, -1, -1, K).contiguous().requires_grad_()
+    for y, S in (delta_attention(q, k, v, b, strong), decayed_attention(q, k, v, strong)):
+        assert torch.isfinite(y).all() and torch.isfinite(S).all()
+        assert torch.isfinite(torch.autograd.grad(y.sum(), strong, retain_graph=True)[0]).all()
+
+
+def test_writing_nothing_leaves_nothing_and_orthonormal_keys_are_recalled_exactly():
+    q, k, v, b, g = terms()
+    y, S = delta_attention(q, k, v, torch.zeros_like(b), g)
+    assert y.abs().max() == 0 and S.abs().max() == 0
+    keys = torch.eye(K, dtype=torch.float64).expand(B, H, K, K)
+    y, S = delta_attention(keys, keys, v[:, :, :K], torch.ones_like(b[:, :, :K]))
+    assert torch.allclose(S, v[:, :, :K], atol=1e-12)
+    again, _ = delta_attention(keys, keys, v[:, :, K : 2 * K], b[:, :, :K] * 0 + 1, state=S)
+    assert torch.allclose(again, v[:, :, K : 2 * K], atol=1e-12)  # each erases what was there
+
+
+def test_the_scan_is_its_own_masked_matrix():
+    """The duality of Mamba-2 (arXiv 2405.21060): (Q K^T * L) V, L_ij = a_i ... a_(j+1)."""
+    q, k, v, _, g = terms()
+    G = g.cumsum(-1)
+    L = (G[..., :, None] - G[..., None, :]).tril().exp().tril()
+    y, _ = decayed_attention(q, k, v, g)
+    assert torch.allclose(y, (q @ k.mT * L) @ v, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gated_delta", "kimi_delta", "gated_linear", "scalar_decay"])
+def test_options_that_do_not_fit_are_refused(name):
+    with pytest.raises(regard.OptionError):
+        regard.build(name, dim=25, num_heads=3)
+    with pytest.raises(regard.UnsupportedError, match="order of the tokens"):
+        regard.build(name, dim=24, num_heads=3)(torch.zeros(1, 4, 24))
+
+
+def test_bounds_and_halves_that_do_not_exist_are_refused():
+    with pytest.raises(regard.OptionError, match="lower_bound"):
+        regard.build("gated_linear", dim=24, num_heads=3, lower_bound=0.5)
+    with pytest.raises(regard.OptionError, match="lower_bound"):
+        regard.build("gated_linear", dim=24, num_heads=3, form="hgrn2", lower_bound=1.0)
+    with pytest.raises(regard.OptionError, match="channels in pairs"):
+        regard.build("scalar_decay", dim=24, num_heads=3, key_dim=5)
