@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -358,7 +358,7 @@ def _machine(plan: Plan, key: Key) -> dict[str, Any]:
 
 def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     from regard.lab.experiment.entry import Entry
-    from regard.lab.experiment.speed import Setting, measure, obstacle
+    from regard.lab.experiment.speed import Setting, flat, measure, obstacle
 
     _, dtype, kind, length, name, impl = key
     choice = Entry(mixer=name, options={} if impl == "auto" else {"impl": impl})
@@ -374,7 +374,7 @@ def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     if why is not None:
         return {"outcome": "does not apply", "sentence": why}
     (row,) = measure([choice], setting)
-    return asdict(row)
+    return flat(row)
 
 
 @torch.no_grad()

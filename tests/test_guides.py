@@ -18,7 +18,8 @@ sys.path.insert(0, str(DOCS))
 import pages  # noqa: E402
 from notebooks import NOTEBOOKS, cells  # noqa: E402
 
-PAGES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "tutorial.md"]
+PAGES = sorted((DOCS / "guides").glob("*.md"))
+PAGES += [DOCS / f"{name}.md" for name in ("tutorial", "huggingface", "explore")]
 BLOCKS = {
     page: re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S) for page in PAGES
 }

@@ -72,7 +72,6 @@ class Arena(metaclass=CheckedOptions):
         from regard.lab.experiment.ledger import Ledger
         from regard.lab.experiment.run import Outcome, ask
         from regard.lab.report import write_page
-        from regard.lab.train.ending import beside
 
         question = self._question()
         part = _PART in os.environ
@@ -114,11 +113,6 @@ class Arena(metaclass=CheckedOptions):
             f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
             f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
         )
-        for column in question.trained:
-            if column.task.kind == "table" and not part:
-                others = beside(column.task, column.task.load())
-                told = ", ".join(f"{name} {value:.3f}" for name, value in others.items())
-                print(f"{column.name}: beside the entries, {column.task.metric} of {told}")
         if outcome.left:
             print(f"{outcome.left} not begun in time: the same command goes on.")
 

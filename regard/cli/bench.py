@@ -1,7 +1,7 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,8 @@ from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
-    from regard.lab.experiment.speed import Setting, Timed
+    from regard.lab.experiment.row import Row
+    from regard.lab.experiment.speed import Setting
 
 LEDGER = Path("runs/arena/ledger.sqlite")
 PAGE = Path("runs/arena/report.html")
@@ -68,7 +69,7 @@ class Bench(metaclass=CheckedOptions):
             check_writable(self.plot)
         settings, choices = self._settings(), _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
-        timed: list[Timed] = []
+        timed: list[Row] = []
         not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
             why = {one.name: faults.get(one.name) or obstacle(one, setting) for one in choices}
@@ -117,39 +118,50 @@ class Bench(metaclass=CheckedOptions):
         ]
 
 
-def _data(row: "Timed") -> dict[str, Any]:
-    plain = asdict(row)
-    return plain | {"median_ms": plain.pop("ms"), "ratio": row.ratio, "matrix_share": row.share}
+def _share(row: "Row") -> float | None:
+    """Share of the machine's matrix-product rate; projections and recomputation count. None where nothing is counted."""
+    return 1e3 * row.flops / (row.values["ms"] * row.values["matrix_rate"]) if row.flops else None
 
 
-def _line(row: "Timed") -> dict[str, Any]:
+def _data(row: "Row") -> dict[str, Any]:
+    from regard.lab.experiment.speed import flat
+
+    plain = flat(row)
+    return plain | {
+        "median_ms": plain.pop("ms"),
+        "ratio": row.ratio,
+        "matrix_share": _share(row),
+    }
+
+
+def _line(row: "Row") -> dict[str, Any]:
+    setting, values, share = row.setting, row.values, _share(row)
     return {
-        "pass": row.kind,
-        "length": row.length,
-        "of": row.unit,
+        "pass": setting["kind"],
+        "length": setting["length"],
+        "of": setting["unit"],
         "type": row.provenance.dtype,
         "mixer": row.mixer,
         "causal": row.causal,
-        "impl": row.impl,
-        "ms": row.ms,
-        "quartiles": f"{row.low_ms:.4g} to {row.high_ms:.4g}",
-        "softmax ms": row.baseline_ms,
+        "impl": setting["impl"],
+        "ms": values["ms"],
+        "quartiles": f"{values['low_ms']:.4g} to {values['high_ms']:.4g}",
+        "softmax ms": values["baseline_ms"],
         "ratio": row.ratio,
-        "GFLOP": None if not row.flops else row.flops / 1e9,
-        "share": None if row.share is None else f"{row.share:.0%}",
-        "peak MiB": row.peak_bytes / 2**20,
-        "rounds": row.rounds,
+        "GFLOP": row.flops / 1e9 or None,
+        "share": share and f"{share:.0%}",
+        "peak MiB": values["peak_bytes"] / 2**20,
+        "rounds": values["rounds"],
         "parameters": row.parameters,
     }
 
 
-def _origin(row: "Timed") -> str:
+def _origin(row: "Row") -> str:
     where = row.provenance
     versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
-    rate = f"{row.matrix_rate / 1e9:.0f} GFLOP/s" if row.matrix_rate else "unknown"
     return (
-        f"{row.kind} {row.length} {where.dtype}: {where.device}; allocator {where.allocator}; "
-        f"matrix products {rate}; {versions}; commit {where.commit}"
+        f"{row.setting['kind']} {row.setting['length']} {where.dtype}: {where.device}; allocator {where.allocator}; "
+        f"matrix products {row.values['matrix_rate'] / 1e9:.0f} GFLOP/s; {versions}; commit {where.commit}"
     )
 
 

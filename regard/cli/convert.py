@@ -60,6 +60,7 @@ class Convert(metaclass=CheckedOptions):
     def run(self) -> None:
         from regard.hf import convert, load, save
         from regard.lab.data.files import check_writable
+        from regard.lab.tasks.distillation import HELD
 
         if not self.folder.exists():
             raise MissingDataError(f"convert: there is no {self.folder}")
@@ -82,24 +83,11 @@ class Convert(metaclass=CheckedOptions):
             if (self.folder / name).is_file():
                 shutil.copyfile(self.folder / name, self.out / name)
         found["folder"] = str(self.out)
-        if self.json:
-            print_json(found)
-        else:
-            print_facts(found)
-            if ids is not None:
-                print(self._told(found))
-
-    def _told(self, found: dict[str, Any]) -> str:
-        """Quality before and after teaching, in one line."""
-        from regard.lab.tasks.distillation import HELD
-
-        told = f"{self.mixer}: error {found['error untaught']:.3g} before teaching, {found['error']:.3g} after"
-        if "perplexity" in found:
-            told += (
-                f"; perplexity {found['perplexity untaught']:.4g} before, {found['perplexity']:.4g} after, "
-                f"{found['perplexity of the model']:.4g} of the model"
+        (print_json if self.json else print_facts)(found)
+        if ids is not None and not self.json:
+            print(
+                f"Error 0 is the model itself; measured on {HELD} windows that were not taught on."
             )
-        return f"{told}. Error 0 is the model itself; measured on {HELD} windows that were not taught on."
 
     def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
         """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""

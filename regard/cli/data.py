@@ -14,7 +14,7 @@ from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
     from regard.lab.data.sources import Source
-    from regard.lab.data.sources.source import Channel
+    from regard.lab.data.sources.table import Channel
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ class Recommend(metaclass=CheckedOptions):
 
 
 def _line(found: "Candidate") -> dict[str, Any]:
+    from regard.lab.growth import two
+
     quality = [
         f"{column} {'failed' if mean is None else f'{mean:.3f}'}{'' if mark == 'reached' else f' ({mark or UNKNOWN})'}"
         for column, (mean, mark) in found.quality.items()
@@ -81,7 +83,7 @@ def _line(found: "Candidate") -> dict[str, Any]:
         "ms": _said(found.ms, 1),
         "of softmax": _said(found.ratio, 1),
         "peak MB": _said(found.bytes, 1e6),
-        "faster from": "" if found.crossover is None else str(found.crossover),
+        "faster from": "" if found.faster_from is None else two(found.faster_from),
         "quality": ", ".join(quality) or UNKNOWN,
         "declared": f"{found.cost}; memory {found.declared_memory}",
     }

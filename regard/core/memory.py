@@ -26,13 +26,9 @@ def free_bytes(device: torch.device) -> int | None:
         with suppress(OSError, IndexError):
             told = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]
             found.append(int(told.split()[0]) * 1024)
-        with suppress(
-            OSError, ValueError
-        ):  # the limit of a container (cgroup, version 2), if it has one
-            group = Path("/sys/fs/cgroup")
-            limit, used = (
-                int((group / f"memory.{name}").read_text()) for name in ("max", "current")
-            )
+        files = (Path("/sys/fs/cgroup/memory").with_suffix(end) for end in (".max", ".current"))
+        with suppress(OSError, ValueError):  # a container's limit (cgroup, version 2), if any
+            limit, used = (int(file.read_text()) for file in files)
             found.append(max(limit - used, 0))
     return min(found, default=None)
 
@@ -58,8 +54,8 @@ def spelled_bytes(size: int) -> str:
 def require_room(who: str, make: Callable[[], Any], options: Any) -> None:
     """Raise OptionError if the module that `make` builds from these options would not fit: it is built on the meta device."""
     *_, second, first = sorted((1, 1, *_sizes(options)))
-    device = torch.device("meta") if first * first * second <= MANY else torch.get_default_device()
-    if device.type == "meta":
+    device = torch.get_default_device()
+    if first * first * second <= MANY or device.type == "meta":
         return
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):

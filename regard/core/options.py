@@ -13,9 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
-from math import inf
-from types import MappingProxyType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from math import inf, nextafter
+from types import MappingProxyType, MethodType, NoneType, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from jaxtyping import jaxtyped
 from torch import Tensor
@@ -28,30 +38,25 @@ from regard.core.shapes import LARGEST, is_dense
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that are allowed, and how an error spells them."""
+    """Numbers that are allowed, both ends included, and how an error spells them. NaN is in no range."""
 
     low: float
     high: float
     words: str
-    open_low: bool = False
-    open_high: bool = False
-
-    def holds(self, number: float) -> bool:
-        """NaN is in no range."""
-        above = number > self.low if self.open_low else number >= self.low
-        return above and (number < self.high if self.open_high else number <= self.high)
 
 
 SIZE = Range(1, LARGEST, "a positive integer")
 WIDEST = 3.4e38  # what float32 holds
 FINITE = Range(-WIDEST, WIDEST, "a finite number")
+ABOVE_0, BELOW_1 = nextafter(0, 1), nextafter(1, 0)
 
 Count = Annotated[int, Range(0, LARGEST, "an integer of at least 0")]
 Depth = Annotated[int, Range(1, 10_000, "a positive integer")]
 Whole = Annotated[int, Range(-LARGEST, LARGEST, "an integer")]
 Seed = Annotated[int, Range(0, 2**63 - 1, "an integer of at least 0")]
-Rate = Annotated[float, Range(0, 1, "at least 0 and below 1", open_high=True)]
-Above0 = Annotated[float, Range(0, WIDEST, "greater than 0", open_low=True)]
+Rate = Annotated[float, Range(0, BELOW_1, "at least 0 and below 1")]
+Above0 = Annotated[float, Range(ABOVE_0, WIDEST, "greater than 0")]
+Part = Annotated[float, Range(ABOVE_0, 1, "above 0 and at most 1")]
 Share = Annotated[float, Range(0, 1, "from 0 to 1")]
 Bound = Annotated[float, Range(-inf, inf, "a number")]
 
@@ -67,8 +72,7 @@ class CheckedOptions(ABCMeta):
     @property
     def __signature__(cls) -> inspect.Signature:
         """That of `__init__`, without self: what a reader can pass."""
-        whole = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this class, not of a subclass
-        return whole.replace(parameters=list(whole.parameters.values())[1:])
+        return inspect.signature(MethodType(cls.__init__, cls))  # type: ignore[misc]  # of this class
 
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
         name = getattr(cls, "name", None)
@@ -127,20 +131,17 @@ def check_call(
     kwargs: Mapping[str, Any],
 ) -> None:
     """Every argument has a parameter, every parameter without a default an argument, and every value its type."""
-    parameters = signature.parameters
-    named = {name for name, p in parameters.items() if p.kind not in VARIADIC}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for name in kwargs:
-            if name not in named:
-                raise UnknownNameError(
-                    f"option of {who}", name, [k for k in parameters if k in named - {"dim"}]
-                )
+    parameters = signature.parameters.items()
+    named = {name: p for name, p in parameters if p.kind not in VARIADIC}
+    unknown = [name for name in kwargs if name not in named]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for _, p in parameters):
+        raise UnknownNameError(f"option of {who}", unknown[0], [k for k in named if k != "dim"])
     try:
         given = signature.bind_partial(*args, **kwargs).arguments
     except TypeError as error:
         raise OptionError(f"{who}: {error}. Pass options by name.") from None
-    required = [k for k in parameters if k in named and parameters[k].default is inspect._empty]
-    if missing := [name for name in required if name not in given]:
+    missing = [k for k, p in named.items() if p.default is p.empty and k not in given]
+    if missing:
         raise OptionError(
             f"{who} needs {' and '.join(missing)}: pass {', '.join(f'{m}=' for m in missing)}"
         )
@@ -178,12 +179,11 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 @cache
 def annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Type of each argument, where it is known: a name that only type checkers see is not."""
-    own = getattr(function, "__annotations__", {})
     found: dict[str, Any] = {}
-    for name, kind in own.items():
+    space = getattr(function, "__globals__", None)
+    for name, kind in getattr(function, "__annotations__", {}).items():
         with suppress(NameError):
             one = SimpleNamespace(__annotations__={name: kind})
-            space = getattr(function, "__globals__", None)
             found |= get_type_hints(one, space, include_extras=True)
     return found
 
@@ -197,10 +197,8 @@ def check_option(who: str, name: str, value: object, kind: Any) -> None:
         return
     wanted = spelled(kind)
     text = f"{who}: {name} ({shown(value)}) must be {wanted}"
-    choices = [
-        c for member in _members(kind) if get_origin(member) is Literal for c in get_args(member)
-    ]
-    if isinstance(value, str) and (near := suggestion(value, map(str, choices), otherwise="")):
+    choices = wanted.split("'")[1::2]
+    if isinstance(value, str) and (near := suggestion(value, choices, otherwise="")):
         text += f". {near}"
     if isinstance(value, int) and value > LARGEST:
         text += f" of at most {LARGEST}"
@@ -209,106 +207,111 @@ def check_option(who: str, name: str, value: object, kind: Any) -> None:
 
 def fits(kind: Any, value: object) -> bool:
     """True if the value is of the annotated type; annotations that are not understood fit everything."""
-    if get_origin(kind) is Annotated:
-        inner, *notes = get_args(kind)
-        ranges = [note for note in notes if isinstance(note, Range)]
-        if not ranges:
-            return fits(inner, value)
-        return _number(inner, value) and all(r.holds(value) for r in ranges)  # type: ignore[arg-type]
-    if kind in (int, float):
-        return _number(kind, value) and (SIZE if kind is int else FINITE).holds(value)  # type: ignore[arg-type]
-    if kind is Any:
-        return True
-    if kind is None or kind is type(None):
-        return value is None
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(fits(member, value) for member in arguments)
-    if origin is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in arguments)
-    if origin is type:
-        return isinstance(value, type) and _is_subclass(value, arguments[0])
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        items: tuple[object, ...] = value
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return all(fits(arguments[0], item) for item in items)
-        return len(items) == len(arguments) and all(map(fits, arguments, items))
-    if origin is Callable or (origin is not None and origin.__name__ == "Callable"):
-        return callable(value)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(
-            fits(arguments[0], key) and _alone(arguments[1], item) for key, item in value.items()
-        )
-    if isinstance(origin, type) and issubclass(origin, Iterable):
-        if not isinstance(value, origin) or isinstance(value, str | bytes | Tensor):
-            return False
-        return not isinstance(value, Collection) or all(
-            _alone(arguments[0], item) for item in value
-        )
-    if hasattr(kind, "array_type"):
-        if not isinstance(value, Tensor) or not is_dense(value) or value.is_meta:
-            return False
-        return value.numel() > 0 and isinstance(value, kind)
-    return isinstance(value, kind) if isinstance(kind, type) else True
-
-
-def _alone(kind: Any, value: object) -> bool:
-    """An item's sizes are its own."""
-    with jaxtyped("context"):
-        return fits(kind, value)
+    return _values(kind).hold(value)
 
 
 def spelled(kind: Any) -> str:
     """The values of an annotation, as the end of "must be ..."."""
-    if get_origin(kind) is Annotated:
-        inner, *notes = get_args(kind)
-        words = next((note.words for note in notes if isinstance(note, Range)), None)
-        return words or spelled(inner)
-    simple = {int: SIZE.words, float: FINITE.words, bool: "True or False", str: "a name"}
-    if kind in simple:
-        return simple[kind]
-    if kind is None or kind is type(None):
-        return "None"
-    if hasattr(kind, "array_type"):
-        values = kind.__name__.partition("[")[0].lower()
-        return f"a dense {values} tensor [{kind.dim_str}] with values (a letter is one size in all of them)"
-    origin, arguments = get_origin(kind), get_args(kind)
+    return _values(kind).words
+
+
+class _Values(NamedTuple):
+    words: str
+    hold: Callable[[Any], bool]
+
+
+def _values(kind: Any) -> _Values:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in (int, float):
+        return _numbers(kind, SIZE if kind is int else FINITE)
+    if origin is Annotated:
+        ranges = [note for note in inner[1:] if isinstance(note, Range)]
+        return _numbers(inner[0], ranges[0]) if ranges else _values(inner[0])
     if origin in (Union, UnionType):
-        return _either([spelled(member) for member in arguments])
+        members = [_values(member) for member in inner]
+        words = [member.words for member in members]
+        either = f"{', '.join(words[:-1])} or {words[-1]}"
+        return _Values(either, lambda value: any(member.hold(value) for member in members))
     if origin is Literal:
-        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(repr, arguments))
-    if origin is type:
-        return f"a subclass of {getattr(arguments[0], '__name__', arguments[0])}"
-    if origin is tuple and arguments[1:] != (Ellipsis,):
-        return f"a tuple ({', '.join(map(spelled, arguments))})"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        named = arguments[1:] in ((), (Any,), (object,))
-        return f"a mapping of {'option names' if named else f'names to {_plural(spelled(arguments[1]))}'}"
-    if isinstance(origin, type) and issubclass(origin, Iterable):
-        each = _plural(spelled(arguments[0]))
-        return f"a {'tuple' if origin is tuple else 'sequence'} of {each}"
-    if origin is not None:
-        return "a function"
+        choices = ("one of " if len(inner) > 1 else "") + ", ".join(map(repr, inner))
+        pairs = [(type(choice), choice) for choice in inner]
+        return _Values(choices, lambda value: (type(value), value) in pairs)
+    if origin is type and isinstance(base := inner[0], type):
+        subclass = f"a subclass of {base.__name__}"
+        return _Values(subclass, lambda value: isinstance(value, type) and issubclass(value, base))
+    if origin is Callable:
+        return _Values("a function", callable)
+    ours = getattr(origin, "__module__", None) in ("builtins", "collections.abc")
+    if ours and issubclass(origin, Iterable):
+        return _several(origin, inner)
+    return _tensors(kind) if hasattr(kind, "array_type") else _plain(origin or kind)
+
+
+def _numbers(kind: type, allowed: Range) -> _Values:
+    types = int if kind is int else int | float
+
+    def hold(value: Any) -> bool:
+        number = isinstance(value, types) and not isinstance(value, bool)
+        return number and allowed.low <= value <= allowed.high
+
+    return _Values(allowed.words, hold)
+
+
+def _several(origin: type, inner: tuple[Any, ...]) -> _Values:
+    """Tuples, mappings and sequences; sizes of an item are its own, except in a tuple of a given length."""
+    words = [spelled(kind) for kind in inner if kind is not Ellipsis]
+    if origin is tuple and Ellipsis not in inner:
+        return _Values(
+            f"a tuple ({', '.join(words)})",
+            lambda value: (
+                isinstance(value, tuple)
+                and len(value) == len(inner)
+                and all(map(fits, inner, value))
+            ),
+        )
+    if issubclass(origin, Mapping):
+        key, kind = inner
+        told = "option names" if kind in (Any, object) else f"names to {_plural(words[1])}"
+        return _Values(
+            f"a mapping of {told}",
+            lambda value: (
+                isinstance(value, Mapping)
+                and all(fits(key, name) and _alone(kind, item) for name, item in value.items())
+            ),
+        )
+
+    def hold(value: Any) -> bool:
+        if not isinstance(value, origin) or isinstance(value, str | bytes | Tensor):
+            return False
+        return not isinstance(value, Collection) or all(_alone(inner[0], item) for item in value)
+
+    return _Values(f"a {'tuple' if origin is tuple else 'sequence'} of {_plural(words[0])}", hold)
+
+
+def _alone(kind: Any, value: object) -> bool:
+    with jaxtyped("context"):
+        return fits(kind, value)
+
+
+def _tensors(kind: Any) -> _Values:
+    values = kind.__name__.partition("[")[0].lower()
+
+    def hold(value: Any) -> bool:
+        dense = isinstance(value, Tensor) and is_dense(value) and not value.is_meta
+        return dense and value.numel() > 0 and isinstance(value, kind)
+
+    return _Values(
+        f"a dense {values} tensor [{kind.dim_str}] with values (a letter is one size in all of them)",
+        hold,
+    )
+
+
+def _plain(kind: Any) -> _Values:
     word = str(getattr(kind, "__name__", kind))
-    return f"{'an' if word[0] in 'AEIOU' else 'a'} {word}"
-
-
-def _number(kind: type, value: object) -> bool:
-    return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-
-
-def _is_subclass(value: type, base: Any) -> bool:
-    return issubclass(value, base) if isinstance(base, type) else True
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    simple = {bool: "True or False", str: "a name", NoneType: "None"}
+    words = simple.get(kind) or f"{'an' if word[0] in 'AEIOU' else 'a'} {word}"
+    known = isinstance(kind, type) and kind is not Any
+    return _Values(words, lambda value: not known or isinstance(value, kind))
 
 
 def _plural(words: str) -> str:

@@ -1,5 +1,6 @@
 """Which versions of other packages are installed and needed; a torch that is too old is refused when this is imported."""
 
+import re
 from functools import cache
 from importlib import metadata
 
@@ -16,12 +17,8 @@ def version(distribution: str) -> str | None:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    leading = []
-    for part in version.split("+")[0].split("."):
-        if not part.isdigit():
-            break
-        leading.append(int(part))
-    return tuple(leading)
+    """`numbers("2.10.0a0+git")` -> (2, 10, 0)."""
+    return tuple(map(int, re.findall(r"\d+", re.split(r"[^\d.]", version)[0])))
 
 
 @cache

@@ -4,7 +4,6 @@ B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-k
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,13 +38,6 @@ def check_batch_size(size: int) -> None:
         raise OptionError(f"batch_size ({shown(size)}) must be at most {LARGEST}")
 
 
-def check_finite(**numbers: float) -> None:
-    """`check_finite(scale=nan)` -> "scale (nan) must be a finite number"."""
-    for name, number in numbers.items():
-        if not is_number(number) or not math.isfinite(number):
-            raise OptionError(f"{name} ({shown(number)}) must be a finite number")
-
-
 def check_flag(**flags: bool) -> None:
     """`check_flag(norm_first="x")` -> "norm_first ('x') must be True or False"."""
     for name, flag in flags.items():
@@ -63,10 +55,6 @@ def check_mapping(name: str, options: object) -> Mapping[str, Any]:
                 f"{name} must be a mapping of option names, got the key {shown(option)}"
             )
     return options
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_dense(x: Tensor) -> bool:

@@ -151,10 +151,10 @@ def new_state(
     """The state before the first token. Raises OptionError where it does not fit in memory."""
     make, rows = mixer._initial_state, batch_size
     if rows * (max_len or 1) > LARGE and context is None:
-        each = _bytes(make(1, 128, None, None)) - _bytes(make(1, 64, None, None))
-        size = rows * (_bytes(make(1, None, None, None)) + each * (max_len or 0) // 64)
-        device = make(1, None, None, None).length.device
-        require_memory(mixer.name, "its state", size, device, "Choose smaller sizes.")
+        small, more = (make(1, tokens, None, None) for tokens in (64, 128))
+        size = _bytes(small) + (_bytes(more) - _bytes(small)) * (max_len or 64) // 64
+        device = small.length.device
+        require_memory(mixer.name, "its state", rows * size, device, "Choose smaller sizes.")
     if rows == 0 and context is not None:
         valid = one_row_mask(OPEN, context, padding=bool(mixer.capabilities.padding)).valid
         context = one_row(context)
@@ -202,7 +202,7 @@ def _no_rows(state: Any) -> Any:
 
 
 def _bytes(state: Any) -> int:
-    return sum(z.nbytes for z in tensors(state).values())
+    return sum(z.nbytes for z in pytree.tree_leaves(state))
 
 
 def check_state(mixer: Any, state: Any, x: Tensor) -> None:
@@ -273,25 +273,16 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
             )
 
 
-def tensors(state: Any, path: str = "") -> dict[str, Tensor]:
-    """The fields by name, also those of states in a tuple: `parts.0.k`."""
-    found: dict[str, Tensor] = {}
-    for name in state.__match_args__:
-        value = getattr(state, name)
-        parts = {str(i): z for i, z in enumerate(value)} if type(value) is tuple else {"": value}
-        for end, part in parts.items():
-            key = ".".join(filter(None, (path + name, end)))
-            found |= tensors(part, f"{key}.") if isinstance(part, Streamed) else {key: part}
-    return found
+def tensors(state: Any) -> dict[str, Tensor]:
+    """The fields by name, also those of states in a tuple: `parts[0].k`."""
+    leaves, _ = pytree.tree_flatten_with_path(with_document(state, None))
+    return {pytree.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
-def _shapes(part: Any) -> Any:
+def _shapes(state: Any) -> list[Any]:
     """Shapes without the batch, and types of what is no floating number: those may be converted."""
-    if isinstance(part, Tensor):
-        return part.shape[1:], part.is_floating_point() or part.dtype
-    if isinstance(part, Streamed):
-        part = [getattr(part, name) for name in part.__match_args__]
-    return tuple([_shapes(value) for value in part])
+    leaves = pytree.tree_leaves(with_document(state, None))
+    return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 
 def _alike(state: Any, other: Any) -> bool:

@@ -9,8 +9,6 @@ import html
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -35,11 +33,10 @@ from regard.explore.attribution import (
 )
 from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, readings
 from regard.explore.packed import pack
-from regard.explore.page import base_style, elements_script, embedded, policy
+from regard.explore.page import asset, embedded, parts
 from regard.explore.readout import Measure
 from regard.models import PatchClassifier
 
-SCRIPTS = ("weights.js", "page.js")
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
 MOST_ATTRIBUTED = 512  # tokens; a forward for each
 
@@ -126,20 +123,9 @@ def page(
 
 def render(data: dict[str, Any]) -> str:
     """The file around these data."""
-    style = base_style() + _asset("page.css")
-    script = "\n".join([elements_script(), *map(_asset, SCRIPTS)])
-    return Template(_asset("page.html")).substitute(
-        policy=policy(style, script),
-        title=html.escape(data["title"]),
-        style=style,
-        script=script,
-        data=embedded(data),
-    )
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("regard.explore").joinpath(name).read_text(encoding="utf-8")
+    own = {"title": html.escape(data["title"]), "data": embedded(data)}
+    around = parts("regard.explore", "weights.js", "page.js")
+    return Template(asset("regard.explore", "page.html")).substitute(own, **around)
 
 
 # ---------------------------------------------------------------------- images

@@ -26,7 +26,7 @@ from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, option_names, resolve
 from regard.nn.centroids import Centroids
-from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,16 +229,15 @@ class AttentionFunction:
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
         mixer.train(module.training)
-        heads = mixer.heads
-        assert isinstance(heads, GivenHeads)
+        heads: Any = mixer.heads
         if heads.num_kv_heads != k.shape[1]:
             k, v = (z.repeat_interleave(H // z.shape[1], dim=1) for z in (k, v))
-        y, weights = _mixed(mixer, heads, Call(q, k, v, mask, as_context), bool(output_attentions))
+        y, weights = _mixed(mixer, Call(q, k, v, mask, as_context), bool(output_attentions))
         return y.unflatten(2, (H, K)), weights
 
 
 def _mixed(
-    mixer: Mixer, heads: GivenHeads, call: Call, need_weights: bool
+    mixer: Mixer, call: Call, need_weights: bool
 ) -> tuple[Float[Tensor, "B T H*K"], Tensor | None]:
     q, k, v = (z.transpose(1, 2).flatten(2) for z in call[:3])
     mask, T, S = call.mask, q.shape[1], k.shape[1]
@@ -247,11 +246,11 @@ def _mixed(
     after_others = mask.causal and T < S
     if not call.as_context and (T == S or (after_others and not _as_context(mixer, mask, T))):
         # queries that come after stored keys take their places in the whole sequence
-        x, context = heads.pack(F.pad(q, (0, 0, S - T, 0)), k, v), None
+        x, context = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v), None
     elif T == S:
-        x = context = heads.pack(q, k, v)  # one tensor holds both
+        x = context = packed(mixer, q, k, v)  # one tensor holds both
     else:
-        x, context = heads.pack(q), heads.pack(None, k, v)
+        x, context = packed(mixer, q), packed(mixer, None, k, v)
     weights = None
     if need_weights:
         weights = mixer.attention_map(x, context=context, mask=mask)[:, :, -T:]

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from regard.lab.experiment.run import ask
     from regard.lab.experiment.speed import Setting
 
-_QUESTION = "Claim Column Expected Fitted Question Shell above below near reaches stays_below"
-_HOMES = dict.fromkeys(_QUESTION.split(), "regard.lab.experiment.question") | {
-    "Entry": "regard.lab.experiment.entry",
-    "Setting": "regard.lab.experiment.speed",
-    "ask": "regard.lab.experiment.run",
-}
 __all__ = [
     "Claim", "Column", "Entry", "Expected", "Fitted", "Question", "Setting", "Shell",
     "above", "ask", "below", "near", "reaches", "stays_below",
@@ -42,15 +36,16 @@ PACKAGES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = {name: getattr(import_module(_HOMES[name]), name)}
+    home = import_module(f"regard.lab.experiment.{'run' if name == 'ask' else 'question'}")
+    found = {name: getattr(home, name)}
     check_calls(found, [name])
     return globals().setdefault(name, found[name])
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})
 
 
 def require_packages() -> None:

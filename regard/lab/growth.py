@@ -84,37 +84,15 @@ def _parts(points: tuple[tuple[int, float], ...], power: float) -> list[tuple[fl
     return list(zip(powers, nnls(columns, np.ones(len(v)))[0].tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Crossover:
-    """From which length on a mechanism is faster than softmax. `at` None: not up to `reach`; low and high None: beyond it."""
-
-    at: float | None
-    low: float | None
-    high: float | None
-    reach: int
-    measured: bool  # between measured lengths, rather than by growth
-
-    def __str__(self) -> str:
-        if self.at is None:
-            return f"not up to {self.reach:,}"
-        ends = [f"over {self.reach:,}" if n is None else two(n) for n in (self.low, self.high)]
-        about = two(self.at) + (f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else "")
-        return about if self.measured else f"{about}, by growth"
-
-
-def crossover(own: Growth, base: Growth) -> Crossover:
-    """Between the lengths that were measured, where it is there, or else by growth beyond them."""
-    inside = [length for length, _ in own.points]
-    beyond = np.geomspace(inside[-1], max(FURTHEST, inside[-1]), 200).astype(int).tolist()
-    for lengths in (inside, beyond):
-        ratios = [own.at(n).over(base.at(n)) for n in lengths]
-        at, low, high = (
-            _stays_below(lengths, [getattr(ratio, end) for ratio in ratios])
-            for end in ("value", "low", "high")
-        )
-        if at is not None or len(inside) < 2:
-            break
-    return Crossover(at, low, high, lengths[-1], lengths is inside)
+def crossover(own: Growth, base: Growth) -> float | None:
+    """The length from which a mechanism stays faster, between those that were measured or by growth beyond them; None where none is sure."""
+    lengths = [length for length, _ in own.points]
+    if len(lengths) > 1:
+        beyond = np.geomspace(lengths[-1], max(FURTHEST, lengths[-1]), 200)
+        lengths += beyond.astype(int).tolist()[1:]
+    ratios = [own.at(n).over(base.at(n)) for n in lengths]
+    sure = _stays_below(lengths, [ratio.high for ratio in ratios])
+    return sure and _stays_below(lengths, [ratio.value for ratio in ratios])
 
 
 def _stays_below(lengths: Sequence[int], ratios: Sequence[float]) -> float | None:

@@ -23,9 +23,9 @@ from regard.lab.experiment.question import Question
 from regard.lab.experiment.results import MEASURED, Cell, Results, best_of, questions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
-from regard.lab.experiment.speed import Setting, Timed
+from regard.lab.experiment.speed import Setting
 from regard.lab.experiment.stored import Pass
-from regard.lab.growth import Crossover, Estimate, Growth, crossover, two
+from regard.lab.growth import Estimate, Growth, crossover, two
 from regard.lab.questions import QUESTIONS
 from regard.lab.report.terminal import size
 from regard.mixers import MIXERS
@@ -83,7 +83,7 @@ class Candidate:
     ms: Estimate | None = None
     ratio: Estimate | None = None  # of time to softmax
     bytes: Estimate | None = None
-    crossover: Crossover | None = None
+    faster_from: float | None = None  # tokens, than softmax
     quality: dict[str, Quality]  # by trained column
     causal: bool | None = None  # as timed
 
@@ -157,25 +157,28 @@ class _Known:
         names = {entry.name: entry for entry in every}
         today = names | {line.name: line for line in LINES}
         rows = sorted(rows, key=lambda row: row.provenance.started)
-        last = {row.entry: (row.mixer, row.options) for row in rows}
-        kept, self.old = [], Counter[str]()
-        for row in rows:
-            same = (row.mixer, row.options) == last[row.entry]
-            if row.mixer not in today or (same and row.source == today[row.mixer].source):
-                kept.append(row)
-            else:
-                self.old[row.entry] += row.kind != "laws"
+        newest = {row.entry: row for row in rows}
+
+        def is_old(row: Row) -> bool:
+            last = newest[row.entry]
+            if row.mixer not in today:  # a question, or a whole model
+                return False
+            own = (last.mixer, last.options, today[row.mixer].source)
+            return (row.mixer, row.options, row.source) != own
+
+        kept = [row for row in rows if not is_old(row)]
+        self.old = Counter(row.entry for row in rows if row.kind != "laws" and is_old(row))
+        mine = {row.entry: row for row in kept if row.kind in ("trained", "timed") and row.mixer in names}  # fmt: skip
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
-        mine = [r for r in kept if r.kind in ("trained", "timed") and r.mixer in names]
         self.entries: dict[str, Entry] = {}
-        for label, row in {row.entry: row for row in mine}.items():
+        for label, row in mine.items():
             entry = replace(names[row.mixer], options=row.options, title=label)
             other = built.get(label, entry)  # whose options are not JSON
             self.entries[label] = other if as_json(dict(other.options)) == row.options else entry
-        present = {entry.name for entry in self.entries.values()}
-        self.entries |= {entry.label: entry for entry in every if entry.name not in present}
+        measured = {row.mixer for row in mine.values()}
+        self.entries |= {one.label: one for one in every if one.name not in measured}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
-        self.timed, self.elsewhere = _timed(case, mine)
+        self.timed, self.elsewhere = _timed(case, [row for row in kept if row.entry in mine])
         self.quality: dict[str, dict[str, Quality]] = {label: {} for label in self.entries}
         for results in questions(kept):
             for (label, column), cell in results.cells.items():
@@ -183,26 +186,28 @@ class _Known:
                     self.quality[label].setdefault(column, _quality(results, cell))
 
 
-def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Timed]], int]:
+def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
     """The timings of one setting, and how many others there are: of the newest engine, this machine and blocks, if there are any."""
     rows = [row for row in rows if row.kind == "timed" and row.setting["kind"] == case.kind]
-    settings: dict[tuple, list[Timed]] = {}
-    for row in rows:
-        one, where = Timed.of_row(row), row.provenance
-        here = where.device == describe(_device())
-        best = (row.engine == rows[-1].engine, here, one.unit == "block")
-        shape = (one.batch, one.dim, one.num_heads)
-        settings.setdefault((best, where.device, where.dtype, shape), []).append(one)
-    chosen = max(settings.items(), key=lambda of: (of[0][0], len(of[1])), default=((), []))[1]
-    found: dict[tuple[bool, str], dict[int, Timed]] = {}
-    for one in chosen:
-        wanted = one.causal == (case.causal or case.decode)
-        found.setdefault((wanted, one.entry), {})[one.length] = one
-    # what is wanted comes last, in the place of the other
-    return {
-        label: [of[n] for n in sorted(of)]
-        for (_, label), of in sorted(found.items(), key=lambda one: one[0])
-    }, len(rows) - len(chosen)
+    here = describe(_device())
+
+    def group(row: Row) -> tuple:
+        setting, where = row.setting, row.provenance
+        shape = (setting["batch"], setting["dim"], setting["num_heads"])
+        best = (row.engine == rows[-1].engine, where.device == here, setting["unit"] == "block")
+        return best, where.device, where.dtype, shape
+
+    groups = Counter(map(group, rows))
+    best = max(groups, key=lambda one: (one[0], groups[one]), default=None)
+    chosen = [row for row in rows if group(row) == best]
+    wanted = case.causal or case.decode
+    exact = {row.entry for row in chosen if row.causal == wanted}
+    found: dict[str, dict[int, Row]] = {}
+    for row in chosen:
+        if row.causal == wanted or row.entry not in exact:
+            found.setdefault(row.entry, {})[row.setting["length"]] = row
+    timed = {label: [of[n] for n in sorted(of)] for label, of in found.items()}
+    return timed, len(rows) - len(chosen)
 
 
 def _quality(results: Results, cell: Cell) -> Quality:
@@ -228,9 +233,9 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     """It, or why it cannot do what is wanted, or cannot be built for this length."""
     if label in known.broken:
         return f"breaks a law. {known.broken[label]}"
-    entry = known.entries[label]
+    entry, length = known.entries[label], case.length
     try:
-        sketch = entry.sketch(dim=DIM, num_heads=HEADS, max_len=case.length + 16)
+        sketch = entry.sketch(dim=DIM, num_heads=HEADS, max_len=length + 16)
     except OptionError as error:
         return str(error)
     if refused := list(filter(None, (entry.refusal(sketch, need) for need in case.needs))):
@@ -239,29 +244,26 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     cost, memory = (can.state, can.state) if case.decode and can.state else (can.time, can.memory)
     quality = {n: q for n, q in known.quality[label].items() if case.task in (None, n)}
     found = Candidate(mechanism=label, cost=cost, declared_memory=memory, quality=quality)
-    if label not in known.timed:
+    rows = known.timed.get(label)
+    if not rows:
         return found
-    rows = known.timed[label]
-    own, base = _growths(rows, cost)
-    ms = own.at(case.length)
-    peaks = tuple((row.length, float(max(row.peak_bytes, 1))) for row in rows)
-    peak = Growth(peaks, _power(memory)).at(case.length)
+    spread = max(abs(math.log(r.values["high_ms"] / r.values["low_ms"])) / 2 for r in rows)
+    beside = "T" if case.decode else MIXERS[SOFTMAX].capabilities.time
+    own, base = _grown(rows, "ms", cost, spread), _grown(rows, "baseline_ms", beside, spread)
+    ms, peak = own.at(length), _grown(rows, "peak_bytes", memory).at(length)
     if case.memory is not None and peak.value > case.memory:
         allowed = size(case.memory)
-        return f"needs {size(peak.value)} at {case.length:,} tokens, and {allowed} are allowed"
+        return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
     found = replace(found, ms=ms, bytes=peak, causal=rows[-1].causal)
     if label == SOFTMAX:
         return replace(found, ratio=Estimate(1.0, 0.0, ms.measured))
-    return replace(found, ratio=ms.over(base.at(case.length)), crossover=crossover(own, base))
+    return replace(found, ratio=ms.over(base.at(length)), faster_from=crossover(own, base))
 
 
-def _growths(rows: Sequence[Timed], cost: str) -> tuple[Growth, Growth]:
-    """The mechanism's time, and softmax's beside it."""
-    spread = max(abs(math.log(row.high_ms / row.low_ms)) / 2 for row in rows)
-    beside = "T" if rows[0].kind == "decode" else MIXERS[SOFTMAX].capabilities.time
-    own = Growth(tuple((row.length, row.ms) for row in rows), _power(cost), spread)
-    points = tuple((row.length, row.baseline_ms) for row in rows)
-    return own, Growth(points, _power(beside), spread)
+def _grown(rows: Sequence[Row], name: str, cost: str, spread: float = 0.0) -> Growth:
+    """Growth of one of the measured numbers, as its declared cost has it."""
+    found = tuple((row.setting["length"], float(row.values[name] or 1)) for row in rows)
+    return Growth(found, _power(cost), spread)
 
 
 def _power(cost: str) -> float:
@@ -283,24 +285,19 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
         why = "the ledger has no timing of another mechanism for this, and --measure takes some in about a minute."
         return SOFTMAX, f"Use fused softmax until something is measured: {why}{said}"
     if winners:
-        (ratio, best), *others = winners
-        level = [f.mechanism for near, f in others if near.value < ratio.value * (1 + LEVEL)]
-        also = f" {_joined(level)} about as fast." if level else ""
+        ratio, best = winners[0]
         how = "measured" if ratio.measured else "by fitted growth"
         speed, bounds = ratio.speed
-        why = f"{speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}.{also}"
+        why = f"{speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}."
         return best.mechanism, f"Use {best.mechanism}: {why}"
     if not fit:
-        return (
-            None,
-            f"Nothing that can do this has reached {asked}: train for longer, or at other rates.",
-        )
+        why = f"Nothing that can do this has reached {asked}: train for longer, or at other rates."
+        return None, why
     if softmax not in fit:
         why = f"has not reached {asked}" if softmax else "cannot do this, for the reason below"
         return fit[0].mechanism, f"Use {fit[0].mechanism}, {_judged(fit[0])}: fused softmax {why}."
-    sure = [(f.crossover, f.mechanism) for f in fit if f.crossover and f.crossover.high]
-    later = min(((c.at, name) for c, name in sure if c.at and c.at > case.length), default=None)
-    where = f"below N = {two(later[0])}, where {later[1]} does" if later else at
+    later = [(n, f.mechanism) for f in fit if (n := f.faster_from) and n > case.length]
+    where = f"below N = {two(min(later)[0])}, where {min(later)[1]} does" if later else at
     good = f", {_judged(softmax)}: nothing as good" if softmax and softmax.quality else ": nothing"
     return SOFTMAX, f"Use fused softmax{good} wins {where}."
 
@@ -315,18 +312,17 @@ def _judged(found: Candidate) -> str:
 def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     able = {found.mechanism: found for found in ranked if found.ratio is not None}
     rows = [row for name in able for row in known.timed[name]]
-    lengths = ", ".join(f"{n:,}" for n in sorted({row.length for row in rows}))
+    lengths = ", ".join(f"{n:,}" for n in sorted({row.setting["length"] for row in rows}))
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
-    unequal = [name for name in able if not all(row.is_equal for row in known.timed[name])]
     unproved = [name for name, found in able.items() if not found.quality]
     old = [f"{count} of {label}" for label, count in sorted(known.old.items()) if count]
-    where = "".join(f"One {r.unit}, batch {r.batch}, dim {r.dim}, {r.num_heads} heads, {r.provenance.device}" for r in rows[:1])  # fmt: skip
+    where = "".join(
+        "One {unit}, batch {batch}, dim {dim}, {num_heads} heads, ".format(**row.setting) + row.provenance.device for row in rows[:1]
+    )  # fmt: skip
     told = {
         "No timing for this in the ledger: capabilities and declared costs only.": not rows,
         f"{where}; measured at {lengths} tokens.": rows,
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
-        "Timed on one sequence; with a context of its own the time is another.": rows and case.cross,
-        f"Not of softmax's size at some lengths: {_joined(unequal)}.": unequal,
         f"Quality is not known here of {_joined(unproved)}.": unproved,
         "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above "
         "chance, no mixing and the bag; what is so in every column is not chosen.": any(known.quality.values()),

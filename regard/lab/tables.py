@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.options import WIDEST, Range, annotations, check_option
+from regard.core.options import ABOVE_0, BELOW_1, WIDEST, Range, annotations, check_option, tuples
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
@@ -60,7 +60,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         of: Mapping[str, str] | None = None,
         numeric: Collection[str] | None = None,
         min_count: int = 1,
-        valid_share: Annotated[float, Range(0, 1, "between 0 and 1", True, True)] = 0.1,
+        valid_share: Annotated[float, Range(ABOVE_0, BELOW_1, "between 0 and 1")] = 0.1,
         batch_l2: Annotated[float, Range(0, WIDEST, "at least 0")] = 0.0,
         seed: DataSeed = 0,
         progress: bool = False,
@@ -73,7 +73,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Raises OptionError and ShapeError before anything is trained."""
         self._check()
         words = _words(y)
-        y, names, single = _labels(y if words is None else _coded(y, words))
+        y, names, single = _labels(y, words)
         if names is None:
             names = (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(y.shape[1]))
         _check_rows(X, len(y))
@@ -124,25 +124,19 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Labels with names are found by them, in any order. Raises OptionError and ShapeError.
         """
         self._check_fitted()
-        y, names, _ = _labels(y if self.words_ is None else _coded(y, self.words_))
         fitted = self.label_names_
-        if names is not None and sorted(names) != sorted(fitted):
+        y, names, _ = _labels(y, self.words_)
+        if y.shape[1] != len(fitted):
+            raise ShapeError(f"{y.shape[1]} labels are given, and {len(fitted)} were fitted")
+        if sorted(names := names or fitted) != sorted(fitted):
             raise OptionError(
                 f"labels are called {', '.join(names)}, and those fitted {', '.join(fitted)}"
-            )
-        if names is not None:
-            y = y[:, [names.index(name) for name in fitted]]
-        elif y.shape[1] != len(self.label_names_):
-            raise ShapeError(
-                f"{y.shape[1]} labels are given, and {len(self.label_names_)} were fitted"
             )
         _check_rows(X, len(y))
         codes = None if groups is None else _codes(groups, len(y))
         p = torch.from_numpy(self.decision_function(X)).view(len(y), -1).sigmoid()
-        return {
-            name: figures(p[:, k], torch.from_numpy(y[:, k]), codes)
-            for k, name in enumerate(self.label_names_)
-        }
+        given = torch.from_numpy(y[:, [names.index(name) for name in fitted]])
+        return {name: figures(p[:, k], given[:, k], codes) for k, name in enumerate(fitted)}
 
     def score(self, X: Columns, y: Any) -> float:
         """Mean AUC of the labels."""
@@ -173,8 +167,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         state = stored.state
         try:
             config = MODELS[state["model"]].__init__.__annotations__["config"]
-            options = {name: _tuples(value) for name, value in state["options"].items()}
-            found = cls(config(**options))
+            found = cls(config(**tuples(state["options"])))
             schema, words = Schema.of_plain(state["schema"]), state["words"]
             found._set(schema, tuple(state["labels"]), state["single"], words)
             found.module_ = found._config().build().eval()
@@ -262,8 +255,11 @@ def _coded(y: Any, words: list[str]) -> list[float]:
     return [float("nan") if is_missing(value) else codes[value] for value in found]
 
 
-def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
-    """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
+def _labels(
+    y: Any, words: list[str] | None
+) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
+    """Labels, their names where they have some, and whether there is one. 0, 1 or missing, or these two words."""
+    y = y if words is None else _coded(y, words)
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
         given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)
@@ -319,15 +315,6 @@ def _plain(config: Any) -> dict[str, Any]:
         if isinstance(value, type):
             raise OptionError(f"{name} is the class {value.__name__}: only names can be stored")
     return {k: dict(v) if isinstance(v, Mapping) else v for k, v in options.items()}
-
-
-def _tuples(value: Any) -> Any:
-    """JSON has lists where configurations have tuples."""
-    if isinstance(value, list):
-        return tuple(map(_tuples, value))
-    return (
-        {name: _tuples(item) for name, item in value.items()} if isinstance(value, dict) else value
-    )
 
 
 __all__ = ["Figures", "NotFitted", "TableClassifier"]

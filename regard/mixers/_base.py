@@ -14,7 +14,6 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn import heads as nn_heads
 from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
@@ -132,15 +131,16 @@ class SplitMixer(Mixer):
         """What every query reads of the context."""
         raise NotImplementedError
 
-    def _read(
-        self, x: Float[Tensor, "B N D"], kept: tuple[Any, ...], at: Int[Tensor, "B N"]
-    ) -> Tensor:
+    def _read(self, x: Tensor, kept: tuple[Any, ...], at: Int[Tensor, "B N"]) -> Tensor:
         """What tokens at these positions read."""
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
-    """A SplitMixer whose split and merge are those of heads, and the options of heads."""
+class HeadsMixer(SplitMixer):
+    """A SplitMixer whose split and merge are those of heads, and the options of heads.
+
+    One that is a function of q, k and v writes `mix = HeadsMixer.mix_split`.
+    """
 
     operations: ClassVar[tuple[str, ...]] = ()
     """Keys of `regard.fast` that serve it: they say which `impl` there is."""
@@ -182,6 +182,12 @@ class HeadsMixer(SplitMixer, nn_heads.HeadsMixer):
             self.declare(cross=No("relative positions need queries and keys on one axis"))
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, context, mask))
+
+    def mix_split(self, x, context, mask):
+        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
     def _split(self, x, context, at=None):
         return self.heads.split(x, context, None if at is None else at[:, 0])

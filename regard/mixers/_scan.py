@@ -9,16 +9,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import No, Observation
+from regard.core import No
 from regard.core.shapes import check_divisible
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.mixed_chunk import units
 from regard.functional.rows import unit_norm
-from regard.mixers._base import SplitMixer
-from regard.mixers._capabilities import ALL
+from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import ShortConv, low_rank
 from regard.nn.starts import Glorot, glorot
@@ -122,19 +120,19 @@ class ScanMixer(SplitMixer):
         return y if self.skip is None else y + self.skip[:, None, None] * v, S
 
     def mix(self, x, context, mask):
-        return self._merge(x, self._scanned(*self._parts(x, self._inputs(x)))[0])
+        return self._merge(x, self._mixed(x, context, mask))
+
+    def _split(self, x, context, at=None):
+        q, k, v, *_ = self._parts(x, self._inputs(x))
+        return q, k, v
+
+    def _mixed(self, x, context, mask, of=None):
+        q, k, v, *factors = self._parts(x, self._inputs(x))
+        return self._scanned(q, k, v if of is None else of(v), *factors)[0]
 
     def _merge(self, x, mixed):
         y = self.norm(mixed.transpose(1, 2)).flatten(2)
         return self.out(y if self.gate is None else y * self.gate_of(self.gate(x)))
-
-    def _observe(self, x, context, mask):
-        q, k, v, *factors = self._parts(x, self._inputs(x))
-        return Observation(q, k, v, self._scanned(q, k, units(v), *factors)[0])
-
-    def _observe_heads(self, x, context, mask):
-        parts = self._parts(x, self._inputs(x))
-        return Observation(v=parts[2], heads=self._scanned(*parts)[0])
 
     def _start(self, length, max_len):
         like, taps = self._like, self.conv.size - 1 if self.conv else 0

@@ -13,6 +13,7 @@ Args:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from regard.mixers._groups import HeadGroup, together
 from regard.mixers.build import build
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
-from regard.nn.given_heads import with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 
 WHOLE = {"dim", "num_heads", "max_len"}
 """Options that groups have from the whole."""
@@ -141,7 +142,7 @@ class HeadGroups(HeadsMixer):
         for member, (q, k, v), own in zip(
             self.groups, zip(*split, strict=True), masks, strict=True
         ):
-            pack = member.heads.pack
+            pack = partial(packed, member)
             if context is None:
                 yield member, (pack(q, k, v), None, own)
             else:

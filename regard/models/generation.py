@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import OptionError, ShapeError
 from regard.core.memory import free_bytes, require_memory
-from regard.core.options import WIDEST, CheckedOptions, Range, check_option
+from regard.core.options import WIDEST, CheckedOptions, Part, Range, check_option
 from regard.core.shapes import check_positive
 from regard.core.states import Streamed, stamped
 from regard.models.config import Model
@@ -37,7 +37,6 @@ PER_TOKEN = 512
 
 
 Temperature = Annotated[float, Range(0, WIDEST, "0 (greedy) or a positive number")]
-Nucleus = Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)]
 Penalty = Annotated[float, Range(-10, 10, "a number from -10 to 10; 0 turns it off")]
 
 
@@ -50,7 +49,7 @@ class Sampling(metaclass=CheckedOptions):
 
     temperature: Temperature = 0.0
     top_k: int | None = None
-    top_p: Nucleus | None = None
+    top_p: Part | None = None
     generator: torch.Generator | None = None
 
     def __call__(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:

@@ -41,8 +41,8 @@ class CoordConv2d(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C height width"]) -> Float[Tensor, "B C2 height2 width2"]:
         height, width = x.shape[-2:]
-        row = torch.arange(height, device=x.device)[:, None].expand(height, width)
-        column = torch.arange(width, device=x.device).expand(height, width)
+        axes = (torch.arange(size, device=x.device) for size in (height, width))
+        row, column = torch.meshgrid(*axes, indexing="ij")
         where = coordinates(row, column, (height, width), radius=self.radius, dtype=x.dtype)
         where = where.movedim(-1, 0).expand(x.shape[0], -1, -1, -1)
         return self.conv(torch.cat([x, where], dim=1))

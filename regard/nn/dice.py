@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.core.request import clear
+
 EPS, MOMENTUM = 1e-8, 0.1
 
 
@@ -39,11 +41,8 @@ class Dice(nn.Module):
         return p * s + (1 - p) * self.alpha * s
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        rows = s.reshape(-1, s.shape[-1])
-        exists = rows.new_ones(len(rows), 1)
-        if valid is not None:
-            exists = valid.reshape(-1, 1).to(s.dtype)
-            rows = torch.where(exists > 0, rows, 0.0)
+        valid = s.new_ones(s.shape[:-1], dtype=torch.bool) if valid is None else valid
+        rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).to(s.dtype)
         count = exists.sum()
         mean = rows.sum(0) / count.clamp(min=1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)

@@ -42,6 +42,11 @@ class Categorical(Named):
 
     size: int
 
+    @property
+    def of(self) -> "Categorical":
+        """The vocabulary: its own."""
+        return self
+
 
 @dataclass(frozen=True)
 class Numeric(Named):
@@ -63,16 +68,12 @@ def vocabularies(fields: tuple[Field, ...]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for field in fields:
         if not isinstance(field, Numeric):
-            kind = vocabulary(field)
+            kind = field.of
             if sizes.setdefault(kind.name, kind.size) != kind.size:
                 raise OptionError(
                     f"fields of {kind.name!r} have {sizes[kind.name]} and {kind.size} values: they share one vocabulary"
                 )
     return sizes
-
-
-def vocabulary(field: Categorical | Sequence) -> Categorical:
-    return field.of if isinstance(field, Sequence) else field
 
 
 def check_fields(fields: tuple[Field, ...]) -> None:
@@ -114,7 +115,7 @@ def check_batch(
         if len(x) != size:
             raise ShapeError(f"{who}: {field.name} has batch {len(x)}, others have {size}")
         if not isinstance(field, Numeric) and readable(x) and x.numel():
-            low, high, known = int(x.min()), int(x.max()), vocabulary(field).size
+            low, high, known = int(x.min()), int(x.max()), field.of.size
             if low < 0 or high >= known:
                 wrong = low if low < 0 else high
                 raise ShapeError(
@@ -172,7 +173,7 @@ class FieldEmbedding(nn.Module):
             here = [
                 batch[field.name].flatten()
                 for field in self.fields
-                if not isinstance(field, Numeric) and vocabulary(field).name == name
+                if not isinstance(field, Numeric) and field.of.name == name
             ]
             ids = torch.cat(here).unique()
             ids = ids[ids != MISSING]
@@ -186,7 +187,7 @@ class FieldEmbedding(nn.Module):
             present = ~x.isnan()
             x = torch.where(present, x, 0.0).to(vector.dtype)
             return x[:, None] * vector, present
-        rows, exists = self.look_up(vocabulary(field).name, x), x != MISSING
+        rows, exists = self.look_up(field.of.name, x), x != MISSING
         if not isinstance(field, Sequence):
             return rows, exists
         return rows.sum(1) / exists.sum(1, keepdim=True).clamp(min=1), exists.any(1)

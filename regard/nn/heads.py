@@ -1,4 +1,4 @@
-"""Heads and Values: the projections around multi-head attention, and the base class of mixers that have them."""
+"""Heads and Values: the projections around multi-head attention."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,7 +8,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, Observation
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -75,10 +74,7 @@ class Heads(nn.Module):
         self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
-        z, K = self.query(x), self.key_dim
-        if z.shape[2] != self.num_heads * K:
-            self._check_part(z, self.num_heads, K)
-        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        z = split_heads(self.query(x), self.num_heads, self.key_dim, alike=self.alike)
         return z if self.rotation is None else self._turned(z, after)
 
     def keys(
@@ -87,18 +83,12 @@ class Heads(nn.Module):
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self.queries(x, after))
-        z, K = self.key(x), self.key_dim
-        if z.shape[2] != self.num_kv_heads * K:
-            self._check_part(z, self.num_kv_heads, K)
-        z = z.unflatten(2, (-1, K)).transpose(1, 2)
+        z = split_heads(self.key(x), self.num_kv_heads, self.key_dim, alike=self.alike)
         z = z if self.rotation is None else self._turned(z, after)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        z, V = self.value(x), self.value_dim
-        if z.shape[2] != self.num_kv_heads * V:
-            self._check_part(z, self.num_kv_heads, V)
-        z = z.unflatten(2, (-1, V)).transpose(1, 2)
+        z = split_heads(self.value(x), self.num_kv_heads, self.value_dim, alike=self.alike)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def split(
@@ -123,47 +113,15 @@ class Heads(nn.Module):
 
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
-        weight = self.value.weight
-        if weight.shape[0] != self.num_kv_heads * self.value_dim:
-            self._check_part(weight.mT[None], self.num_kv_heads, self.value_dim)
-        G = weight.shape[0] // self.value_dim * self.copies
-        return weight.new_zeros(batch_size, G, room, self.value_dim if width is None else width)
+        weight, V = self.value.weight, self.value_dim
+        G = split_heads(weight.mT[None], self.num_kv_heads, V, alike=self.alike).shape[1]
+        return weight.new_zeros(batch_size, G * self.copies, room, V if width is None else width)
 
     def _turned(
         self, z: Float[Tensor, "B H T K"], after: Int[Tensor, "B"] | None
     ) -> Float[Tensor, "B H T K"]:
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
-
-    def _check_part(self, z: Float[Tensor, "B T D"], count: int, width: int) -> None:
-        if not self.alike or z.shape[2] % width or count % (z.shape[2] // width):
-            _refuse(z, count, width)
-
-
-class HeadsMixer(Mixer):
-    """y = heads.merge(_mixed(x)). A mechanism sets `heads`, and writes `_mixed` in the place of `mix`.
-
-    One that is a function of q, k and v writes `_attend`, and `mix = HeadsMixer.mix_split`.
-    """
-
-    heads: Heads
-    _attend: Any
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
-
-    def _mixed(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
-    ) -> Float[Tensor, "B H T V"]:
-        """Outputs of the heads."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither _mixed nor mix")
-
-    def _observe_heads(self, x, context, mask):
-        v = self.heads.values(x if context is None else context)
-        return Observation(v=v, heads=self._mixed(x, context, mask))
 
 
 class Values(nn.Module):
@@ -201,17 +159,15 @@ def in_full_precision(
 
 
 def split_heads(
-    z: Float[Tensor, "B T D"], num_heads: int, head_dim: int
+    z: Float[Tensor, "B T D"], num_heads: int, head_dim: int, *, alike: bool = False
 ) -> Float[Tensor, "B H T K"]:
-    """For heads that are not alike: ShapeError where a projection was replaced by one of another width."""
-    if z.shape[2] != num_heads * head_dim:
-        _refuse(z, num_heads, head_dim)
-    return z.unflatten(2, (num_heads, head_dim)).transpose(1, 2)
-
-
-def _refuse(z: Float[Tensor, "B T D"], num_heads: int, head_dim: int) -> None:
-    raise ShapeError(
-        f"Heads cannot make {num_heads} heads of {head_dim} of a projection of width {z.shape[2]}: a process of tensor "
-        "parallel has a part of the heads, and what this mechanism holds for each of them (patterns, tables, learned "
-        f"numbers) is not divided with them. Leave out the projections of this mixer, or give them width {num_heads * head_dim}."
-    )
+    """The heads of a projection; ShapeError for another width, unless it is that of a part of heads that are alike."""
+    width = z.shape[2]
+    if width != num_heads * head_dim:
+        if not alike or width % head_dim or num_heads % (width // head_dim):
+            raise ShapeError(
+                f"Heads cannot make {num_heads} heads of {head_dim} of a projection of width {width}: a process of tensor "
+                "parallel has a part of the heads, and what this mechanism holds for each of them (patterns, tables, learned "
+                f"numbers) is not divided with them. Leave out the projections of this mixer, or give them width {num_heads * head_dim}."
+            )
+    return z.unflatten(2, (-1, head_dim)).transpose(1, 2)

@@ -14,7 +14,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.mask import Mask
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
@@ -158,8 +157,7 @@ class FixedPatternLogits(PositionLogits):
     ) -> Float[Tensor, "b H t S"]:
         i = position[:, 0, :, 0]
         j = torch.arange(S, device=i.device)[None]
-        causal = Mask(pairwise=(j[:, None, :] <= i[:, :, None])[:, None])
-        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype, mask=causal)
+        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype)
         return (weights + self.floor).log()
 
 

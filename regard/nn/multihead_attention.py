@@ -8,10 +8,11 @@ the mixture is zero, and where a query may see nothing: zero again, and not NaN.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
@@ -20,7 +21,7 @@ from regard.core.errors import shown
 from regard.core.options import CheckedOptions, check_option
 from regard.core.request import check_tokens
 from regard.core.shapes import check_flag, is_dense
-from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
@@ -49,8 +50,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
             raise UnknownNameError("device", device, DEVICES)
         given = with_given_heads(mixer)
-        heads = given.heads
-        assert isinstance(heads, GivenHeads)
+        heads: Any = given.heads
         if heads.num_kv_heads != heads.num_heads:
             raise OptionError(
                 f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), "
@@ -69,7 +69,11 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         )
         self.mixer = given.to(device=device, dtype=dtype)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
-        self.out_proj = _OutProjection(mixer.dim, mixer.dim, bias=bias, device=device, dtype=dtype)
+        out = _OutProjection(
+            mixer.dim, mixer.dim, bias=bias, device="meta"
+        )  # draws no random numbers
+        out.weight, out.bias = self.out_proj.weight, self.out_proj.bias
+        self.out_proj = out
 
     def reset_parameters(self) -> None:
         """torch's start of the projections; `out_proj` and the mixer's parts have their own."""
@@ -148,9 +152,9 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
     ) -> tuple[Tensor, Tensor | None]:
         """torch's call: a mask's True, or -inf, hides. `is_causal` without attn_mask is the causal mask.
 
-        Of nested rows, masks may be those of the padded batch, and weights [B T S] are padded with zeros to the longest row.
+        Of nested rows, as torch's encoder makes them of a padding mask, weights [B T S] are padded with zeros to the longest.
         Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to; UnsupportedError for
-        nested rows as a context, and for what the mixer cannot do.
+        nested rows as a context or with masks, and for what the mixer cannot do.
         """
         check_flag(
             need_weights=need_weights,
@@ -163,13 +167,14 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             if not isinstance(x, Tensor):
                 raise ShapeError(f"MultiheadAttention: {name} must be a tensor, got {shown(x)}")
         if query.is_nested:
-            if query is not key or query is not value:
+            if query is not key or query is not value or given:
                 raise UnsupportedError(
-                    "MultiheadAttention does not support nested tensors as a context"
+                    "MultiheadAttention does not support nested tensors as a context, nor beside masks"
                 )
             x = query.to_padded_tensor(0.0)
             length = torch.tensor([len(row) for row in query.unbind()], device=x.device)
-            mask = self._nested_mask(key_padding_mask, attn_mask, is_causal, x, length)
+            valid = torch.arange(x.shape[1], device=x.device) < length[:, None]
+            mask = Mask(causal=is_causal, valid=valid)
             y, weights = self._mix([x, x, x], True, mask, need_weights, average_attn_weights)
             rows = [row[:n] for row, n in zip(y, length, strict=True)]
             return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
@@ -194,8 +199,6 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
     def _mix(
         self, tokens: list[Tensor], one_axis: bool, mask: Mask, need_weights: bool, average: bool
     ) -> tuple[Tensor, Tensor | None]:
-        heads = self.mixer.heads
-        assert isinstance(heads, GivenHeads)
         widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         query, key, value = tokens
         for (name, width), x in zip(widths.items(), tokens, strict=True):
@@ -210,36 +213,13 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             weights = self.in_proj_weight.chunk(3)
         biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         q, k, v = map(F.linear, tokens, weights, biases)
-        x = heads.pack(q, k, v) if one_axis else heads.pack(q)
-        context = None if one_axis else heads.pack(None, k, v)
+        x = packed(self.mixer, q, *((k, v) if one_axis else ()))
+        context = None if one_axis else packed(self.mixer, None, k, v)
         y = self.out_proj(self.mixer(x, context=context, mask=mask))
         if not need_weights:
             return y, None
         found = self.mixer.attention_map(x, context=context, mask=mask)
         return y, found.mean(1) if average else found
-
-    def _nested_mask(
-        self,
-        key_padding_mask: Tensor | None,
-        attn_mask: Tensor | None,
-        is_causal: bool,
-        x: Float[Tensor, "B T D"],
-        length: Int[Tensor, "B"],
-    ) -> Mask:
-        """Rows of several lengths, as torch's encoder makes them of a padding mask: its other masks have the padded length."""
-        B, T, _ = x.shape
-        valid = torch.arange(T, device=x.device) < length[:, None]
-        if key_padding_mask is not None:
-            shape = key_padding_mask.shape
-            if len(shape) != 2 or shape[0] != B or shape[1] < T:
-                raise ShapeError(
-                    f"MultiheadAttention: key_padding_mask must hold at least {T} keys of {B} rows, got "
-                    f"{list(shape)}"
-                )
-            valid = valid & _allowed("key_padding_mask", key_padding_mask[:, :T], x.device)
-        if attn_mask is not None:
-            attn_mask = attn_mask[..., :T, :T]
-        return self._mask(~valid, attn_mask, is_causal, x, x)
 
     def _mask(
         self,
@@ -268,11 +248,10 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             raise ShapeError(
                 "MultiheadAttention: is_causal says that attn_mask is the causal mask, and it is not. Pass one of them."
             )
-        if allowed.dim() == 3:
-            return Mask(valid=valid, pairwise=allowed.view(B, self.num_heads, T, S))
         if causal and T == S:
             return Mask(causal=True, valid=valid)
-        return Mask(valid=valid, pairwise=allowed[None, None])
+        heads = 1 if allowed.dim() == 2 else self.num_heads
+        return Mask(valid=valid, pairwise=allowed.view(-1, heads, T, S))
 
 
 class _OutProjection(NonDynamicallyQuantizableLinear):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -31,17 +32,14 @@ def recorded(model: nn.Module) -> Iterator[list[Call]]:
     calls: list[Call] = []
     times: Counter[str] = Counter()
 
-    def watch(path: str):
-        def note(mixer: Mixer, args: tuple[Any, ...], kwargs: dict[str, Any], y: Tensor) -> None:
-            x, mask = args[0] if args else kwargs["x"], kwargs.get("mask", OPEN)
-            calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))
-            times[path] += 1
-
-        return note
+    def note(path: str, mixer: Mixer, args: tuple, kwargs: dict[str, Any], y: Tensor) -> None:
+        x, mask = args[0] if args else kwargs["x"], kwargs.get("mask", OPEN)
+        calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))
+        times[path] += 1
 
     with ExitStack() as hooks:
         for path, mixer in outermost(model):
-            hooks.enter_context(mixer.register_forward_hook(watch(path), with_kwargs=True))
+            hooks.enter_context(mixer.register_forward_hook(partial(note, path), with_kwargs=True))
         yield calls
 
 

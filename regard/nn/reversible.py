@@ -101,15 +101,28 @@ class _Reversible(torch.autograd.Function):
             )
         y_1, y_2 = ctx.saved_tensors
         gradients: dict[Tensor, Tensor] = {}
+
+        def again(f: nn.Module, random: Any, x: Tensor, d: Tensor, *args: Any, **kwargs: Any):
+            """f(x, ..) as it was computed before, and the gradient of x; those of f's parameters join `gradients`."""
+            _restore(random, x)
+            x, kind = x.detach().requires_grad_(), x.device.type
+            with torch.enable_grad(), torch.autocast(kind, ctx.autocast, ctx.autocast is not None):
+                y = f(x, *args, **kwargs)
+            own = [p for p in f.parameters() if p.requires_grad]
+            dx, *found = torch.autograd.grad(y, (x, *own), d.to(y.dtype), allow_unused=True)
+            for parameter, new in zip(own, found, strict=True):
+                if new is not None:
+                    old = gradients.get(parameter)
+                    gradients[parameter] = new if old is None else old + new
+            return y.detach(), 0 if dx is None else dx
+
         now = _random(y_1)
         for block, (before_f, before_g) in zip(
             reversed(ctx.blocks), reversed(ctx.random), strict=True
         ):
-            _restore(before_g, y_1)
-            out, d = _again(ctx.autocast, block.g, (), {}, y_1, d_2, gradients)
+            out, d = again(block.g, before_g, y_1, d_2)
             y_2, d_1 = y_2 - out, d_1 + d
-            _restore(before_f, y_1)
-            out, d = _again(ctx.autocast, block.f, ctx.args, ctx.kwargs, y_2, d_1, gradients)
+            out, d = again(block.f, before_f, y_2, d_1, *ctx.args, **ctx.kwargs)
             y_1, d_2 = y_1 - out, d_2 + d
         _restore(now, y_1)
         return d_1, d_2, None, None, None, *(gradients.get(p) for p in ctx.parameters)
@@ -121,29 +134,6 @@ def _check_arguments(args: tuple, kwargs: dict[str, Any]) -> None:
         raise OptionError(
             "a reversible sequence gives no gradient to arguments beyond x: detach them, or build it with recompute=False"
         )
-
-
-def _again(
-    autocast: torch.dtype | None,
-    f: nn.Module,
-    args: tuple,
-    kwargs: dict[str, Any],
-    x: Tensor,
-    d: Tensor,
-    gradients: dict[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """f(x, ..) as it was computed before, and the gradient of x; those of f's parameters join `gradients`."""
-    parameters = [p for p in f.parameters() if p.requires_grad]
-    x = x.detach().requires_grad_()
-    kind = x.device.type
-    with torch.enable_grad(), torch.autocast(kind, autocast, enabled=autocast is not None):
-        y = f(x, *args, **kwargs)
-    dx, *found = torch.autograd.grad(y, (x, *parameters), d.to(y.dtype), allow_unused=True)
-    for parameter, new in zip(parameters, found, strict=True):
-        if new is not None:
-            old = gradients.get(parameter)
-            gradients[parameter] = new if old is None else old + new
-    return y.detach(), torch.zeros_like(x) if dx is None else dx
 
 
 def _random(x: Tensor) -> tuple[Tensor, Any]:

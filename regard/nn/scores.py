@@ -295,12 +295,9 @@ class ActivationUnit(Score):
         """`allowed`: the pairs that Dice's statistics are taken over."""
         of_key, of_query = self._first_layer(q)
         hidden = torch.einsum("...tfk,...sk->...tsf", of_key, k) + of_query.unsqueeze(-2)
-        hidden = self._activate(0, hidden, allowed)
         for i in range(1, len(self.weights)):
-            hidden = hidden @ self.weights[i].mT.unsqueeze(-3)
+            hidden = self._activate(i - 1, hidden, allowed) @ self.weights[i].mT.unsqueeze(-3)
             hidden = hidden + self.biases[i][..., None, None, :]
-            if i + 1 < len(self.weights):
-                hidden = self._activate(i, hidden, allowed)
         return hidden.squeeze(-1)
 
     def _first_layer(self, q: Tensor) -> tuple[Tensor, Tensor]:

@@ -104,47 +104,26 @@ def test_a_type_checker_sees_a_tensor_and_refuses_wrong_arguments(tmp_path):
     assert "typed.py:13: error: Too many positional arguments" in told
 
 
+BY_NAME = "by position: only x comes without a name. Pass "
+ONE_VALUE = "one value says who may take part. Pass "
+
+
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("args", "kwargs", "words"),
     [
-        (
-            lambda mixer: mixer(X, Mask(causal=True)),
-            OptionError,
-            "does not take Mask(causal=True) by position: only x comes without a name. Pass mask=.",
-        ),
-        (
-            lambda mixer: mixer(X, X, X),
-            OptionError,
-            "does not take a tensor [2, 5, 24] of torch.float32 by position: only x comes without a "
-            "name. Pass context=.",
-        ),
-        (
-            lambda mixer: mixer(X, causal=True),
-            OptionError,
-            "does not take causal: one value says who may take part. Pass mask=Mask(causal=...).",
-        ),
-        (
-            lambda mixer: mixer(X, is_causal=True),
-            OptionError,
-            "does not take is_causal: one value says who may take part. Pass mask=Mask(causal=True).",
-        ),
-        (
-            lambda mixer: mixer(X, attn_mask=None),
-            OptionError,
-            "Pass mask=Mask(pairwise=...) [B|1 H|",
-        ),
-        (lambda mixer: mixer(X, maks=Mask()), UnknownNameError, "'maks'. Did you mean 'mask'?"),
-        (
-            lambda mixer: mixer(mask=Mask()),
-            OptionError,
-            "'x'. Pass x, and context= and mask= by name.",
-        ),
-        (lambda mixer: mixer(X, x=X), OptionError, "'x'. Pass x, and context= and mask= by name."),
+        ((X, Mask(causal=True)), {}, f"does not take Mask(causal=True) {BY_NAME}mask=."),
+        ((X, X, X), {}, f"take a tensor [2, 5, 24] of torch.float32 {BY_NAME}context=."),
+        ((X,), {"causal": True}, f"take causal: {ONE_VALUE}mask=Mask(causal=...)."),
+        ((X,), {"is_causal": True}, f"take is_causal: {ONE_VALUE}mask=Mask(causal=True)."),
+        ((X,), {"attn_mask": None}, "Pass mask=Mask(pairwise=...) [B|1 H|"),
+        ((X,), {"maks": Mask()}, "'maks'. Did you mean 'mask'?"),
+        ((), {"mask": Mask()}, "'x'. Pass x, and context= and mask= by name."),
+        ((X,), {"x": X}, "'x'. Pass x, and context= and mask= by name."),
     ],
 )
-def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(call, error, words):
-    with pytest.raises(error) as refused:
-        call(make("linear"))
+def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(args, kwargs, words):
+    with pytest.raises(UnknownNameError if "maks" in kwargs else OptionError) as refused:
+        make("linear")(*args, **kwargs)
     assert "linear" in str(refused.value) and words in str(refused.value)
     assert refused.value.__suppress_context__
 

@@ -128,16 +128,6 @@ def test_a_state_without_a_mark_is_known_by_its_fields():
             mixer.extend(X, wrong)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("name", streams())
-def test_every_type_of_a_module_streams(name, dtype):
-    mixer = make(name).to(dtype).eval()
-    state = mixer.initial_state(B)
-    for _ in range(2):
-        y, state = mixer.extend(X.to(dtype), state)
-    assert y.dtype == dtype
-
-
 def test_a_room_that_no_memory_holds_is_refused():
     with pytest.raises(OptionError, match=r"softmax: its state needs .* are free"):
         make("softmax").initial_state(B, max_len=10**9)

@@ -19,11 +19,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import regard
 from regard.cli import main
 from regard.cli.checkpoints import Likeness, load, words_of
-from regard.explore.inputs import Group, Sheet
+from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
-from regard.models import ClassifierConfig, pad_documents
+from regard.models import ClassifierConfig, HANConfig, pad_documents
 from tests.browser import CHROMIUM
+from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
 
@@ -72,6 +73,15 @@ def opened(browser, tmp_path):
 
     yield open_page
     assert browser.complaints == []
+
+
+def embedded(text):
+    """The data of a page."""
+    return json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
+
+
+def attributed(shown):
+    return embedded(shown.html)["examples"][0]["sides"][0]["attribution"]
 
 
 def texts(browser, selector):
@@ -184,7 +194,6 @@ def test_long_inputs_are_read_by_window(explored):
     assert texts(tab, "#window option:checked") == ["queries 65–128, keys 65–128"]
 
 
-@needs_browser
 @needs_browser
 def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
     words = [["שלום", "עולם", "مرحبا", "x" * 400, "a", "b", "c", "d"]]
@@ -338,7 +347,7 @@ def poisoned():
     """A page of 200 inputs: over them, each payload is in each text field."""
     model = classifier()
     shown = page(model, IDS, words=[WORDS], compare=model, names=("a", "b"))
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', shown.html).group(1))
+    data = embedded(shown.html)
     template = data["examples"][0]
     for side in template["sides"]:
         side["document"] = {"words": [["x", "y"]], "weights": [[0.5, 0.5]], "sentences": [1.0]}
@@ -454,42 +463,39 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
     run = str(trained("bytes"))
     assert main(["explore", run, "--text", "for i in x:"]) == 0
     where = capsys.readouterr().out.removeprefix("The page: ").strip()
-    text = open(where, encoding="utf-8").read()
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
-    (side,) = data["examples"][0]["sides"]
+    (side,) = embedded(open(where, encoding="utf-8").read())["examples"][0]["sides"]
     assert side["groups"][0]["rows"] == list("for i in x:")
     assert [sheet["mechanism"] for sheet in side["groups"][0]["sheets"]] == ["local"] * 2
     assert main(["explore", run, "--compare", run, "--tokens", "5 6 7", "--influence"]) == 0
 
 
-@pytest.mark.parametrize(
-    "args, said",
-    [
-        (["nowhere"], "is no folder of `regard train`"),
-        (["run", "--text", ""], "the text is empty"),
-        (["run", "--tokens", "1 x"], "--tokens must be whole numbers"),
-        (["run", "--tokens", "1", "--text", "a"], "give one of --text, --file and --tokens"),
-        (["run", "--compare", "softmx"], "--compare softmx is no folder"),
-        (["nowhere.gguf"], "is no folder of `regard train`"),  # and not: its reader is missing
-        (["run", "--compare", "text.gguf"], "GGUF file"),
-        (["run", "--max-tokens", "0"], "must be a positive integer"),
-        (["run", "--tokens", "999"], "outside the vocabulary"),
-        (["translator", "--text", "a cat"], "keeps no vocabulary"),
-        (["translator", "--tokens", "3 4"], "keeps no vocabulary"),
-        (["picture"], "reads pictures"),
-        (["run", "--tokens=-1"], "token id -1 is outside the vocabulary"),
-        (["run", "--text", "half \udcff"], "holds half a letter"),
-        (["run", "--file", "pipe"], "pipe cannot be read: it is no plain file"),
-        (["table", "--file", "pipe"], "pipe cannot be read: it is no plain file"),
-        (["table", "--file", "latin.csv"], "latin.csv, line 2: not UTF-8"),
-        (["table", "--file", "letters.csv"], "'old' in age is no number"),
-        (["table", "--file", "short.csv"], "short.csv, line 2: 1 cells under 3 columns"),
-        (["table", "--file", "quote.csv"], "quote.csv, line 2: "),
-        (["half"], "was truncated or altered"),
-        (["piped"], "is no folder of `regard train`"),
-    ],
-)
-def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch, args, said):
+WRONG = {
+    "nowhere": "is no folder of `regard train`",
+    "run --text ''": "the text is empty",
+    "run --tokens '1 x'": "--tokens must be whole numbers",
+    "run --tokens 1 --text a": "give one of --text, --file and --tokens",
+    "run --compare softmx": "--compare softmx is no folder",
+    "nowhere.gguf": "is no folder of `regard train`",  # and not: its reader is missing
+    "run --compare text.gguf": "GGUF file",
+    "run --max-tokens 0": "must be a positive integer",
+    "run --tokens 999": "outside the vocabulary",
+    "translator --text cat": "keeps no vocabulary",
+    "translator --tokens 3": "keeps no vocabulary",
+    "picture": "reads pictures",
+    "run --tokens=-1": "token id -1 is outside the vocabulary",
+    "run --text half\udcff": "holds half a letter",
+    "run --file pipe": "pipe cannot be read: it is no plain file",
+    "table --file pipe": "pipe cannot be read: it is no plain file",
+    "table --file latin.csv": "latin.csv, line 2: not UTF-8",
+    "table --file letters.csv": "'old' in age is no number",
+    "table --file short.csv": "short.csv, line 2: 1 cells under 3 columns",
+    "table --file quote.csv": "quote.csv, line 2: ",
+    "half": "was truncated or altered",
+    "piped": "is no folder of `regard train`",
+}
+
+
+def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").symlink_to(trained("linear"))
     (tmp_path / "translator").symlink_to(trained("pairs"))
@@ -505,9 +511,8 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch, arg
         path.write_text(path.read_text()[:-9])
     (tmp_path / "piped").mkdir()
     os.mkfifo(tmp_path / "piped" / "state.json")
-    assert main(["explore", *args]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    for line, said in WRONG.items():
+        assert said in refused(capsys, f"explore {line}"), line
 
 
 def test_byte_level_tokens_are_shown_as_text():
@@ -525,34 +530,37 @@ def test_byte_level_tokens_are_shown_as_text():
 def test_one_token_and_what_it_is_like_without_it():
     """Nothing is left of the input: its mean is zero, and no NaN enters the page."""
     model = built(ClassifierConfig(num_classes=4, **STACK)).encoder
-    text = page(model, IDS[:, :1], answer=Likeness()).html
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
-    found = dict(data["examples"][0]["sides"][0]["attribution"]["methods"])
+    found = dict(attributed(page(model, IDS[:, :1], answer=Likeness()))["methods"])
     assert found["leave one out"][0] > 0
 
 
-def test_scores_that_are_not_finite_are_a_reason():
-    text = page(classifier(), IDS, answer=lambda logits, valid: logits / 0).html
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
-    reasons = dict(data["examples"][0]["sides"][0]["attribution"]["reasons"])
-    assert "NaN or infinite" in reasons["leave one out"]
-
-
-def test_a_long_input_says_why_it_has_no_attributions(monkeypatch):
+def test_scores_that_are_not_finite_and_inputs_that_are_long_have_a_reason(monkeypatch):
+    shown = page(classifier(), IDS, answer=lambda logits, valid: logits / 0)
+    assert "NaN or infinite" in dict(attributed(shown)["reasons"])["leave one out"]
     monkeypatch.setattr("regard.explore.render.MOST_ATTRIBUTED", 5)
-    text = page(classifier(), IDS[:, :6]).html
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
-    ((_, reason),) = data["examples"][0]["sides"][0]["attribution"]["reasons"]
+    ((_, reason),) = attributed(page(classifier(), IDS[:, :6]))["reasons"]
     assert "at most 5 tokens, here are 6" in reason
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_models_of_half_precision_have_all_five_methods(dtype):
-    model = classifier().to(dtype)
-    text = page(model, IDS[:, :6], words=[WORDS]).html
-    data = json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
-    attribution = data["examples"][0]["sides"][0]["attribution"]
-    assert [name for name, _ in attribution["reasons"]] == ["flow"]  # of causal models
+    found = attributed(page(classifier().to(dtype), IDS[:, :6], words=[WORDS]))
+    assert [name for name, _ in found["reasons"]] == ["flow"]  # of causal models
+
+
+def test_words_of_a_document_are_parted_by_sentences():
+    model = built(HANConfig(vocab_size=20, num_classes=3, dim=8, hidden_dim=6, attention_dim=5))
+    tokens, valid = pad_documents([[[3, 4, 5], [6, 7]], [[8, 9]]])
+    words = [list("abcde"), ["x"]]
+    examples = embedded(page(model, Inputs((tokens,), {"valid": valid}, words=words)).html)[
+        "examples"
+    ]
+    found = [example["sides"][0]["document"] for example in examples]
+    assert found[0]["words"] == [list("abc"), list("de")]
+    assert found[1]["words"] == [["8", "9"]]  # too few words are given: its ids
+    read = model.read(tokens, valid=valid)
+    assert found[0]["weights"][1] == pytest.approx(read.words[0, 1, :2].tolist())
+    assert found[0]["sentences"] == pytest.approx(read.sentences[0].tolist())
 
 
 def test_words_that_do_not_fit_are_refused():

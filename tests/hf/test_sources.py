@@ -150,8 +150,6 @@ def part(kind: str, name: str, implementation: str, *arguments, **settings):
 HEADS = {"hidden_size": 24, "num_attention_heads": 4}
 A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
 POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
-LONGER = torch.cat([POOLED, POOLED], dim=-1)
-TURNS = (torch.ones(2, S, 6, dtype=torch.float64), torch.zeros(2, S, 6, dtype=torch.float64))
 QFORMER = {
     "config": "Blip2QFormerConfig",
     **HEADS,
@@ -164,12 +162,6 @@ MLLAMA = {
     "num_key_value_heads": 4,
     "cross_attention_layers": [0],
 }
-DETR = {
-    "config": "DetrConfig",
-    "d_model": 24,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-}
 MOBILE = {
     "config": "MobileBertConfig",
     **HEADS,
@@ -177,15 +169,8 @@ MOBILE = {
     "attention_probs_dropout_prob": 0.0,
 }
 LIGHT = {"config": "LightGlueConfig", "descriptor_dim": 24, "num_attention_heads": 4}
-LOFTR = {"config": "EfficientLoFTRConfig", "out_features": [8, 8, 8, 24], **HEADS}
 PARTS = {
     # what is seen, the module and its constructor's arguments, its call
-    "idefics2": (
-        None, "Idefics2PerceiverAttention", (0,),
-        {"config": "Idefics2PerceiverConfig", "hidden_size": 24, "resampler_n_heads": 4, "resampler_head_dim": 6,
-         "num_key_value_heads": 2},
-        {"latents": A, "context": B, "attention_mask": LONGER},
-    ),
     "edgetam": (
         None, "EdgeTamAttention", (1,), {"config": "EdgeTamMaskDecoderConfig", **HEADS},
         {"query": A[:, None], "key": B[:, None], "value": B[:, None], "attention_similarity": POOLED},
@@ -198,15 +183,10 @@ PARTS = {
         False, "Molmo2VisionAttention", (), {"config": "Molmo2VisionConfig", **HEADS, "num_key_value_heads": 4, "head_dim": 6},
         {"hidden_states": A},
     ),
-    "efficientloftr": (
-        True, "EfficientLoFTRAttention", (0,), LOFTR, {"hidden_states": A, "encoder_hidden_states": B},
-    ),
-    "efficientloftr alone": (False, "EfficientLoFTRAttention", (0,), LOFTR, {"hidden_states": A}),
     "lightglue": (
         True, "LightGlueAttention", (0,), LIGHT,
         {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
     ),
-    "lightglue unpadded": (True, "LightGlueAttention", (0,), LIGHT, {"hidden_states": A, "encoder_hidden_states": B}),
     "blip_2": (
         True, "Blip2QFormerMultiHeadAttention", (True,), QFORMER,
         {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
@@ -214,10 +194,6 @@ PARTS = {
     "mllama": (
         True, "MllamaTextCrossAttention", (0,), MLLAMA,
         {"hidden_states": A, "cross_attention_states": B, "attention_mask": POOLED},
-    ),
-    "detr": (
-        True, "DetrCrossAttention", (24, 4), DETR,
-        {"hidden_states": A, "key_value_states": B, "attention_mask": POOLED, "encoder_position_embeddings": A},
     ),
     "mobilebert": (
         False, "MobileBertSelfAttention", (), MOBILE, {"query_tensor": A, "key_tensor": A, "value_tensor": B},

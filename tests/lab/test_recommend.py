@@ -12,7 +12,7 @@ from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.row import Provenance, Row, as_json
-from regard.lab.growth import Crossover, Estimate, Growth, crossover
+from regard.lab.growth import Estimate, Growth, crossover
 from regard.lab.questions import QUESTIONS
 from regard.lab.recommend import Case
 
@@ -113,23 +113,15 @@ def test_growth_finds_a_planted_law_and_its_error():
     assert (alone.value, alone.error) == (16.0, None)
 
 
-@pytest.mark.parametrize("slope, at, measured", [(0.5, 500, True), (5.0, 5000, False)])
-def test_a_crossover_is_found_with_its_interval(slope, at, measured):
+def test_a_crossover_is_between_measured_lengths_or_by_growth_or_nowhere():
     lengths = (256, 512, 1024, 2048)
-    base = Growth(tuple((n, 1e-3 * n**2) for n in lengths), 2.0, 0.02)
-    found = crossover(Growth(tuple((n, slope * n) for n in lengths), 1.0, 0.02), base)
-    assert found.at == pytest.approx(at, rel=0.02) and found.measured == measured
-    assert found.low < found.at < found.high and found.low < at < found.high
-    assert str(found).endswith("by growth") != measured
-
-
-def test_a_crossover_that_is_nowhere():
+    base = Growth(tuple((n, 1e-3 * n**2) for n in lengths), 2.0)
+    for slope, at in ((0.5, 500), (5.0, 5000), (0.1, 256)):
+        found = crossover(Growth(tuple((n, slope * n) for n in lengths), 1.0), base)
+        assert found == pytest.approx(at, rel=0.02)
     slow, base = (Growth(((256, c), (512, 4 * c), (1024, 16 * c)), 2.0) for c in (2.0, 1.0))
-    found = crossover(slow, base)
-    assert found.at is None and str(found) == "not up to 1,048,576"
-    assert str(Crossover(900.0, 800.0, None, 4096, True)) == "900 (800 to over 4,096)"
-    alone = crossover(Growth(((256, 2.0),), 2.0), Growth(((256, 1.0),), 2.0))
-    assert str(alone) == "not up to 256"
+    assert crossover(slow, base) is None
+    assert crossover(Growth(((256, 2.0),), 2.0), Growth(((256, 1.0),), 2.0)) is None
 
 
 def test_the_sentence():
@@ -146,7 +138,7 @@ def test_the_sentence():
     assert far.choice == "local" and "by fitted growth" in far.sentence
     assert far.ranked[0].ms.value == pytest.approx(0.5 * 20480, rel=0.05)
     (base,) = (candidate for candidate in far.ranked if candidate.mechanism == "softmax")
-    assert (base.ratio.value, base.ratio.error) == (1.0, 0.0) and base.crossover is None
+    assert (base.ratio.value, base.ratio.error, base.faster_from) == (1.0, 0.0, None)
     never = timings("linear", lambda n: 2e-3 * n**2)
     assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
 

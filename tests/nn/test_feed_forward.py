@@ -15,11 +15,8 @@ GATES = {
 PLAIN = {"relu": torch.relu, "gelu": nn.functional.gelu, "swish": lambda a: a * torch.sigmoid(a)}
 
 
-def test_catalogue():
-    assert regard.FEED_FORWARDS is FEED_FORWARDS
-    assert FEED_FORWARDS.names() == [*PLAIN, *GATES]
-    with pytest.raises(regard.UnknownNameError, match="Did you mean 'swiglu'"):
-        FEED_FORWARDS["swigul"]
+def test_every_kind_is_compared():
+    assert regard.FEED_FORWARDS.names() == [*PLAIN, *GATES]
 
 
 @pytest.mark.parametrize("name", GATES)

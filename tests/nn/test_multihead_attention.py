@@ -75,16 +75,6 @@ def test_softmax_is_torchs_own(batch_first, widths, masked):
     torch.testing.assert_close(ours.grads, theirs.grads, rtol=1e-10, atol=1e-10)
 
 
-def test_state_dicts_are_torchs_own():
-    theirs, _ = pair()
-    ours = MultiheadAttention(regard.build("softmax", dim=D, num_heads=H)).double()
-    assert ours.load_state_dict(theirs.state_dict()) and list(ours.state_dict()) == list(
-        theirs.state_dict()
-    )
-    x = tokens(T, B)
-    torch.testing.assert_close(ours(x, x, x), theirs(x, x, x))
-
-
 def layer(batch_first: bool = True, **options) -> nn.TransformerEncoderLayer:
     torch.manual_seed(0)
     return nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=batch_first, **options)
@@ -192,47 +182,27 @@ def test_torchs_encoder_hides_the_same_tokens_in_every_mode(
             torch.testing.assert_close(got[row : row + 1, :n], alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("masked", ["open", "causal", "triangle", "window", "heads", "padding"])
-def test_nested_rows_are_the_padded_ones(masked):
-    """Called with a nested tensor, masks of the padded length are cut to the longest row."""
+@pytest.mark.parametrize("causal", [False, True])
+def test_nested_rows_are_each_row_alone(causal):
     _, ours = pair(batch_first=True)
     rows = [tokens(n, seed=n) for n in (5, 3)]
-    hidden = torch.zeros(2, 7, dtype=torch.bool).index_fill(1, torch.tensor([1]), True)
-    masks = {
-        "open": {},
-        "causal": {"is_causal": True},
-        "triangle": {"attn_mask": torch.ones(7, 7).triu(1).bool()},
-        "window": {"attn_mask": torch.ones(7, 7).tril(1).logical_not()},
-        "heads": {
-            "attn_mask": torch.rand(2 * H, 7, 7, generator=torch.Generator().manual_seed(0)) < 0.4
-        },
-        "padding": {"key_padding_mask": hidden},
-    }[masked]
     nested = torch.nested.as_nested_tensor(rows)
-    y, weights = ours(nested, nested, nested, **masks)
+    y, weights = ours(nested, nested, nested, is_causal=causal)
     for b, row in enumerate(rows):
-        n = len(row)
-        own = dict(masks)
-        if "attn_mask" in own:
-            own["attn_mask"] = own["attn_mask"][..., :n, :n]
-            if own["attn_mask"].dim() == 3:
-                own["attn_mask"] = own["attn_mask"][b * H : (b + 1) * H]
-        if "key_padding_mask" in own:
-            own["key_padding_mask"] = hidden[b, :n]
-        want = ours(row, row, row, **own)
-        torch.testing.assert_close(y.unbind()[b], want[0])
-        torch.testing.assert_close(weights[b, :n, :n], want[1])
+        n, want = len(row), ours(row, row, row, is_causal=causal)
+        torch.testing.assert_close((y.unbind()[b], weights[b, :n, :n]), want)
         assert not weights[b, n:].any() and not weights[b, :, n:].any()
-    with pytest.raises(
-        ShapeError, match=r"key_padding_mask must hold at least 5 keys of 2 rows, got \[2, 4\]"
-    ):
-        ours(nested, nested, nested, key_padding_mask=hidden[:, :4])
-    with pytest.raises(ShapeError, match=r"attn_mask must have shape \[5, 5\]"):
-        ours(nested, nested, nested, attn_mask=torch.ones(4, 4).triu(1).bool())
-    with pytest.raises(ShapeError, match="attn_mask must be a tensor"):
-        ours(nested, nested, nested, attn_mask=[[False]])
-    with pytest.raises(UnsupportedError, match="does not support nested tensors as a context"):
-        ours(nested, rows[0], rows[0])
+    for others, masks in ((rows[0], {}), (nested, {"attn_mask": torch.zeros(5, 5).bool()})):
+        with pytest.raises(UnsupportedError, match="nested tensors as a context, nor beside masks"):
+            ours(nested, others, others, **masks)
+
+
+def test_it_starts_as_torchs_layer_from_the_same_seed():
+    mixer, rolled = regard.build("softmax", dim=D, num_heads=H), []
+    for make in (lambda: nn.MultiheadAttention(D, H), lambda: MultiheadAttention(mixer)):
+        torch.manual_seed(0)
+        rolled.append((make().state_dict(), torch.rand(1)))
+    torch.testing.assert_close(*rolled, rtol=0, atol=0)
 
 
 def test_a_hint_that_contradicts_the_mask_is_refused():

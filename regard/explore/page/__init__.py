@@ -12,16 +12,19 @@ from importlib.resources import files
 from typing import Any
 
 
-def policy(style: str, script: str) -> str:
-    """The content of the page's Content-Security-Policy for exactly this style and this script."""
+def parts(package: str, *scripts: str) -> dict[str, str]:
+    """Style, script and Content-Security-Policy of a page: the shared ones, then `page.css` and these scripts of the package."""
+    style = asset(__name__, "base.css") + asset(package, "page.css")
+    script = "\n".join([asset(__name__, "elements.js"), *(asset(package, one) for one in scripts)])
 
     def source(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
-    return (
+    policy = (
         f"default-src 'none'; script-src {source(script)}; style-src {source(style)}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
+    return {"style": style, "script": script, "policy": policy}
 
 
 def embedded(value: Any) -> str:
@@ -32,14 +35,6 @@ def embedded(value: Any) -> str:
     return text
 
 
-def base_style() -> str:
-    return _asset("base.css")
-
-
-def elements_script() -> str:
-    return _asset("elements.js")
-
-
 @cache
-def _asset(name: str) -> str:
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+def asset(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf-8")

@@ -6,9 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from regard.lab.data.archives import Archive
 from regard.lab.data.pairs import Pair
 
 _HTML_FILE = "/html_bible.py"
@@ -23,7 +21,7 @@ _PARAGRAPH_TAG = re.compile(r"</?p>")
 _MARK = re.compile(r"\\(?:\d+:\d+\\)?")
 
 
-def read_chapters(archive: Archive) -> dict[tuple[int, int], str]:
+def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
     """The same chapter in two Bibles: pairs of long documents with the same meaning in other words.
 
     The packages hold a Bible as Python source: one call whose arguments are the version, the text, and tables of where each verse
@@ -65,22 +63,13 @@ def _cut_chapters(text: str) -> list[list[str]]:
     return chapters
 
 
-def _literals(archive: Archive) -> tuple[str, Mapping[int, int]]:
+def _literals(archive: Mapping[str, bytes]) -> tuple[str, Mapping[int, int]]:
     """The text with its verse numbers, and the table of starts."""
-    (name,) = (name for name in archive.names() if name.endswith(_HTML_FILE))
-    assigned = (node for node in ast.parse(archive.read(name)).body if isinstance(node, ast.Assign))
+    (name,) = (name for name in archive if name.endswith(_HTML_FILE))
+    assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
     call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
     text, starts = (ast.literal_eval(argument) for argument in call.args[1:3])
     return text.strip(), starts
-
-
-_CHAPTER_DIGITS = 5
-"""Digits of a verse's name, as in 40001001, that name book and chapter."""
-
-
-class _Word(NamedTuple):
-    identity: str
-    text: str
 
 
 def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
@@ -93,34 +82,29 @@ def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
     A record links every word that it names on one side with every one on the other; a link that leaves its verse is
     dropped.
     """
-    words: dict[str, list[_Word]] = defaultdict(list)
-    others: dict[str, list[_Word]] = defaultdict(list)
+    words = defaultdict[str, dict[str, str]](dict)  # verse -> name of a word -> the word
+    others = defaultdict[str, dict[str, str]](dict)
     for row in _rows(source):
-        words[row["id"][-11:][:8]].append(_Word(row["id"], row["text"]))
+        words[row["id"][-11:-3]][row["id"]] = row["text"]
     for row in _rows(target):
         if not row["exclude"]:
-            others[row["source_verse"]].append(_Word(row["id"], row["text"]))
-    links = defaultdict(set)
+            others[row["source_verse"]][row["id"]] = row["text"]
+    links = defaultdict[str, set[str]](set)
     for record in json.loads(alignment)["records"]:
         for one in record["source"]:
             links[one].update(record["target"])
-    pairs = (
-        _pair(name, words[name], others[name], links)
-        for name in sorted(words.keys() & others.keys())
-    )
-    return [pair for pair in pairs if pair.links]
-
-
-def _pair(name: str, words: list[_Word], others: list[_Word], links: dict[str, set[str]]) -> Pair:
-    place = {other.identity: j for j, other in enumerate(others)}
-    found = sorted(
-        (i, place[other])
-        for i, word in enumerate(words)
-        for other in links.get(word.identity, ())
-        if other in place
-    )
-    source, target = (" ".join(word.text for word in side) for side in (words, others))
-    return Pair(source, target, name[:_CHAPTER_DIGITS], tuple(found))
+    pairs = []
+    for verse in sorted(words.keys() & others.keys()):
+        place = {name: j for j, name in enumerate(others[verse])}
+        linked = [links[name] & place.keys() for name in words[verse]]
+        found = [
+            (i, j) for i, names in enumerate(linked) for j in sorted(place[name] for name in names)
+        ]
+        if found:
+            said, meant = (" ".join(side[verse].values()) for side in (words, others))
+            chapter = verse[:5]
+            pairs.append(Pair(said, meant, chapter, tuple(found)))
+    return pairs
 
 
 def _rows(table: str) -> csv.DictReader:

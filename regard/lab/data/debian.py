@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from regard.lab.data.archives import Archive
 from regard.lab.data.pairs import Pair
 from regard.lab.data.splits import first_of_each
 
@@ -21,7 +20,6 @@ class Listed(NamedTuple):
 
 class Description(NamedTuple):
     package: str
-    md5: str
     short: str
     paragraphs: tuple[str, ...]  # each in one line
 
@@ -46,9 +44,8 @@ def read_descriptions(text: str, language: str) -> dict[str, Description]:
     for stanza in _stanzas(text, ("Package", "Description-md5", field)):
         if field in stanza:
             short, *rest = stanza[field].split("\n")
-            md5 = stanza["Description-md5"]
-            described = Description(stanza["Package"], md5, short.strip(), tuple(_paragraphs(rest)))
-            found.setdefault(md5, described)
+            described = Description(stanza["Package"], short.strip(), tuple(_paragraphs(rest)))
+            found.setdefault(stanza["Description-md5"], described)
     return found
 
 
@@ -122,13 +119,12 @@ _SHORT_FORMS = ("e.g.", "i.e.", "etc.", "vs.", "cf.", "Inc.", "Dr.", "St.", "No.
 
 
 class Document(NamedTuple):
-    package: str
     source: str
     section: str
     sentences: tuple[str, ...]
 
 
-def read_documents(archive: Archive, *, min_count: int = 500) -> list[Document]:
+def read_documents(archive: Mapping[str, bytes], *, min_count: int = 500) -> list[Document]:
     """Descriptions of Debian packages as documents of sentences, with the archive section of each package.
 
     A document is the short line and the paragraphs below it. Documents with the same words are kept once. Binary packages of
@@ -136,12 +132,14 @@ def read_documents(archive: Archive, *, min_count: int = 500) -> list[Document]:
 
     One for each text, of the sections that have at least `min_count` packages; the order is that of the index.
     """
-    packages = read_packages(archive.read("Packages").decode())
+    packages = read_packages(archive["Packages"].decode())
     sizes = Counter(listed.section for listed in packages.values())
-    english = read_descriptions(archive.read("Translation-en").decode(), "en")
+    english = read_descriptions(archive["Translation-en"].decode(), "en")
     documents = [
         Document(
-            text.package, listed.source, listed.section, _sentences(text.short, text.paragraphs)
+            listed.source,
+            listed.section,
+            (text.short, *(one for part in text.paragraphs for one in split_sentences(part))),
         )
         for text in english.values()
         if (listed := packages.get(text.package)) and sizes[listed.section] >= min_count
@@ -158,7 +156,3 @@ def split_sentences(paragraph: str) -> list[str]:
         else:
             sentences.append(piece)
     return [sentence for sentence in sentences if sentence]
-
-
-def _sentences(short: str, paragraphs: tuple[str, ...]) -> tuple[str, ...]:
-    return (short, *(sentence for text in paragraphs for sentence in split_sentences(text)))

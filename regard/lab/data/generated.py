@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regard.core import StoredDataError
 from regard.lab.data.files import locked, whole
-from regard.lab.data.sources.cache import cache_folder
+from regard.lab.data.sources.fetch import cache_folder
 
 
 @contextmanager

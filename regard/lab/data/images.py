@@ -1,12 +1,11 @@
 """Readers of pictures: IDX files, Fashion-MNIST."""
 
 import gzip
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from regard.lab.data.archives import Archive
 
 
 class Images(NamedTuple):
@@ -25,12 +24,12 @@ def read_idx(packed: bytes) -> NDArray[np.uint8]:
 _FOLDER = "usr/share/datasets/fashion-mnist"
 
 
-def read_fashion_mnist(archive: Archive, part: Literal["train", "test"]) -> Images:
+def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "test"]) -> Images:
     """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of ten kinds of clothes.
 
     pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.
     """
     stem = "train" if part == "train" else "t10k"
     names = (f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
-    pixels, labels = (read_idx(archive.read(name)) for name in names)
+    pixels, labels = (read_idx(archive[name]) for name in names)
     return Images(pixels, labels.astype(np.int64))

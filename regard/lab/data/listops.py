@@ -45,12 +45,6 @@ class Grammar(NamedTuple):
 
     def check(self) -> None:
         """Raise OptionError unless some expression can meet the bounds."""
-        if self.max_args < 2:
-            raise OptionError(f"listops: max_args ({self.max_args!r}) must be at least 2")
-        if not 0 < self.operator_probability <= 1:
-            raise OptionError(
-                f"listops: operator_probability ({self.operator_probability!r}) must be above 0 and at most 1"
-            )
         if self.max_length - self.min_length < 2:
             raise OptionError(
                 f"listops: no length lies between min_length ({self.min_length}) and max_length ({self.max_length}), both exclusive"

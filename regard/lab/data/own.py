@@ -7,7 +7,6 @@
 
 import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core import Catalog, OptionError, StoredDataError, UnknownNameError
-from regard.lab.data.checks import need
+from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
 from regard.lab.data.files import reported
-
-Parts = Mapping[str, Any]
-"""Name of a split, as the files have it, to Texts, bytes, pairs of texts or columns."""
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"
 TEXT_FILE = "a file of any text, of which the first nine tenths train"
@@ -32,6 +27,13 @@ class Texts(NamedTuple):
     texts: list[bytes]
     labels: NDArray[np.integer]  # [n], numbers of `classes`
     classes: list[str]
+
+
+def need(path: Path, layout: str) -> Path:
+    """The path, if it is there. Raises MissingDataError, which names the expected layout."""
+    if not path.exists():
+        raise MissingDataError(f"there is no {path}. Expected: {layout}")
+    return path
 
 
 def read_whole(path: Path, layout: str) -> bytes:
@@ -98,14 +100,14 @@ def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Te
     return Texts(texts, np.array([number[name] for name in names]), list(number))
 
 
-def read_text_file(path: Path) -> Parts:
+def read_text_file(path: Path) -> dict[str, bytes]:
     """Nine tenths, and twice a twentieth, in this order."""
     text = read_whole(path, TEXT_FILE)
     first, second = len(text) * 90 // 100, len(text) * 95 // 100
     return {"train": text[:first], "valid": text[first:second], "test": text[second:]}
 
 
-def read_text_files(path: Path) -> Parts:
+def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Pairs in the order of the files' names; for "train" alone, or for "valid" and "test" too."""
     found = {}
     for part in ("train", "valid", "test"):
@@ -139,14 +141,13 @@ def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """The layout of files of one's own, and the function that reads them."""
 
     name: str
     about: str
     layout: str  # what the path must hold
-    read: Callable[[Path], Parts]
+    read: Callable[[Path], Mapping[str, Any]]  # name of a split -> Texts, bytes, pairs or columns
 
     def sizes(self, path: Path) -> dict[str, dict[str, int]]:
         """Split -> what it holds and how many. Raises MissingDataError, StoredDataError."""
@@ -161,28 +162,30 @@ def _size(part: Any) -> dict[str, int]:
     return {"bytes" if isinstance(part, bytes) else "pairs": len(part)}
 
 
-_FORMATS: tuple[tuple[str, str, str, Callable[[Path], Parts]], ...] = (
+OWN: Catalog[Format] = Catalog(
+    "format",
     (
-        "delimited_texts",
-        "labelled texts, in the columns text and label",
-        DELIMITED,
-        lambda path: {"all": read_labelled(path)},
+        Format(
+            "delimited_texts",
+            "labelled texts, in the columns text and label",
+            DELIMITED,
+            lambda path: {"all": read_labelled(path)},
+        ),
+        Format(
+            "table",
+            "rows of a table, one of whose columns is to be predicted",
+            DELIMITED,
+            lambda path: {"all": read_delimited(path)},
+        ),
+        Format(
+            "text_file",
+            "any text, for the next byte of it: nine tenths train",
+            TEXT_FILE,
+            read_text_file,
+        ),
+        Format("text_files", "translations, a sentence a line", TEXT_FILES, read_text_files),
     ),
-    (
-        "table",
-        "rows of a table, one of whose columns is to be predicted",
-        DELIMITED,
-        lambda path: {"all": read_delimited(path)},
-    ),
-    (
-        "text_file",
-        "any text, for the next byte of it: nine tenths train",
-        TEXT_FILE,
-        read_text_file,
-    ),
-    ("text_files", "translations, a sentence a line", TEXT_FILES, read_text_files),
 )
-OWN: Catalog[Format] = Catalog("format", tuple(Format(*about) for about in _FORMATS))
 
 
 def own_path(who: str, path: Path | str | None, form: str) -> Path:

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,7 +21,7 @@ from uuid import uuid4
 from filelock import Timeout
 
 from regard.core import OptionError
-from regard.lab.data.files import PARTIAL, locked, reported
+from regard.lab.data.files import PARTIAL, locked, reported, whole
 
 BEAT, STALE = 5.0, 90.0  # seconds
 _SETTLE = (
@@ -76,16 +76,14 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
     """This process owns `path` in the block. Raises OptionError, which names the owner, or waits for it to end."""
     lock, note = locked(path), path.with_name(f".{path.name}.owner")
     with reported(path):
-        try:
-            lock.acquire(timeout=-1 if wait else 0)
-        except Timeout:
-            other = _read(note)
-            if other is None or not (other.near and other.gone):
-                raise _refusal(path, other) from None
+        for seconds in (-1,) if wait else (0, _ORPHANS):
             try:
-                lock.acquire(timeout=_ORPHANS)
+                lock.acquire(timeout=seconds)
+                break
             except Timeout:
-                raise _refusal(path, _read(note)) from None
+                other = _read(note)
+                if seconds or other is None or not (other.near and other.gone):
+                    raise _refusal(path, other) from None
     with lock:
         with reported(path):
             mine = _noted(path, note, wait)
@@ -104,12 +102,10 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
 
     def run() -> None:
         while not done.wait(BEAT):
-            try:
-                beat()
-            except (
+            with suppress(
                 Exception
-            ):  # a full disk, say: the next may succeed, and others wait for STALE seconds
-                continue
+            ):  # a full disk: the next may succeed, others wait STALE seconds
+                beat()
 
     thread = Thread(target=run, daemon=True)
     thread.start()
@@ -131,12 +127,8 @@ def _noted(path: Path, note: Path, wait: bool) -> Owner:
         if not wait:
             raise _refusal(path, other)
         time.sleep(BEAT)
-    partial = note.with_name(f"{note.name}.{uuid4().hex[:8]}{PARTIAL}")
-    try:
+    with whole(note) as partial:
         partial.write_text(mine.text)
-        os.replace(partial, note)
-    finally:
-        partial.unlink(missing_ok=True)
     if far:
         time.sleep(_SETTLE)
         if (winner := _read(note)) != mine:
@@ -174,14 +166,9 @@ def _age(note: Path) -> float:
 @cache
 def _space() -> str:
     parts = [socket.gethostname()]
-    for read in (
-        lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        lambda: os.readlink("/proc/self/ns/pid"),
-    ):
-        try:
-            parts.append(read())
-        except OSError:  # not Linux
-            continue
+    with suppress(OSError):  # not Linux
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(parts)
 
 
@@ -189,17 +176,14 @@ def _born(pid: int) -> str | None:
     """When a process of this machine began, in the system's own count; None where it has ended, "" where none is kept."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else rest[18]
     except FileNotFoundError:
         if Path("/proc/self/stat").exists():
             return None
-    except (OSError, ValueError):
+    except (OSError, LookupError, ValueError):
         pass
-    else:
-        return None if state in "ZX" else rest[18]
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
+    except OSError as error:
+        return None if isinstance(error, ProcessLookupError) else ""
     return ""

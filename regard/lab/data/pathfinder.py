@@ -53,8 +53,6 @@ def published(size: int, contour_length: int = 14) -> Drawing:
     """The Long Range Arena's sizes: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
     if size not in _SIZES:
         raise OptionError(f"pathfinder: size ({size}) must be 32, 64 or 128")
-    if contour_length < 3:
-        raise OptionError(f"pathfinder: contour_length ({contour_length}) must be at least 3")
     return Drawing(size, contour_length, *_SIZES[size])
 
 
@@ -65,16 +63,31 @@ class Pictures(NamedTuple):
 
 
 def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictures:
-    """Raises OptionError where the paths find no room."""
-    parts: list[Pictures] = []
-    kept = 0
+    """Chunks of pictures, each of a generator of its own: what comes through in rounds of attempts.
+
+    Raises OptionError where the paths find no room.
+    """
+    size = CHUNK * 32**2 // drawing.size**2  # as many pixels at every size
+    chunks: list[Pictures] = []
     with bar("pathfinder", count) as show:
-        while kept < count:
-            parts.append(_chunk(drawing, np.random.default_rng([seed, len(parts)])))
-            kept += len(parts[-1].labels)
-            show(kept)
-    columns = (np.concatenate(column)[:count] for column in zip(*parts, strict=True))
-    return Pictures._make(columns)
+        while len(chunks) * size < count:
+            rng, barren = np.random.default_rng([seed, len(chunks)]), 0
+            rounds: list[Pictures] = []
+            while sum(len(one.labels) for one in rounds) < size:
+                rounds.append(_round(drawing, max(32, size), rng))
+                barren = 0 if len(rounds[-1].labels) else barren + 1
+                if barren == _PATIENCE:
+                    raise OptionError(
+                        f"pathfinder: two paths of contour_length {drawing.contour_length} find no room in {drawing.size} x "
+                        f"{drawing.size} pixels. Take fewer paddles, or a larger size."
+                    )
+            chunks.append(_joined(rounds, size))
+            show(len(chunks) * size)
+    return _joined(chunks, count)
+
+
+def _joined(parts: list[Pictures], count: int) -> Pictures:
+    return Pictures._make(np.concatenate(column)[:count] for column in zip(*parts, strict=True))
 
 
 class _Canvas:
@@ -132,21 +145,6 @@ class _Canvas:
 
     def only(self, rows: NDArray[np.bool_]) -> None:
         self.taken, self.paddles = self.taken[rows], [paddle[rows] for paddle in self.paddles]
-
-
-def _chunk(drawing: Drawing, rng: np.random.Generator) -> Pictures:
-    """As many pictures of a generator of its own as come through in rounds of attempts."""
-    count, barren = CHUNK * 32**2 // drawing.size**2, 0  # as many pixels at every size
-    parts: list[Pictures] = []
-    while sum([len(part.labels) for part in parts]) < count:
-        parts.append(_round(drawing, max(32, count), rng))
-        barren = 0 if len(parts[-1].labels) else barren + 1
-        if barren == _PATIENCE:
-            raise OptionError(
-                f"pathfinder: two paths of contour_length {drawing.contour_length} find no room in {drawing.size} x "
-                f"{drawing.size} pixels. Take fewer paddles, or a larger size."
-            )
-    return Pictures._make(np.concatenate(column)[:count] for column in zip(*parts, strict=True))
 
 
 def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:

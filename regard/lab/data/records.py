@@ -1,9 +1,9 @@
 """How a split keeps its items: named columns of numbers, and of sequences of unequal length, stored flat."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,30 +18,16 @@ IGNORED = -100
 """The label of a token that no loss and no metric counts."""
 
 
-class Data(Protocol):
-    """A split: items by number, each name -> tensor; the tokens in each; all labels, and all content, in order."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Mapping[str, Tensor]: ...
-
-    @property
-    def lengths(self) -> Int[Tensor, "n"]: ...
-
-    @property
-    def labels(self) -> Tensor: ...
-
-    def content(self) -> Iterator[NDArray[Any]]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Sequences of unequal length, end to end."""
+    """Sequences of unequal length, end to end. Indexed as an array whose rows they are."""
 
     values: NDArray[Any]
     lengths: NDArray[np.integer]
+    ends: NDArray[np.integer] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ends", np.cumsum(self.lengths))
         assert len(self.values) == self.lengths.sum()
 
     @classmethod
@@ -50,11 +36,30 @@ class Ragged:
         flat = [np.asarray(row, dtype=dtype) for row in rows]
         return cls(np.concatenate(flat) if flat else np.zeros(0, dtype), lengths)
 
-    def take(self, rows: NDArray[np.integer]) -> "Ragged":
-        ends = np.cumsum(self.lengths)
-        parts = [self.values[ends[row] - self.lengths[row] : ends[row]] for row in rows]
-        flat = np.concatenate(parts) if parts else self.values[:0]
-        return Ragged(flat, self.lengths[rows])
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """The sequence of one row, a view; the Ragged of several."""
+        if np.ndim(rows) == 0:
+            return self.values[self.ends[rows] - self.lengths[rows] : self.ends[rows]]
+        lengths, ends = self.lengths[rows], self.ends[rows]
+        at = np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
+        return Ragged(self.values[at], lengths)
+
+    def padded(self) -> NDArray[Any]:
+        """[n, longest], at least 1 long: MISSING on the right."""
+        exists = np.arange(max(1, self.lengths.max(initial=0))) < self.lengths[:, None]
+        found = np.full(exists.shape, MISSING, self.values.dtype)
+        found[exists] = self.values
+        return found
+
+
+class Rows(NamedTuple):
+    """Sequences of one length, and a label for each of their tokens or IGNORED."""
+
+    tokens: NDArray[np.integer]  # [n T]
+    labels: NDArray[np.integer]  # [n T]
 
 
 class Records(Dataset):
@@ -72,12 +77,7 @@ class Records(Dataset):
         self, columns: Mapping[str, NDArray[Any] | Ragged], *, counted: tuple[str, ...] = ()
     ):
         self.columns = {name: _stored(column) for name, column in columns.items()}
-        self._ends = {
-            name: np.cumsum(column.lengths)
-            for name, column in self.columns.items()
-            if isinstance(column, Ragged)
-        }
-        sizes = {len(self._ends.get(n, column)) for n, column in self.columns.items()}  # type: ignore[arg-type]
+        sizes = {len(column) for column in self.columns.values()}
         assert len(sizes) == 1, sizes
         self._size = sizes.pop()
         self._counted = counted
@@ -93,25 +93,22 @@ class Records(Dataset):
     def gather(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Name -> tensor [len(indices) ...]; sequences are padded with the missing id, to a length of at least 1."""
         rows = np.asarray(indices, dtype=np.int64)
-        return {name: self._gathered(name, rows) for name in self.columns}
+        return {name: _tensor(column[rows]) for name, column in self.columns.items()}
 
     def column(self, name: str) -> Tensor:
         """A column whole; padded, where it holds sequences."""
-        return self._gathered(name, np.arange(len(self)))
+        return _tensor(self.columns[name])
 
     def take(self, indices: NDArray[np.integer]) -> "Records":
-        taken = {
-            name: column.take(indices) if isinstance(column, Ragged) else column[indices]
-            for name, column in self.columns.items()
-        }
+        taken = {name: column[indices] for name, column in self.columns.items()}
         return Records(taken, counted=self._counted)
 
     @property
     def lengths(self) -> Int[Tensor, "n"]:
         """Tokens of each item: what a budget of tokens is spent on."""
         found = np.full(len(self), not self._counted, dtype=np.int64)
-        for name in self._counted:
-            found += np.diff(self._ends[name], prepend=0)
+        for column in map(self.columns.__getitem__, self._counted):
+            found += column.lengths  # type: ignore[union-attr]  # those are sequences
         return torch.from_numpy(found)
 
     @property
@@ -125,17 +122,6 @@ class Records(Dataset):
             column = self.columns[name]
             yield from (column.lengths, column.values) if isinstance(column, Ragged) else (column,)
 
-    def _gathered(self, name: str, rows: NDArray[np.integer]) -> Tensor:
-        column = self.columns[name]
-        if not isinstance(column, Ragged):
-            return _tensor(column[rows])
-        lengths = column.lengths[rows]
-        place = np.arange(max(1, lengths.max(initial=0)))
-        exists = place < lengths[:, None]
-        ids = np.full(exists.shape, MISSING, dtype=np.int64)
-        ids[exists] = column.values[((self._ends[name][rows] - lengths)[:, None] + place)[exists]]
-        return torch.from_numpy(ids)
-
 
 class Item(Mapping[str, Tensor]):
     """One row of Records, read when it is asked for: name -> its number, numbers or sequence."""
@@ -146,11 +132,7 @@ class Item(Mapping[str, Tensor]):
         self.records, self.index = records, index
 
     def __getitem__(self, name: str) -> Tensor:
-        column, index = self.records.columns[name], self.index
-        if not isinstance(column, Ragged):
-            return _tensor(np.asarray(column[index]))
-        end = self.records._ends[name][index]
-        return _tensor(column.values[end - column.lengths[index] : end])
+        return _tensor(np.asarray(self.records.columns[name][self.index]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.records.columns)
@@ -182,10 +164,10 @@ class Examples(Records):
 
     def content(self) -> Iterator[NDArray[Any]]:
         """Borders, tokens, labels: the order that stored checksums are of."""
-        yield self._ends["tokens"]
-        for name in ("tokens", "label"):
-            column = self.columns[name]
-            yield column.values if isinstance(column, Ragged) else column
+        tokens, label = self.columns["tokens"], self.columns["label"]
+        assert isinstance(tokens, Ragged)
+        yield from (tokens.ends, tokens.values)
+        yield label.values if isinstance(label, Ragged) else label
 
 
 def gathered(items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -195,7 +177,7 @@ def gathered(items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return views[0].records.gather([item.index for item in views])
 
 
-def checksum(*splits: Data) -> str:
+def checksum(*splits: Records) -> str:
     """SHA-256 over the content and the borders of the splits, the same on every machine."""
     digest = sha256()
     for split in splits:
@@ -212,6 +194,6 @@ def _stored(column: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
     return column.astype(np.float32 if np.issubdtype(column.dtype, np.floating) else np.int32)
 
 
-def _tensor(values: NDArray[Any]) -> Tensor:
-    found = torch.from_numpy(values)
+def _tensor(values: NDArray[Any] | Ragged) -> Tensor:
+    found = torch.from_numpy(values.padded() if isinstance(values, Ragged) else values)
     return found.clone() if found.is_floating_point() else found.long()

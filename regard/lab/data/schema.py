@@ -97,7 +97,7 @@ class Schema:
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
             ids[name] = {value: FIRST_KNOWN + place for place, value in enumerate(known)}
-            rare = sum(counter.values()) - sum(counter[value] for value in known)
+            rare = counter.total() - sum(counter[value] for value in known)
             counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
         fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
         return cls(fields, ids, counts, scales)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import sha256
 from typing import Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -35,3 +38,20 @@ def apart(parts: Sequence[Iterable[Item]], key: Callable[[Item], Hashable]) -> l
 def spaced(text: str) -> str:
     """Runs of white space become one space: the key by which repeated texts are found."""
     return " ".join(text.split())
+
+
+Indices = NDArray[np.integer]
+
+
+def stratified(
+    labels: NDArray[np.integer], valid: float, test: float, seed: int
+) -> tuple[Indices, Indices, Indices]:
+    """Indices of the three parts, drawn by `seed`; every class has the same share (of its rows, rounded) in each."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        borders = np.round(np.cumsum([test, valid]) * len(rows)).astype(int)
+        found.append(np.split(rows, borders))
+    of_test, of_valid, of_train = map(np.concatenate, zip(*found, strict=True))
+    return rng.permutation(of_train), rng.permutation(of_valid), rng.permutation(of_test)

@@ -6,18 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core import OptionError
-from regard.lab.data.records import IGNORED
-
-
-class Recalls(NamedTuple):
-    tokens: NDArray[np.integer]  # [n length]
-    labels: NDArray[np.integer]  # [n length]: the value at each asked key, -100 elsewhere
+from regard.lab.data.records import IGNORED, Rows
 
 
 def generate_recall(
     count: int, *, length: int, num_pairs: int, vocab_size: int, spread: float, seed: int
-) -> Recalls:
+) -> Rows:
     """Multi-query associative recall (Arora et al. 2023, arXiv 2312.04927): keys with values first, then keys alone.
 
         k1 v1 k2 v2 ... kn vn   . . k2 v2 . . . k1 v1 . .        each key comes once more; its value is the label there
@@ -34,33 +28,15 @@ def generate_recall(
     labels = np.full((count, length), IGNORED)
     tokens[:, 0 : 2 * num_pairs : 2] = keys
     tokens[:, 1 : 2 * num_pairs : 2] = values
-    places = 2 * num_pairs + 2 * _without_replacement(
-        rng, count, length // 2 - num_pairs, num_pairs, spread
-    )
+    free = length // 2 - num_pairs  # even distances
+    weights = (spread - 1) * np.log(np.arange(1, free + 1))
+    # the largest of log weight + Gumbel noise are a weighted draw without replacement
+    order = (-weights - rng.gumbel(size=(count, free))).argsort(1)
+    places = 2 * (num_pairs + order[:, :num_pairs])
     np.put_along_axis(tokens, places, keys, axis=1)
     np.put_along_axis(tokens, places + 1, values, axis=1)
     np.put_along_axis(labels, places, values, axis=1)
-    return Recalls(tokens[:, :length], labels)
-
-
-def check_recall(length: int, num_pairs: int, vocab_size: int) -> None:
-    """Raise OptionError unless every key fits in once as a pair and once as a query."""
-    if 4 * num_pairs > length:
-        raise OptionError(
-            f"recall: length ({length}) must be at least 4 * num_pairs ({4 * num_pairs}): pairs, then queries with answers"
-        )
-    if vocab_size // 2 - 1 < num_pairs:
-        raise OptionError(
-            f"recall: vocab_size ({vocab_size}) must be at least {2 * num_pairs + 2}, for num_pairs ({num_pairs}) keys"
-        )
-
-
-def _without_replacement(
-    rng: np.random.Generator, count: int, places: int, picks: int, spread: float
-) -> NDArray[np.integer]:
-    """[count picks]; the largest of log weight + Gumbel noise are a weighted draw without replacement."""
-    scores = (spread - 1) * np.log(np.arange(1, places + 1)) + rng.gumbel(size=(count, places))
-    return (-scores).argsort(1)[:, :picks]
+    return Rows(tokens[:, :length], labels)
 
 
 CONTEXT = -1

@@ -1,9 +1,8 @@
 """Reader of the SpamAssassin e-mails."""
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
-
-from regard.lab.data.archives import Archive
 
 _EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 
@@ -22,7 +21,7 @@ class Email(NamedTuple):
         return self.folder.startswith("spam")
 
 
-def read_emails(archive: Archive) -> list[Email]:
+def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
     """The bodies of the SpamAssassin e-mails: headers name the receiving machine and the filter, and give the answer away.
 
     A body is what follows the first empty line (RFC 5322, section 2.1), byte for byte: parts of a multipart message keep
@@ -30,9 +29,9 @@ def read_emails(archive: Archive) -> list[Email]:
 
     All of them, in the order of folders and names.
     """
-    paths = [path.split("/") for path in archive.names() if path.endswith(".txt")]
+    paths = [path.split("/") for path in archive if path.endswith(".txt")]
     return [
-        Email(parts[2], parts[3], body_of(archive.read("/".join(parts))))
+        Email(parts[2], parts[3], body_of(archive["/".join(parts)]))
         for parts in paths
         if parts[:2] == ["package", "data"]
     ]

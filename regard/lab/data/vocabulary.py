@@ -38,12 +38,9 @@ class Vocabulary:
 
     def encode_words(self, words: Sequence[str]) -> Words:
         """The words joined by spaces; no token reaches over a border of words."""
-        spaced = [word if place == 0 else f" {word}" for place, word in enumerate(words)]
-        found = self.encode(spaced)
-        return Words(
-            [token for tokens in found for token in tokens],
-            [place for place, tokens in enumerate(found) for _ in tokens],
-        )
+        spaced = [*words[:1], *(f" {word}" for word in words[1:])]
+        found = self._tokenizer.encode(spaced, is_pretokenized=True)
+        return Words(found.ids, found.word_ids)  # type: ignore[arg-type]  # no token is of no word
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text up to the first end; padding, beginning and ids beyond the vocabulary are skipped."""

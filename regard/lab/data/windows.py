@@ -1,13 +1,12 @@
 """Cutting a byte stream into windows of equal length, so that every byte is predicted once."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.records import IGNORED
+from regard.lab.data.records import IGNORED, Rows
 
 PAD, START = 0, 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
@@ -15,12 +14,7 @@ MASK = 258
 MASKED_VOCABULARY = 259  # and a token in the place of what is hidden
 
 
-class ByteWindows(NamedTuple):
-    tokens: NDArray[np.integer]  # [n length]
-    labels: NDArray[np.integer]  # [n length], the token after each token; -100: no label
-
-
-def cut(who: str, texts: Iterable[bytes], length: int) -> ByteWindows:
+def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     """All texts end to end, each behind a START token, in windows of `length` tokens.
 
     Every byte is the label of exactly one token; START is never a label. The first token of a window is the
@@ -37,15 +31,15 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> ByteWindows:
     starts = np.arange(0, asked, length)
     starts[-1] = asked - length
     rows = starts[:, None] + np.arange(length)
-    windows = ByteWindows(stream[rows], labels[rows + 1])
+    windows = Rows(stream[rows], labels[rows + 1])
     windows.labels[-1, : -asked % length] = IGNORED
     return windows
 
 
-def sample(windows: ByteWindows, size: int, rng: np.random.Generator) -> ByteWindows:
+def sample(windows: Rows, size: int, rng: np.random.Generator) -> Rows:
     """`size` of the windows, or all if there are no more, in random order."""
     order = rng.permutation(len(windows.tokens))[:size]
-    return ByteWindows(windows.tokens[order], windows.labels[order])
+    return Rows(windows.tokens[order], windows.labels[order])
 
 
 def _encode(text: bytes) -> NDArray[np.integer]:

@@ -1,8 +1,7 @@
 """The verdict on a claim, which follows from the rows of a question as they are."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,8 @@ from regard.lab.experiment.row import Row
 from regard.lab.experiment.statistics import (
     Interval,
     Scores,
-    Verdict,
     interval,
-    number,
+    said,
     seeds_to_tell,
     together,
     verdict,
@@ -24,56 +22,45 @@ if TYPE_CHECKING:
 Facts = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Bound:
-    """One bound of a claim, the interval that it bounds, and what follows; `reason` says why a verdict was withheld."""
+def judge(results: "Results", claim: Facts) -> dict[str, Any]:
+    """The claim as pages show it: its verdict and bounds, when it was first written down, and what would tell where nothing is told.
 
-    expected: Facts
-    interval: Interval | None
-    verdict: Verdict
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim, and what follows for it. stated: the question as it was asked when the claim, with its columns, was first in it."""
-
-    claim: Facts
-    stated: Row
-    bounds: tuple[Bound, ...]
-    needs: str | None = None  # what would tell
-    seeds: int | None = None  # that would tell
-
-    @property
-    def verdict(self) -> Verdict:
-        return (
-            "withdrawn"
-            if self.claim["withdrawn"]
-            else together([one.verdict for one in self.bounds])
-        )
-
-
-def judge(results: "Results", claim: Facts) -> Judged:
+    A bound has the interval that it bounds, its verdict, and the reason why one was withheld. `seeds`: so many would tell.
+    """
     stated = _stated(results, claim)
-    bounds = tuple(_bound(results, one, claim["smallest"], stated) for one in claim["expected"])
-    open_ = [one for one in bounds if one.verdict == "cannot tell" and one.reason is None]
-    untold = [(one.interval, one.expected) for one in open_ if one.interval is not None]
-    if not untold or not all(math.isfinite(found.half) for found, _ in untold):
-        return Judged(claim, stated, bounds)
-    needed = [
-        seeds_to_tell(found, *_least_most(expected), claim["smallest"])
-        for found, expected in untold
+    judged = [_bound(results, one, claim["smallest"], stated) for one in claim["expected"]]
+    bounds = [bound for bound, _ in judged]
+    open_ = [
+        (found, bound)
+        for bound, found in judged
+        if found and bound["verdict"] == "cannot tell" and bound["reason"] is None
     ]
-    seeds = None if None in needed else max(filter(None, needed))
-    if seeds is None:
-        items = max(found.items for found, _ in untold)
-        needs = f"more than {items:,} test items, whatever the seeds"
-    else:
-        seconds = sum(row.seconds for cell in results.cells.values() for row in cell.rows)
-        seconds /= max(1, len(results.config["seeds"]))
-        more = seeds - min(found.seeds for found, _ in untold)
-        needs = f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core"
-    return Judged(claim, stated, bounds, needs, seeds)
+    needs, seeds = _needs(results, open_, claim["smallest"])
+    return {name: claim[name] for name in ("text", "source", "smallest", "withdrawn")} | {
+        "verdict": "withdrawn" if claim["withdrawn"] else together([one["verdict"] for one in bounds]),
+        "needs": needs,
+        "seeds": seeds,
+        "stated": stated.provenance.started,
+        "stated commit": stated.provenance.commit,
+        "bounds": bounds,
+    }  # fmt: skip
+
+
+def _needs(
+    results: "Results", open_: Sequence[tuple[Interval, Facts]], smallest: float
+) -> tuple[str | None, int | None]:
+    """What would tell these bounds, in words, and the seeds of it."""
+    if not open_ or not all(math.isfinite(found.half) for found, _ in open_):
+        return None, None
+    needed = [seeds_to_tell(found, *_least_most(bound), smallest) for found, bound in open_]
+    if None in needed:
+        items = max(found.items for found, _ in open_)
+        return f"more than {items:,} test items, whatever the seeds", None
+    seeds = max(filter(None, needed))
+    seconds = sum(row.seconds for cell in results.cells.values() for row in cell.rows)
+    seconds /= max(1, len(results.config["seeds"]))
+    more = seeds - min(found.seeds for found, _ in open_)
+    return f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core", seeds
 
 
 def _stated(results: "Results", claim: Facts) -> Row:
@@ -95,7 +82,9 @@ def _stated(results: "Results", claim: Facts) -> Row:
     return next(filter(alike, results.history), results.asked)
 
 
-def _bound(results: "Results", expected: Facts, smallest: float, stated: Row) -> Bound:
+def _bound(
+    results: "Results", expected: Facts, smallest: float, stated: Row
+) -> tuple[dict[str, Any], Interval | None]:
     found = _difference(results, expected)
     word = verdict(found, *_least_most(expected))
     reason = None
@@ -104,22 +93,23 @@ def _bound(results: "Results", expected: Facts, smallest: float, stated: Row) ->
         reason = reason or next(filter(None, map(partial(_unmet, results), expected["when"])), None)
     if reason is None and word in ("agrees", "cannot tell"):
         reason = _too_small(found, expected, smallest)
-    return Bound(expected, found, "cannot tell" if reason else word, reason)
+    return {
+        **expected,
+        "column": results.column(expected),
+        "interval": found and found.plain,
+        "verdict": "cannot tell" if reason else word,
+        "reason": reason,
+    }, found
 
 
 def _values(results: "Results", label: str, expected: Facts) -> dict[int, Scores]:
-    column = results.column(expected)
-    timed = results.timed.get((label, column))
-    if timed is not None:
-        value = getattr(timed, expected["measure"] or "ms", None)
-        return {0: Scores(value)} if isinstance(value, int | float) else {}
-    cell = results.cells.get((label, column))
+    cell = results.cells.get((label, results.column(expected)))
     return {} if cell is None else cell.by_seed(expected["measure"])
 
 
 def _difference(results: "Results", expected: Facts) -> Interval | None:
     beside = None if expected["beside"] is None else _values(results, expected["beside"], expected)
-    return interval(_values(results, expected["of"], expected), beside, ratio=expected["ratio"])
+    return interval(_values(results, expected["of"], expected), beside)
 
 
 def _cells_of(results: "Results", expected: Facts) -> list["Cell"]:
@@ -151,32 +141,19 @@ def _unmet(results: "Results", condition: Facts) -> str | None:
     found = _difference(results, condition)
     if found is not None and verdict(found, *_least_most(condition)) == "agrees":
         return None
-    scale = factor if condition["ratio"] else float
     told = "not known"
     if found is not None:
-        low, high = number(scale(found.low)), number(scale(found.high))
-        told = f"{number(scale(found.mean))} ({low} to {high})"
-    between = "by" if condition["ratio"] else "less"
-    beside = f" {between} `{condition['beside']}`" if condition["beside"] else ""
-    least, most = map(scale, _least_most(condition))
-    needs = f"above {number(least)}" if math.isinf(most) else f"below {number(most)}"
+        told = f"{said(found.mean)} ({said(found.low)} to {said(found.high)})"
+    beside = f" less `{condition['beside']}`" if condition["beside"] else ""
+    least, most = _least_most(condition)
+    needs = f"above {said(least)}" if math.isinf(most) else f"below {said(most)}"
     return f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
 
 
 def _least_most(expected: Facts) -> tuple[float, float]:
-    """Bounds on the scale of the interval; JSON has null for what is not bounded."""
+    """JSON has null for what is not bounded."""
     least = -math.inf if expected["least"] is None else expected["least"]
-    most = math.inf if expected["most"] is None else expected["most"]
-    if not expected["ratio"]:
-        return least, most
-    return (math.log(least) if least > 0 else -math.inf), (
-        math.log(most) if most < math.inf else math.inf
-    )
-
-
-def factor(logarithm: float) -> float:
-    """The factor whose logarithm is given; infinite where it is too large for a number."""
-    return math.exp(logarithm) if logarithm < 700 else math.inf
+    return least, math.inf if expected["most"] is None else expected["most"]
 
 
 def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str | None:
@@ -187,4 +164,4 @@ def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str 
         return None
     if max(abs(found.low), abs(found.high)) >= smallest:
         return None
-    return f"the difference is smaller than {number(smallest)}, the smallest worth telling"
+    return f"the difference is smaller than {said(smallest)}, the smallest worth telling"

@@ -2,10 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -20,7 +19,6 @@ from rich.progress import (
 
 from regard.core.errors import visible
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.workers import Job
 
 
 def told(row: Row) -> str:
@@ -32,7 +30,7 @@ def told(row: Row) -> str:
     if row.reason is not None:
         return f"{row.column}: {row.entry} not run. {row.reason}"
     if row.kind == "timed":
-        return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.values['ms'] / row.values['baseline_ms']:.2f} of softmax"
+        return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.ratio:.2f} of softmax"
     at = "" if row.rate is None else f", rate {row.rate:g}"
     return f"{row.column}: {row.entry} {row.metric} {row.value:.3f}, seed {row.seed}{at} ({row.seconds:.0f} s)"
 
@@ -64,25 +62,11 @@ class Display:
         self.begun = True
         yield
 
-    def counted(self, jobs: Iterable[Job]) -> list[Job]:
-        """The jobs, each of which moves the bar once: when it is found or kept."""
-        listed = [
-            replace(
-                job,
-                found=partial(self._moved, job.key, job.found),
-                keep=partial(self._moved, job.key, job.keep),
-            )
-            for job in jobs
-        ]
-        self.plan(len(self.moved | {job.key for job in listed}))
-        return listed
-
-    def _moved(self, key: str, call: Callable[..., Any], *given: Any) -> Any:
-        came = call(*given)
-        if came is not False and key not in self.moved:
+    def done(self, key: str) -> None:
+        """Move the bar, once for each job: it was found or kept."""
+        if key not in self.moved:
             self.moved.add(key)
             self.bars.advance(self.task)
-        return came
 
     def say(self, row: Row) -> None:
         self.bars.console.print(visible(told(row)), highlight=False, markup=False)

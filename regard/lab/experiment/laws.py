@@ -176,8 +176,6 @@ def _rates(question: Question, load: Load) -> str:
     rates = ", ".join(f"{rate:g}" for rate in question.rates)
     if not rates:
         raise _Broken("it has no rates to search", "Give `rates`, a grid in which the best may lie")
-    if not question.widen:
-        raise _Broken(f"its rates ({rates}) may not be widened", "Leave out widen=False")
     return f"from {rates}, with two seeds, widened until each entry's best is inside"
 
 

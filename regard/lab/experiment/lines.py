@@ -27,13 +27,17 @@ class _Line(Mixer):
 
 
 _UNSEEING, _LIKE = No("no token sees another"), No("it is a line to compare with")
-_ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, attention_map=True, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
+_ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
 
 
 class Unmixed(_Line):
     name = "unmixed"
     capabilities = Capabilities(
-        pairwise=_UNSEEING, global_tokens=_UNSEEING, cross=_UNSEEING, **_ALIKE
+        pairwise=_UNSEEING,
+        global_tokens=_UNSEEING,
+        cross=_UNSEEING,
+        attention_map=True,
+        **_ALIKE,
     )
 
     def mix(self, x, context, mask):
@@ -51,24 +55,17 @@ class Bag(_Line):
         pairwise=No("it sums tokens before any of them is asked"),
         global_tokens=True,
         cross=_LIKE,
+        attention_map=_LIKE,
         **_ALIKE,
     )
 
     def mix(self, x, context, mask):
-        return self.out(self._means(self.value(x), mask))
-
-    def _means(self, v, mask):
-        T = v.shape[1]
-        if mask.causal:
-            return v.cumsum(1) / torch.arange(1, T + 1, dtype=v.dtype, device=v.device)[:, None]
-        count = T if mask.valid is None else mask.valid.sum(1)[:, None, None].clamp(min=1)
-        return (v.sum(1, keepdim=True) / count).expand_as(v)
-
-    def _observe(self, x, context, mask):
         v, T = self.value(x), x.shape[1]
-        seen = mask.dense(T, T, device=x.device).to(x.dtype)
-        weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).expand(len(x), 1, T, T)
-        return Observation(v=v[:, None], weights=weights, heads=self._means(v, mask)[:, None])
+        if mask.causal:
+            count = torch.arange(1, T + 1, dtype=v.dtype, device=v.device)[:, None]
+            return self.out(v.cumsum(1) / count)
+        count = T if mask.valid is None else mask.valid.sum(1)[:, None, None].clamp(min=1)
+        return self.out((v.sum(1, keepdim=True) / count).expand_as(v))
 
 
 LINES = (Entry(mixer=Unmixed, title="no mixing"), Entry(mixer=Bag, title="the bag"))

@@ -23,18 +23,18 @@ def fault(row: Row) -> str | None:
     return None if row.reason is None else f"{row.mixer} breaks a law. {row.reason}"
 
 
-def verdict(entry: Entry, ledger: Ledger, command: str | None = None) -> Row:
+def verdict(entry: Entry, ledger: Ledger) -> Row:
     """From the ledger, or judged now and put into it."""
     row = ledger.get(key(entry))
     if row is None:
-        row = judge(entry, "laws", command)
+        row = judge(entry, "laws")
         ledger.put(key(entry), row)
     return row
 
 
-def judge(entry: Entry, question: str, command: str | None = None) -> Row:
+def judge(entry: Entry, question: str, _: None = None) -> Row:
     """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
-    origin = provenance(device="cpu", dtype="float64", command=command, of=entry.commit)
+    origin = provenance(device="cpu", dtype="float64", of=entry.commit)
     began, message = time.perf_counter(), None
     heads = entry.num_heads
     ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]

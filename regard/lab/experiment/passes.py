@@ -1,14 +1,22 @@
-"""The passes that are timed, each on a unit: what is prepared, which is not timed, and what is run."""
+"""What is timed: a unit, which is a block as large as softmax's or a bare layer, and its passes.
+
+A block has a mechanism and a feed-forward layer. Of a pass something is prepared, which is not timed, and something is run.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import Mask
+from regard.core import Mask, OptionError
+from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.stored import Pass
+from regard.models import StackConfig, count_parameters, match_parameters
+from regard.models.blocks import make_blocks
 
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting
@@ -57,7 +65,7 @@ def _decode(unit: Any, setting: "Setting", causal: bool) -> Call:
     _, full = filled.run(filled.prepare())
 
     def copy() -> Any:
-        state = pytree.tree_map_only(torch.Tensor, torch.clone, full)
+        state = pytree.tree_map_only(Tensor, torch.clone, full)
         return unit.extend(new, state, donate=True)[1]
 
     def run(state: Any) -> None:
@@ -76,7 +84,7 @@ PASSES: dict[Pass, Callable[[Any, "Setting", bool], Call]] = {
 STREAMING: tuple[Pass, ...] = ("prefill", "decode")
 
 
-def tokens(setting: "Setting", length: int) -> torch.Tensor:
+def tokens(setting: "Setting", length: int) -> Tensor:
     generator = torch.Generator().manual_seed(length)
     x = torch.randn(setting.batch, length, setting.dim, generator=generator)
     return x.to(device=setting.device, dtype=getattr(torch, setting.dtype))
@@ -84,5 +92,57 @@ def tokens(setting: "Setting", length: int) -> torch.Tensor:
 
 def state_bytes(state: Any) -> int:
     """Bytes of a state's storages, each counted once."""
-    leaves = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor)]
+    leaves = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
     return sum({s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in leaves)}.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig(StackConfig):
+    """One block without embeddings: two layers of a mixer that includes its feed-forward."""
+
+    name: ClassVar[str] = "block"
+    vocab_size: int = 1  # of no account here
+    num_layers: int = 1
+    position: str = "none"
+    causal: bool = False
+
+    def build(self) -> "MixerBlock":
+        return MixerBlock(self)
+
+
+class MixerBlock(nn.Module):
+    """x [B T D] -> [B T D], whole or streamed as a mixer is."""
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.blocks = make_blocks(config, causal=config.causal)
+
+    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+        return self.blocks(x, mask=mask)
+
+    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> tuple[Any, ...]:
+        return tuple(m.initial_state(batch_size, max_len=max_len) for m in self.blocks.mixers)
+
+    def extend(
+        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], *, donate: bool = False
+    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, ...]]:
+        return self.blocks.stream(x, state, valid=None, donate=donate)
+
+
+def equal_block(
+    entry: Entry, *, dim: int, num_heads: int, max_len: int, causal: bool
+) -> BlockConfig:
+    """Its feed-forward width makes it as large as softmax's block, within 10 %.
+
+    Where no width does, because the mechanism keeps weights for each position say, the width is the ordinary one.
+    """
+    assert entry.mixer is not None
+    shell = dict(dim=dim, num_heads=num_heads, max_len=max_len, causal=causal)
+    own = BlockConfig(mixer=entry.mixer, mixer_options=dict(entry.options), **shell)  # type: ignore[arg-type]
+    if entry.is_softmax:
+        return own
+    softmax = BlockConfig(mixer="softmax", **shell)  # type: ignore[arg-type]
+    try:
+        return match_parameters(own, count_parameters(softmax))
+    except OptionError:
+        return own

@@ -26,7 +26,7 @@ class Plan:
     question: Question
     broken: dict[str, str] = field(default_factory=dict)
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
-    splits: dict[Any, tuple[Task, Splits]] = field(default_factory=dict)
+    splits: dict[str, Splits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         question, labels = self.question, {entry.label: entry for entry in self.question.entries}
@@ -36,11 +36,7 @@ class Plan:
 
     def load(self, task: Task) -> Splits:
         """Once for equal tasks, such as the causal forms that each entry makes."""
-        key: Any = task
-        try:
-            hash(task)
-        except TypeError:
-            key = id(task)
+        key = repr(task)
         if key not in self.splits:
             splits = task.load()
             if task.has_scores and len(splits.test) > LONGEST_LIST:
@@ -48,8 +44,8 @@ class Plan:
                     f"{self.question.name} cannot be asked: {task.name} has {len(splits.test):,} test items, and a result holds "
                     f"the scores of at most {LONGEST_LIST:,}. Give it a smaller test set."
                 )
-            self.splits[key] = task, splits
-        return self.splits[key][1]
+            self.splits[key] = splits
+        return self.splits[key]
 
     def record(self, met: Mapping[int, str]) -> dict[str, Any]:
         """The question as it stands, with its cells and how each law was met."""
@@ -71,10 +67,9 @@ class Plan:
             for one in question.timed
             for entry in question.entries
         ]
-        facts = ("limits", "baseline", "mark", "seeds", "rates")
+        facts = ("name", "about", "kind", "limits", "baseline", "mark", "seeds", "rates")
         return as_json(
-            question.details()
-            | {name: getattr(question, name) for name in facts}
+            {name: getattr(question, name) for name in facts}
             | {
                 "entries": [{"label": one.label} | one.identity() for one in question.entries],
                 "lines": [line.label for line in LINES] if question.trained else [],
@@ -113,8 +108,13 @@ class Plan:
         return Cell(entry, column, trial_key(content), reason)
 
     def runnable(self, column: Column) -> list[Cell]:
+        """What can be trained in this column, the lines first: nothing is coloured without them."""
         named = [cell for (_, name), cell in self.cells.items() if name == column.name]
-        return [cell for cell in named if cell.reason is None]
+        lines = [line.label for line in LINES]
+        return sorted(
+            (cell for cell in named if cell.reason is None),
+            key=lambda cell: cell.entry.label not in lines,
+        )
 
     def able(self, setting: speed.Setting) -> list[Entry]:
         return [

@@ -26,17 +26,11 @@ VARIABLES = (
 )
 
 
-def provenance(
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    command: str | None = None,
-    of: str | None = None,
-) -> Provenance:
-    """Provenance of what is computed now on this device; `command` is this process's own by default, `of` the checkout's commit."""
+def provenance(*, device: str = "cpu", dtype: str = "float32", of: str | None = None) -> Provenance:
+    """Provenance of what this process computes now on this device; the commit is `of`, or the checkout's."""
     return Provenance(
         commit=of or commit(),
-        command=command or own_command(),
+        command=own_command(),
         device=describe(device),
         threads=torch.get_num_threads(),
         dtype=dtype,

@@ -143,8 +143,8 @@ class Fitted:
 class Expected(metaclass=CheckedOptions):
     """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
 
-    column: where; the question's only one by default. measure: of Question.measures; the task's metric by default. ratio: `of` by
-    `beside`, and the bounds are factors. when: what must hold on the same column for this bound to be judged at all.
+    column: a trained one; the question's only one by default. measure: of Question.measures; the task's metric by default.
+    when: what must hold on the same column for this bound to be judged at all.
     """
 
     of: str
@@ -153,23 +153,17 @@ class Expected(metaclass=CheckedOptions):
     measure: str | None = None
     least: Bound = -math.inf
     most: Bound = math.inf
-    ratio: bool = False
     when: tuple["Expected", ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.ratio and self.most <= 0:
-            raise OptionError(f"a bound on {self.of} lies between {self.least} and {self.most}")
+
+def above(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
+    """More by `by`; a negative one says "hardly less"."""
+    return Expected(of=of, beside=beside, least=by, **more)
 
 
-def above(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
-    """More by `by`; a negative one says "hardly less". With `ratio`, `by` is a factor."""
-    return Expected(of=of, beside=beside, least=_bound(by, ratio), ratio=ratio, **more)
-
-
-def below(of: str, beside: str, *, by: float = 0.0, ratio: bool = False, **more: Any) -> Expected:
-    """Less by `by`: better, where the measure is a cost. With `ratio`, by more than the factor `by`."""
-    most = 1 / _bound(by, ratio) if ratio else 0.0 - by
-    return Expected(of=of, beside=beside, most=most, ratio=ratio, **more)
+def below(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
+    """Less by `by`: better, where the measure is a cost."""
+    return Expected(of=of, beside=beside, most=0.0 - by, **more)
 
 
 def near(of: str, beside: str, *, within: float, **more: Any) -> Expected:
@@ -185,10 +179,6 @@ def reaches(of: str, least: float, **more: Any) -> Expected:
 def stays_below(of: str, most: float, **more: Any) -> Expected:
     """Its measure is at most `most`."""
     return Expected(of=of, most=most, **more)
-
-
-def _bound(by: float, ratio: bool) -> float:
-    return (by or 1.0) if ratio else by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +200,8 @@ class Claim(metaclass=CheckedOptions):
 class Question(metaclass=CheckedOptions):
     """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
 
-    seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and the best on validation kept; in a comparison the grid goes on in its own ratio
-    until the best is inside, unless `widen` is False. shells: searched with the baseline alone, and the best is given to every
+    seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and
+    the best on validation kept; in a comparison the grid goes on in its own ratio until the best is inside. shells: searched with the baseline alone, and the best is given to every
     entry; the columns' own by default. baseline: label of the entry beside which sizes are matched. factors: in what entries may differ
     besides the mechanism ("position"), each of its values crossed with the baseline. measures: more numbers, of the trained model.
     allowed: share of the pairs a column needs that an entry's structure allows, or None. mark: the score at which a screen calls a
@@ -226,7 +216,6 @@ class Question(metaclass=CheckedOptions):
     claims: tuple[Claim, ...] = ()
     seeds: tuple[DataSeed, ...] = ()
     rates: tuple[Above0, ...] = ()
-    widen: bool = True
     shells: tuple[Shell, ...] = ()
     baseline: str = "softmax"
     factors: tuple[str, ...] = ()
@@ -245,14 +234,15 @@ class Question(metaclass=CheckedOptions):
         if not self.seeds:
             object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
         names, labels = [one.name for one in self.vary], [entry.label for entry in self.entries]
+        trained = [one.name for one in self.trained]
         if twice := [name for name in names if names.count(name) > 1]:
             raise OptionError(f"question {self.name} has two columns {twice[0]!r}")
         for bound in self.bounds:
             for label in filter(None, (bound.of, bound.beside)):
                 if label not in labels:
                     raise UnknownNameError(f"entry of {self.name}", label, labels)
-            if bound.column not in names and (bound.column or len(self.trained) != 1):
-                raise UnknownNameError(f"column of {self.name}", bound.column, names)
+            if bound.column not in trained and (bound.column or len(trained) != 1):
+                raise UnknownNameError(f"trained column of {self.name}", bound.column, trained)
 
     @property
     def bounds(self) -> list[Expected]:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.lab.experiment.claims import Facts, Judged, judge
+from regard.lab.experiment.claims import Facts, judge
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.speed import Timed
 from regard.lab.experiment.statistics import Scores
 from regard.lab.experiment.stored import SETTING
 
@@ -20,16 +19,23 @@ MEASURED = "recommend"
 """The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
 
-def best_rate(rows: Iterable[Row], better: str) -> float | None:
-    """The learning rate with the best mean validation score, over the seeds that tried most rates; None without one."""
-    found = {(row.rate, row.seed): row.valid_value for row in rows if row.rate is not None}
-    found = {place: value for place, value in found.items() if value is not None}
+def rate_means(rows: Iterable[Row]) -> dict[float, float]:
+    """Learning rate -> mean validation score, over the seeds that tried most rates."""
+    found = {
+        (row.rate, row.seed): row.valid_value
+        for row in rows
+        if row.rate is not None and row.valid_value is not None
+    }
     tried = Counter(seed for _, seed in found)
-    values: dict[float | None, list[Any]] = {}
+    values: dict[float, list[float]] = {}
     for (rate, seed), value in found.items():
         if tried[seed] == max(tried.values()):
             values.setdefault(rate, []).append(value)
-    means = {rate: statistics.fmean(of) for rate, of in values.items()}
+    return {rate: statistics.fmean(of) for rate, of in values.items()}
+
+
+def best_rate(rows: Iterable[Row], better: str) -> float | None:
+    means = rate_means(rows)
     return best_of(better)(means, key=means.__getitem__, default=None)
 
 
@@ -112,14 +118,14 @@ class Results:
             elif mine:
                 self.old[row.entry] += 1
         self.cells: dict[tuple[str, str], Cell] = {}
-        self.timed: dict[tuple[str, str], Timed] = {}
+        self.timed: dict[tuple[str, str], Row] = {}
         lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
         for label, column, cell, *more in lines_first:
             found = by_cell.get(cell, [])
             if self.columns[column]["kind"] == "trained":
                 self.cells[label, column] = self._cell(label, column, found, *more)
             elif found:
-                self.timed[label, column] = Timed.of_row(found[-1])
+                self.timed[label, column] = found[-1]
 
     def _cell(
         self,
@@ -181,18 +187,24 @@ class Results:
         of_shares = self.columns[cell.column]["metric"] == "accuracy"
         return "reached" if of_shares and (cell.mean or 0.0) >= self.config["mark"] else "in part"
 
+    def share(self, cell: Cell) -> float | None:
+        """max(0, (score - bag) / (1 - bag)) of an accuracy; None where it is not known, and where the bag has all."""
+        bag = self.three_lines(cell.column, cell.causal).get(self.lines[-1])
+        of_shares = self.columns[cell.column]["metric"] == "accuracy"
+        if not of_shares or cell.mean is None or bag is None or bag >= 1:
+            return None
+        return max(0.0, (cell.mean - bag) / (1 - bag))
+
     def gain(self, label: str) -> float | None:
-        """Mean over the columns of shares of max(0, (score - bag) / (1 - bag)); None until all are known."""
-        found = []
-        for name, column in self.columns.items():
-            if column["kind"] != "trained" or column["metric"] != "accuracy" or column["later"]:
-                continue
-            cell = self.cells.get((label, name))
-            bag = self.three_lines(name, cell.causal).get(self.lines[-1]) if cell else None
-            if cell is None or cell.mean is None or bag is None or bag >= 1:
-                return None
-            found.append(max(0.0, (cell.mean - bag) / (1 - bag)))
-        return statistics.fmean(found) if found else None
+        """Mean of the shares of the columns of accuracy; None until all are known."""
+        names = [
+            name
+            for name, one in self.columns.items()
+            if one["kind"] == "trained" and one["metric"] == "accuracy" and not one["later"]
+        ]
+        cells = [cell for name in names if (cell := self.cells.get((label, name)))]
+        shares = [share for cell in cells if (share := self.share(cell)) is not None]
+        return statistics.fmean(shares) if shares and len(shares) == len(names) else None
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
@@ -211,7 +223,7 @@ class Results:
 
     # ------------------------------------------------------------------ claims
 
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[dict[str, Any]]:
         return [judge(self, claim) for claim in self.config["claims"]]
 
     def column(self, expected: Facts) -> str:

@@ -3,24 +3,19 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from types import NoneType
 from typing import (
     Any,
     Literal,
-    get_args,
-    get_origin,
 )
 
 from regard.core.errors import visible
 from regard.lab.experiment.stored import (
-    LONGEST_LIST,
-    LONGEST_TEXT,
     AskedQuestion,
     Better,
     Figures,
     Setting,
-    check,
     hints,
+    holds,
 )
 
 Kind = Literal["trained", "timed", "laws", "asked"]
@@ -85,21 +80,13 @@ class Row:
         versions = self.provenance.versions
         return versions.get("regard", "unknown"), versions.get("torch", "unknown").partition("+")[0]
 
+    @property
+    def ratio(self) -> float:
+        """Time of what was timed relative to fused softmax attention: below 1 is faster."""
+        return self.values["ms"] / self.values["baseline_ms"]
+
 
 _SIGNED = {"value", "valid_value", "chance", "rate"}  # everything else counts from zero
-_WANTED: dict[Any, str] = {
-    str: f"a text of at most {LONGEST_TEXT:,} characters",
-    int: "a whole number",
-    float: "a finite number",
-    bool: "true or false",
-    dict[str, Any]: "an object of texts, numbers and lists",
-    dict[str, str]: "an object of texts",
-    dict[str, float]: "an object of finite numbers",
-    list[float]: f"a list of at most {LONGEST_LIST:,} finite numbers",
-    list[tuple[int, float]]: "a list of [step, number] pairs",
-}
-
-
 _INSIDE: dict[str, dict[str, Any]] = {
     "asked": {"config": AskedQuestion},
     "timed": {"setting": Setting, "values": Figures},
@@ -112,7 +99,7 @@ def read_row(values: object) -> Row:
     for field_name, of in _INSIDE.get(row.kind, {}).items():
         held = getattr(row, field_name)
         for name, hint in hints(of).items():
-            if not check(hint)(held.get(name, ...)):
+            if not holds(hint, held.get(name, ...)):
                 raise ValueError(f"{field_name}.{name} is not as a row of kind {row.kind} has it")
     if row.kind == "asked":
         _check_names(row.config)
@@ -133,8 +120,9 @@ def _made(cls: Any, values: object) -> Any:
             made[name] = _made(Provenance, value)
             continue
         below = isinstance(value, int | float) and value < 0 and name not in _SIGNED
-        if below or not check(hint)(value):
-            raise ValueError(f"{name} must be {_wanted(name, hint)}, got {_said(value)}")
+        if below or not holds(hint, value):
+            kind = getattr(hint, "__name__", hint) if isinstance(hint, type) else hint
+            raise ValueError(f"{name} must hold {kind}, within bounds, got {_said(value)}")
         if name == "curve":
             made[name] = [tuple(point) for point in value]
     return cls(**made)
@@ -142,16 +130,6 @@ def _made(cls: Any, values: object) -> Any:
 
 def _required(cls: Any) -> list[str]:
     return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
-
-
-def _wanted(name: str, hint: Any) -> str:
-    none = NoneType in get_args(hint)
-    if none:
-        (hint,) = (part for part in get_args(hint) if part is not NoneType)
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(get_args(hint))}"
-    bound = " of at least 0" * (hint in (int, float) and name not in _SIGNED)
-    return _WANTED[hint] + bound + " or null" * none
 
 
 def plain(row: Row) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Running a question: what is missing in the ledger is done, each result kept before the next begins.
 
 Killed at any point, the next call goes on where this one was; several processes on one ledger share the work. What decides most comes
-first: timings, then every entry in every column from the first seeds at one rate, then the other rates, then the other seeds.
+first: timings, then the lines and every entry in every column from the first seeds at one rate, then the other rates, then the other
+seeds.
 """
 
 import math
@@ -17,21 +18,22 @@ import torch
 
 from regard.core import OptionError
 from regard.lab.data.files import check_writable
-from regard.lab.experiment import laws, mechanism_laws, on_ray as ray_tasks, speed, trial
+from regard.lab.experiment import laws, mechanism_laws, speed, trial
 from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
 from regard.lab.experiment.provenance import describe, provenance
 from regard.lab.experiment.question import Column, Question
-from regard.lab.experiment.results import Results, best_of, best_rate
+from regard.lab.experiment.results import Results, best_of, best_rate, rate_means
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.trial import Cell
-from regard.lab.experiment.workers import Claims, Job, share
+from regard.lab.experiment.workers import Claims, Job, share, share_on_ray
 from regard.lab.train.launched import processes
 
 LEDGER, FOLDER = Path("runs/arena/ledger.sqlite"), Path("runs/arena/trials")
-REDRAW = 10.0  # seconds
+REDRAW = 10.0  # seconds, at least, between pages
+DRAWING = 0.05  # share of the time, at most, in which pages are drawn
 SEARCHED = {"screen": 1, "comparison": 2}  # seeds from which rates are searched
 RATIO = 3.0  # of neighbouring rates, where a grid has only one
 WIDEST = 6  # rates by which a grid may grow
@@ -61,16 +63,14 @@ def ask(
     progress: bool = False,
     checked: Callable[[], object] = lambda: None,
     redraw: Callable[[], object] = lambda: None,
-    command: str | None = None,
     outcome: Outcome | None = None,
 ) -> list[Row]:
     """Do what is missing in the ledger, and return the rows of the question as it stands.
 
     After so many `hours`, or the question's, nothing new is begun. until_told: seeds are added until every claim is told, or the time is
     spent. on_ray: training is done by Ray's workers. checked: called once the question has passed the laws, before anything
-    is computed. redraw: called as results come. `folder` keeps unfinished training; `command` is
-    recorded as the origin, this process's own by default. A pair that a mechanism's capabilities forbid, and one that breaks a
-    law of its own, becomes a row with the reason.
+    is computed. redraw: called as results come. `folder` keeps unfinished training. A pair that a mechanism's capabilities forbid
+    has a reason instead of rows, and so has a mixer of one's own that breaks a law; the library's are held to theirs by its tests.
 
     Raises ExperimentError before any compute where the question breaks a law of an experiment, OptionError or UnknownNameError where it
     names what does not exist, PathError if the folder cannot be written.
@@ -93,7 +93,6 @@ def ask(
             outcome=outcome or Outcome(question=question.name),
             on_ray=on_ray,
             redraw=redraw,
-            command=command,
         ).all(until_told, checked)
 
 
@@ -108,7 +107,6 @@ class Asking:
     outcome: Outcome
     on_ray: bool = False
     redraw: Callable[[], object] = lambda: None
-    command: str | None = None
 
     def __post_init__(self) -> None:
         question = self.question
@@ -117,7 +115,7 @@ class Asking:
         )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.workers = Claims(self.ledger.path)
-        self.drawn = -math.inf
+        self.next_draw = -math.inf
         self.plan = Plan(question)
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
@@ -129,10 +127,9 @@ class Asking:
         met = laws.check(question, self.plan.load)
         checked()
         own = [entry for entry in mixers if ":" in entry.name]
-        theirs = [entry for entry in mixers if entry not in own and question.timed and question.trained]  # fmt: skip
         self._judge(own)
         self.asked = self._ask(met, last=question.kind == "screen")
-        self.display.plan(len(own) + len(theirs) + self._planned(), self.end - time.monotonic())
+        self.display.plan(len(own) + self._planned(), self.end - time.monotonic())
         for setting in question.timed:
             self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])
         if self.plan.base is not None:
@@ -148,7 +145,6 @@ class Asking:
             if not until_told or self._late() or not (wide := self._untold()):
                 break
             self._seeds(wide, range(seed, seed + MORE))
-        self._judge(theirs)
         self.outcome.seconds = time.perf_counter() - began
         self._draw(now=True)
         cells = {line[2] for line in self.asked.config["cells"]}
@@ -161,7 +157,7 @@ class Asking:
         row = Row(
             kind="asked", question=question.name, column="", entry="", source="", config=config,
             cell=trial_key({"kind": "asked", "config": config}),  # no result has it
-            provenance=provenance(device=self.device, command=self.command, of=laws.worst_commit(question)),
+            provenance=provenance(device=self.device, of=laws.worst_commit(question)),
         )  # fmt: skip
         history = self.ledger.asked(question.name)
         for known in history[-1:] if last else history:
@@ -173,8 +169,8 @@ class Asking:
     def _planned(self) -> int:
         """Timings and trials that are known from the start; wider rates, and seeds until all is told, come on top."""
         question, searched = self.question, len(self.searched)
-        shells = max(0, len(question.shells) - 1) * len(question.trained)
         cells = len({cell.id for cell in self.plan.cells.values() if cell.reason is None})
+        shells = max(0, len(question.shells) - 1) * len(question.trained)
         timed = sum(bool(self.plan.able(setting)) for setting in question.timed)
         searches = (cells + shells) * (len(question.rates) or 1) * searched
         return timed + searches + cells * (len(question.seeds) - searched)
@@ -232,22 +228,20 @@ class Asking:
             return column
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
         self._search([cell for cell in tried if cell.reason is None])
-        better, scores = column.task.better, dict[str, float]()
+        best, scores = best_of(column.task.better), dict[str, float]()
         for cell in tried:
-            rows = [row for row in self.ledger.of_cell(cell.id) if row.seed in self.searched]
-            rate = best_rate(rows, better)
-            at = (row.valid_value for row in rows if row.rate == rate)
-            if values := [value for value in at if value is not None]:
-                scores[cell.id] = sum(values) / len(values)
-        best = best_of(better)(scores, key=scores.__getitem__, default=None)
-        return next((cell.column for cell in tried if cell.id == best), column)
+            rows = self.ledger.of_cell(cell.id)
+            if means := rate_means(row for row in rows if row.seed in self.searched):
+                scores[cell.id] = best(means.values())
+        chosen = best(scores, key=scores.__getitem__, default=None)
+        return next((cell.column for cell in tried if cell.id == chosen), column)
 
     def _training(self, cell: Cell, rate: float | None, seed: int) -> Job:
         splits = self.plan.load(cell.column.task)
         key = trial_key({"cell": cell.id, "seed": seed, "rate": rate, "data": splits.sha256})
         make = partial(
             trial.run, cell=cell, seed=seed, rate=rate, base=self.plan.base, question=self.question.name,
-            measures=self.question.measures, folder=self.folder / key[:16], command=self.command, device=self.device,
+            measures=self.question.measures, folder=self.folder / key[:16], device=self.device,
         )  # fmt: skip
         at = "" if rate is None else f", rate {rate:g}"
         what = f"{cell.column.name}: {cell.entry.label}, seed {seed}{at}"
@@ -267,16 +261,13 @@ class Asking:
             self.outcome.found += 0 if missing() else len(able)
             return not missing()
 
-        def make(_: Any) -> list[speed.Timed]:
-            origin = provenance(device=setting.device, dtype=setting.dtype, command=self.command)
-            return speed.measure(missing(), setting, origin)
-
-        def keep(timed: list[speed.Timed]) -> None:
-            for one in timed:
-                self._keep(one.as_row(self.question.name, setting.name, cells[one.entry]))
+        def keep(timed: list[Row]) -> None:
+            for row in timed:
+                self._keep(replace(row, question=self.question.name, cell=cells[row.entry]))
 
         key = trial_key({"kind": "timed", "trials": sorted(keys.values())})
         what = f"{setting.name} tokens, {len(able)} mechanisms"
+        make = lambda _: speed.measure(missing(), setting)  # noqa: E731
         return Job(key=key, what=what, found=found, make=make, keep=keep, alone=True)
 
     def _judge(self, entries: list[Entry]) -> None:
@@ -287,7 +278,7 @@ class Asking:
                 key=keys[entry.label],
                 what=f"laws of {entry.name}",
                 found=partial(self.ledger.__contains__, keys[entry.label]),
-                make=partial(self._judged, entry),
+                make=partial(mechanism_laws.judge, entry, self.question.name),
                 keep=self._keep,
             )
             for entry in entries
@@ -296,21 +287,17 @@ class Asking:
             if (row := self.ledger.get(key)) and row.reason is not None:
                 self.plan.broken[label] = row.reason
 
-    def _judged(self, entry: Entry, _: None) -> Row:
-        return mechanism_laws.judge(entry, self.question.name, self.command)
-
     # ------------------------------------------------------------------ bookkeeping
 
     def _run(self, jobs: Iterable[Job]) -> None:
-        if self.on_ray:
-            listed = self.display.counted(jobs)
-            self.outcome.left += ray_tasks.share(listed, self.display.doing, self._late)
-        else:
-            self._share(jobs)
+        """Training, which Ray may do; all else is done by `_share`, here."""
+        self._share(jobs, on_ray=self.on_ray)
 
-    def _share(self, jobs: Iterable[Job]) -> None:
-        listed = self.display.counted(jobs)
-        self.outcome.left += share(listed, self.workers, self.display.doing, self._late)
+    def _share(self, jobs: Iterable[Job], on_ray: bool = False) -> None:
+        listed, display = list(jobs), self.display
+        display.plan(len(display.moved | {job.key for job in listed}))
+        of = share_on_ray if on_ray else partial(share, claims=self.workers)
+        self.outcome.left += of(listed, doing=display.doing, late=self._late, done=display.done)
 
     def _late(self) -> bool:
         return time.monotonic() > self.end
@@ -331,17 +318,14 @@ class Asking:
         self._draw()
 
     def _draw(self, now: bool = False) -> None:
-        if now or time.monotonic() - self.drawn > REDRAW:
+        began = time.monotonic()
+        if now or began > self.next_draw:
             self.redraw()
-            self.drawn = time.monotonic()
+            self.next_draw = time.monotonic() + max(REDRAW, (time.monotonic() - began) / DRAWING)
 
     def _untold(self) -> list[Column]:
         """The columns of claims that more seeds would tell."""
         results = Results(self.asked, self.ledger.rows())
-        names = {
-            results.column(bound.expected)
-            for one in results.judged()
-            if one.verdict == "cannot tell" and one.seeds is not None
-            for bound in one.bounds
-        }
+        told = [one for one in results.judged() if one["verdict"] == "cannot tell" and one["seeds"]]
+        names = {bound["column"] for one in told for bound in one["bounds"]}
         return [column for column in self.plan.question.trained if column.name in names]

@@ -21,14 +21,19 @@ import torch
 from regard.core import OptionError, UnsupportedError
 from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
-from regard.lab.experiment.block import equal_block
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
-from regard.lab.experiment.passes import DECODE_STEPS, PASSES, STREAMING, state_bytes, tokens
+from regard.lab.experiment.passes import (  # fmt: skip
+    DECODE_STEPS,
+    PASSES,
+    STREAMING,
+    equal_block,
+    state_bytes,
+    tokens,
+)
 from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.stored import SETTING, Pass, Unit
-from regard.models.sizing import TOLERANCE
 from regard.testing.counting import count
 
 MOST_ROUNDS = 50
@@ -86,81 +91,11 @@ class Setting(metaclass=CheckedOptions):
 _RULE = {one.name: one.default for one in fields(Setting)} | {"unit": "block"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """One pass of one mechanism at one length, beside fused softmax attention in the same run, interleaved."""
-
-    entry: str  # label
-    mixer: str
-    source: str
-    options: dict[str, Any]
-    kind: Pass
-    length: int  # for decode: tokens already in the state
-    batch: int
-    dim: int
-    num_heads: int
-    causal: bool
-    ms: float  # median
-    low_ms: float  # quartiles
-    high_ms: float
-    baseline_ms: float  # median of softmax (same causality) in the same interleaved run
-    peak_bytes: int  # live tensor bytes at the highest point, beyond parameters and input; decode: with the state
-    rounds: int
-    provenance: Provenance
-    impl: str = "plain"  # what computed, where a mechanism has implementations to choose from
-    flops: int = 0  # counted, of one pass
-    matrix_rate: float = 0.0  # operations a second of a large matrix product in the same run
-    unit: Unit = "layer"
-    parameters: int = 0
-    baseline_parameters: int = 0  # of softmax's
-    state_bytes: int | None = (
-        None  # of a row's state after `length` tokens; None where it does not stream
-    )
-
-    @property
-    def ratio(self) -> float:
-        """Time relative to fused softmax attention: below 1 is faster."""
-        return self.ms / self.baseline_ms
-
-    @property
-    def tokens_per_second(self) -> float:
-        return 1e3 * self.batch * (1 if self.kind == "decode" else self.length) / self.ms
-
-    @property
-    def is_equal(self) -> bool:
-        """True if the block has as many parameters as softmax's, within 10 %; a bare layer may have any number."""
-        if self.unit == "layer" or not self.parameters or not self.baseline_parameters:
-            return True
-        return abs(self.parameters / self.baseline_parameters - 1) <= TOLERANCE
-
-    @property
-    def share(self) -> float | None:
-        """Share of the machine's matrix-product rate; projections and recomputation count. None where nothing is counted."""
-        if not self.flops or not self.matrix_rate:
-            return None
-        return self.flops / (1e-3 * self.ms * self.matrix_rate)
-
-    def as_row(self, question: str, column: str, cell: str) -> Row:
-        plain = vars(self)
-        return Row(
-            kind="timed", question=question, column=column, cell=cell,
-            **{name: plain[name] for name in _SHARED},
-            values={name: float(plain[name]) for name in _VALUES if plain[name] is not None},
-            setting={name: plain[name] for name in (*SETTING, "impl")},
-        )  # fmt: skip
-
-    @classmethod
-    def of_row(cls, row: Row) -> "Timed":
-        """The timing that a row of kind "timed" keeps."""
-        values: dict[str, Any] = {name: row.values[name] for name in _VALUES if name in row.values}
-        values |= {name: int(values[name]) for name in _WHOLE if name in values}
-        setting = {name: row.setting[name] for name in (*SETTING, "impl")}
-        return cls(**{name: getattr(row, name) for name in _SHARED}, **values, **setting)
-
-
-_SHARED = ("entry", "mixer", "source", "options", "causal", "parameters", "flops", "provenance")
-_WHOLE = ("peak_bytes", "rounds", "baseline_parameters", "state_bytes")
-_VALUES = ("ms", "low_ms", "high_ms", "baseline_ms", "matrix_rate", *_WHOLE)
+def flat(row: Row) -> dict[str, Any]:
+    """A timing as one mapping of plain values: what was timed, how, and what came of it."""
+    kept = ("entry", "mixer", "source", "options", "causal", "parameters", "flops")
+    facts = {name: getattr(row, name) for name in kept} | row.setting
+    return facts | {"state_bytes": None} | row.values | {"provenance": asdict(row.provenance)}
 
 
 def obstacle(choice: Entry, setting: Setting) -> str | None:
@@ -174,15 +109,12 @@ def obstacle(choice: Entry, setting: Setting) -> str | None:
     return choice.refusal(choice.sketch(dim=setting.dim, num_heads=setting.num_heads), needed)
 
 
-def measure(
-    choices: Sequence[Entry], setting: Setting, origin: Provenance | None = None
-) -> list[Timed]:
-    """One row for each choice, in order.
+def measure(choices: Sequence[Entry], setting: Setting) -> list[Row]:
+    """One row for each choice, in order; they are of no question and no cell yet.
 
     Each is timed beside softmax of the same causality: the setting's, or else bidirectional where the mixer can be so
     and the pass is not a streaming one. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
     """
-    origin = origin or provenance(device=setting.device, dtype=setting.dtype)
     for choice in choices:
         reason = obstacle(choice, setting)
         if reason is not None:
@@ -195,7 +127,7 @@ def measure(
     }
     more = [one for one in softmax.values() if one not in timings]
     rounds, rate = _run_rounds([*timings, *more], setting)
-    return [timing.row(softmax[timing.causal], rounds, rate, origin) for timing in timings]
+    return [timing.row(softmax[timing.causal], rounds, rate) for timing in timings]
 
 
 class _Timing:
@@ -246,21 +178,20 @@ class _Timing:
             peak = torch.cuda.max_memory_allocated() - before
         return peak + self.call.held_bytes, counted.flops // self.call.repeats
 
-    def row(self, softmax: "_Timing", rounds: int, rate: float, origin: Provenance) -> Timed:
-        choice, own = (
-            self.choice,
-            ("causal", "peak_bytes", "impl", "flops", "parameters", "state_bytes"),
-        )
-        low, median, high = (
-            1e3 * t for t in statistics.quantiles(self.times, n=4, method="inclusive")
-        )
-        return Timed(
-            entry=choice.label, mixer=choice.name, source=choice.source, options=as_json(dict(choice.options)),
-            provenance=replace(origin, commit=choice.commit), ms=median, low_ms=low, high_ms=high,
-            baseline_ms=1e3 * statistics.median(softmax.times), baseline_parameters=softmax.parameters,
-            matrix_rate=rate, rounds=rounds,
-            **{name: getattr(self.setting, name) for name in SETTING},
-            **{name: getattr(self, name) for name in own},
+    def row(self, softmax: "_Timing", rounds: int, rate: float) -> Row:
+        choice, setting = self.choice, self.setting
+        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        values = {
+            "ms": 1e3 * median, "low_ms": 1e3 * low, "high_ms": 1e3 * high, "baseline_ms": 1e3 * statistics.median(softmax.times),
+            "rounds": rounds, "matrix_rate": rate, "peak_bytes": self.peak_bytes, "baseline_parameters": softmax.parameters,
+            "state_bytes": self.state_bytes,
+        }  # fmt: skip
+        return Row(
+            kind="timed", question="", column=setting.name, cell="", entry=choice.label, mixer=choice.name, source=choice.source,
+            options=as_json(dict(choice.options)), causal=self.causal, parameters=self.parameters, flops=self.flops,
+            values={name: value for name, value in values.items() if value is not None},
+            setting={name: getattr(setting, name) for name in SETTING} | {"impl": self.impl},
+            provenance=provenance(device=setting.device, dtype=setting.dtype, of=choice.commit),
         )  # fmt: skip
 
 

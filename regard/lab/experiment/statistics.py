@@ -43,25 +43,23 @@ class Interval(NamedTuple):
     def high(self) -> float:
         return self.mean + self.half
 
+    @property
+    def plain(self) -> dict[str, float | None]:
+        """As pages show it; the ends are null where it is infinitely wide."""
+        ends = {name: short(getattr(self, name)) for name in ("mean", "low", "high")}
+        return ends | {"seeds": self.seeds, "items": self.items}
+
 
 def interval(
-    by_seed: Mapping[int, Scores],
-    beside: Mapping[int, Scores] | None = None,
-    *,
-    ratio: bool = False,
+    by_seed: Mapping[int, Scores], beside: Mapping[int, Scores] | None = None
 ) -> Interval | None:
-    """Interval of the mean, or of the difference paired by seed and item; None without a seed that both have.
-
-    With `ratio`, of the mean of logarithms of values: `exp` of it is the geometric mean of the factors.
-    """
+    """Interval of the mean, or of the difference paired by seed and item; None without a seed that both have."""
     seeds = sorted(seed for seed in by_seed if beside is None or seed in beside)
     if not seeds:
         return None
     pairs = [(by_seed[seed], None if beside is None else beside[seed]) for seed in seeds]
-    values = np.array(
-        [_value(a, ratio) - (0.0 if b is None else _value(b, ratio)) for a, b in pairs]
-    )
-    items = _items(pairs) if not ratio else None
+    values = np.array([a.value - (0.0 if b is None else b.value) for a, b in pairs])
+    items = _items(pairs)
     S, N = len(seeds), 0 if items is None else items.shape[1]
     if S == 1:
         return Interval(float(values.mean()), math.inf, 1, N)
@@ -72,12 +70,6 @@ def interval(
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
     half = float(stats.t.ppf(0.5 + LEVEL / 2, freedom) * math.sqrt(a + b))
     return Interval(float(values.mean()), half, S, N, float(b / (a + b)))
-
-
-def _value(scores: Scores, ratio: bool) -> float:
-    if not ratio:
-        return scores.value
-    return math.log(scores.value) if scores.value > 0 else -math.inf
 
 
 def _items(pairs: Sequence[tuple[Scores, Scores | None]]) -> np.ndarray | None:
@@ -121,10 +113,13 @@ def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -
     )
 
 
-def number(value: float) -> str:
-    """The number in the form that pages show: three decimals, or three digits."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3f}" if 0.01 <= abs(value) < 10 else f"{value:.3g}"
+def short(value: float | None) -> float | None:
+    """Five digits, as data and pages have it; None for what is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+
+
+def said(value: float | None) -> str:
+    """The number as people read it: three decimals, or four digits."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}"

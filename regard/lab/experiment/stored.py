@@ -43,16 +43,22 @@ class Place(TypedDict):
 
 
 class Setting(Place):
-    impl: str
+    impl: str  # what computed, where a mechanism has implementations to choose from
 
 
 class Figures(TypedDict):
-    ms: Figure
-    low_ms: Figure
+    """What was measured of a pass, beside fused softmax of the same causality in the same interleaved run.
+
+    A row may hold more: matrix_rate, operations a second of a large matrix product in the same run; baseline_parameters, softmax's;
+    state_bytes, of a row's state after `length` tokens, where the mechanism streams.
+    """
+
+    ms: Figure  # median
+    low_ms: Figure  # quartiles
     high_ms: Figure
-    baseline_ms: Figure
+    baseline_ms: Figure  # median of softmax
     rounds: Figure
-    peak_bytes: float
+    peak_bytes: float  # live tensor bytes at the highest point, beyond parameters and input; decode: with the state
 
 
 class _TimedColumn(TypedDict):
@@ -90,7 +96,6 @@ class _Expected(TypedDict):
     measure: str | None
     least: float | None
     most: float | None
-    ratio: bool
 
 
 class _Bound(_Expected):
@@ -159,39 +164,31 @@ _PLAIN: dict[Any, Callable[[Any], bool]] = {
 }
 
 
-@cache
-def check(hint: Any) -> Callable[[Any], bool]:
+def holds(hint: Any, value: Any) -> bool:
     """True if a value is as JSON holds this type, within bounds; an object of a TypedDict may hold more."""
-    origin, inside = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
-        return _PLAIN[hint]
+        return _PLAIN[hint](value)
+    origin, inside = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return lambda value: value in inside
+        return value in inside
     if origin is Annotated:
-        return lambda value: check(inside[0])(value) and value > 0
+        return holds(inside[0], value) and value > 0
     if is_typeddict(hint):
-        known = {name: check(of) for name, of in hints(hint).items()}
-        return lambda value: (
-            isinstance(value, dict) and all(of(value.get(name, ...)) for name, of in known.items())
+        known = hints(hint).items()
+        return isinstance(value, dict) and all(
+            holds(of, value.get(name, ...)) for name, of in known
         )
-    parts = [check(one) for one in inside]
     if origin is dict:
-        return lambda value: (
-            isinstance(value, dict)
-            and all(map(parts[0], value))
-            and all(map(parts[1], value.values()))
+        return isinstance(value, dict) and all(
+            all(map(holds, inside, one)) for one in value.items()
         )
     if origin is list:
-        return lambda value: (
-            isinstance(value, list) and len(value) <= LONGEST_LIST and all(map(parts[0], value))
-        )
+        short = isinstance(value, list) and len(value) <= LONGEST_LIST
+        return short and all(holds(inside[0], one) for one in value)
     if origin is tuple:
-        return lambda value: (
-            isinstance(value, list | tuple)
-            and len(value) == len(parts)
-            and all(of(one) for of, one in zip(parts, value, strict=True))
-        )
-    return lambda value: any(of(value) for of in parts)  # one of several
+        whole = isinstance(value, list | tuple) and len(value) == len(inside)
+        return whole and all(map(holds, inside, value))
+    return any(holds(one, value) for one in inside)  # one of several
 
 
 @cache

@@ -102,7 +102,6 @@ def run(
     question: str,
     measures: Measures | None,
     folder: Path,
-    command: str | None,
     device: str,
 ) -> Row:
     """The result, or where it is refused or diverges the reason. A run that was killed goes on from its newest checkpoint in `folder`."""
@@ -112,7 +111,7 @@ def run(
         kind="trained", question=question, column=column.name, entry=entry.label, cell=cell.id, source=entry.source,
         mixer=entry.name, options=as_json(dict(entry.options)), seed=seed, rate=rate, causal=column.causal, metric=task.metric,
         better=task.better, data=splits.sha256, chance=task.chance(splits),
-        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", command=command, of=entry.commit),
+        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", of=entry.commit),
     )  # fmt: skip
     try:
         torch.manual_seed(seed)

@@ -1,25 +1,23 @@
 """Which worker does which trial: what several processes on one ledger share their work by.
 
-A claim is a row of a database beside the ledger, and is lost with its owner: a trial whose worker was killed is done by
-another. It says who is at work, never what was done; the ledger alone holds results, and this file may be removed.
+A claim is a file's lock, in a folder beside the ledger. The system frees it when its process ends: a trial whose worker was killed
+is done by another. It says who is at work, never what was done; the ledger alone holds results, and the folder may be removed.
 """
 
+import hashlib
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.core import StoredDataError
-from regard.lab.data.owners import STALE, Owner, beating
-from regard.lab.experiment.ledger import BUSY_SECONDS, failure
+from filelock import Timeout
 
-_SCHEMA = """CREATE TABLE IF NOT EXISTS claims
-    (key TEXT PRIMARY KEY, owner TEXT NOT NULL, alone INTEGER NOT NULL, beat INTEGER NOT NULL)"""
-
+from regard.core import RegardError
+from regard.lab.data.files import locked, reported
+from regard.lab.data.owners import Owner
 
 POLL = 0.5  # seconds between looks at what other processes do
 
@@ -38,74 +36,45 @@ class Job:
 
 
 class Claims:
-    """Claims on the trials of the ledger at `ledger`. Raises PathError where the file cannot be written."""
+    """Claims on the trials of the ledger at `ledger`. Raises PathError where they cannot be written."""
 
     def __init__(self, ledger: Path):
-        self.path = ledger.with_name(f".{ledger.name}.claims")
-        self.owner = Owner.here()
-        self._seen: dict[tuple[str, str], tuple[int, float]] = {}
+        self.folder = ledger.with_name(f".{ledger.name}.locks")
+        self.machine = hashlib.sha256(Owner.here().space.encode()).hexdigest()[:16]
 
     @contextmanager
-    def claim(self, key: str, *, alone: bool = False) -> Iterator[Owner | None]:
-        """None: in the block the trial is this process's. Otherwise its owner, at whom the claim failed.
+    def claim(self, key: str, *, alone: bool = False) -> Iterator[bool]:
+        """True: in the block the trial is this process's.
 
         alone: for timings. It is given only while no other process of this machine has a claim, and none is given to them
         until it ends.
         """
-        holder = self._take(key, alone)
-        if holder is not None:
-            yield holder
-            return
-        try:
-            with beating(lambda: self._do("UPDATE claims SET beat = beat + 1 WHERE key = ?", key)):
-                yield None
-        finally:
-            self._do("DELETE FROM claims WHERE key = ? AND owner = ?", key, self.owner.text)
-
-    def _take(self, key: str, alone: bool) -> Owner | None:
-        with self._opened() as database:
-            for held, text, theirs_alone, beat in database.execute("SELECT * FROM claims"):
-                owner = Owner.of_text(text)
-                if owner is None or self._dead(held, owner, beat):
-                    database.execute("DELETE FROM claims WHERE key = ?", (held,))
-                elif held == key:
-                    return owner
-                elif owner.near and owner != self.owner and (alone or theirs_alone):
-                    return owner
-            row = (key, self.owner.text, alone, 0)
-            database.execute("INSERT INTO claims VALUES (?, ?, ?, ?)", row)
-        return None
-
-    def _dead(self, key: str, owner: Owner, beat: int) -> bool:
-        """On this machine: its process has ended. On another: its count has not changed while we watched for STALE seconds."""
-        if owner.near:
-            return owner.gone
-        now = time.monotonic()
-        last, since = self._seen.get((key, owner.text), (None, now))
-        if last != beat:
-            since = now
-        self._seen[key, owner.text] = (beat, since)
-        return now - since > STALE
-
-    def _do(self, statement: str, *values: str) -> None:
-        with self._opened() as database:
-            database.execute(statement, values)
-
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; a connection of its own, because the heartbeat comes from another thread."""
-        try:
-            with closing(
-                sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-            ) as database:
-                database.execute("BEGIN IMMEDIATE")
-                database.execute(_SCHEMA)
+        with ExitStack() as held:
+            with reported(self.folder):
                 try:
-                    yield database
-                finally:
-                    database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise failure(self.path, error) or _damaged(self.path, error) from error
+                    self._take(held, key, alone)
+                except Timeout:
+                    held.close()
+                    mine = False
+                else:
+                    mine = True
+            yield mine
+
+    def _take(self, held: ExitStack, key: str, alone: bool) -> None:
+        """Of two that come at once at least one sees the other: each takes its own lock before it looks at the other's."""
+        timing = locked(self.folder / f"{self.machine}.timing", timeout=0)
+        busy = self.folder / f"{self.machine}.busy.{os.getpid()}"
+        held.enter_context(
+            locked(self.folder / key[:3], timeout=0)
+        )  # a file for each trial is too many
+        held.enter_context(timing if alone else locked(busy, timeout=0))
+        others = [timing]
+        if alone:
+            found = self.folder.glob(f".{self.machine}.busy.*.lock")
+            others = [locked(path.with_name(path.name[1:-5]), timeout=0) for path in found]
+        for other in others:
+            with other:
+                pass
 
 
 def share(
@@ -113,39 +82,84 @@ def share(
     claims: Claims,
     doing: Callable[[str], AbstractContextManager[object]],
     late: Callable[[], bool] = lambda: False,
+    done: Callable[[str], object] = lambda key: None,
 ) -> int:
     """Does each job that nobody has done or is doing, then waits for what others are doing; a dead worker's job is free.
 
-    Each is done by one of the processes that share the claims, and all return when all is done. `doing` shows what is done.
-    Once it is `late`, nothing more is begun or waited for. Returns how many jobs were left.
+    Each is done by one of the processes that share the claims, and all return when all is done. `doing` shows what is done,
+    `done` gets the key of what was found or kept. Once it is `late`, nothing more is begun or waited for. Returns how many jobs were left.
     """
     waiting, left = list(jobs), 0
     while waiting:
         busy = []
         for job in waiting:
             if job.found():
+                done(job.key)
                 continue
             if late():
                 left += 1
                 continue
-            with claims.claim(job.key, alone=job.alone) as holder:
-                if holder is not None:
-                    busy.append((job, holder))
-                elif not job.found():  # another may have ended between
+            with claims.claim(job.key, alone=job.alone) as mine:
+                if not mine:
+                    busy.append(job)
+                    continue
+                if not job.found():  # another may have ended between
                     with doing(job.what):
                         job.keep(job.make(job.data))
+                done(job.key)
         if busy and len(busy) == len(waiting):
-            job, holder = busy[0]
-            with doing(f"waiting for {holder} ({job.what})"):
+            with doing(f"waiting for another process ({busy[0].what})"):
                 time.sleep(POLL)
-        waiting = [job for job, _ in busy]
+        waiting = busy
     return left
 
 
-def _damaged(path: Path, error: sqlite3.Error) -> StoredDataError:
-    return StoredDataError(
-        f"{path} is damaged ({error}). Remove it while no arena runs: it holds no results."
-    )
+def share_on_ray(
+    jobs: Iterable[Job],
+    doing: Callable[[str], AbstractContextManager[object]],
+    late: Callable[[], bool] = lambda: False,
+    done: Callable[[str], object] = lambda key: None,
+) -> int:
+    """Does each job as a task of the user's Ray cluster, as many at once as it has processors, and keeps each result here.
+
+    The cluster is that of RAY_ADDRESS, or this machine. A trial whose worker is killed is run again once. Data travel from here; the
+    workers need Regard and, for a mixer of one's own, its module. Returns how many were left, as it is late. Raises RegardError, naming the job, where its worker was killed twice.
+    """
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    compute = ray.remote(num_cpus=1, max_retries=1)(_made)
+    most = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = []
+    for job in jobs:
+        if job.found():
+            done(job.key)
+        else:
+            waiting.append(job)
+    sent: dict[int, Any] = {}  # data, once for all jobs
+    running: dict[Any, Job] = {}
+    while running or (waiting and not late()):
+        while waiting and len(running) < most and not late():
+            job = waiting.pop(0)
+            if id(job.data) not in sent:
+                sent[id(job.data)] = ray.put(job.data)
+            running[compute.remote(job.make, sent[id(job.data)])] = job
+        with doing(", ".join(job.what for job in running.values())):
+            ended, _ = ray.wait(list(running), timeout=2 * POLL)
+        for reference in ended:
+            job = running.pop(reference)
+            try:
+                row = ray.get(reference)
+            except ray.exceptions.WorkerCrashedError as error:
+                raise RegardError(f"{job.what}: its worker on Ray was killed twice") from error
+            job.keep(row)
+            done(job.key)
+    return len(waiting)
+
+
+def _made(make: Callable[[Any], Any], data: Any) -> Any:
+    return make(data)
 
 
 def cores() -> int:

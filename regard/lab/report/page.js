@@ -62,11 +62,11 @@ function chart(question) {
   return svg;
 }
 
-function coloured(td, cell, column) {
+function coloured(td, cell) {
   if (cell.mark === "not reached") { td.classList.add("grey"); return; }
   if (cell.mark === "reached") td.classList.add("reached");
-  if (!cell.mark || column.metric !== "accuracy" || cell.bag === null || cell.bag >= 1) return;
-  const share = Math.max(0, Math.min(1, (cell.mean - cell.bag) / (1 - cell.bag)));
+  if (!cell.mark || cell.share === null) return;
+  const share = Math.min(1, cell.share);
   td.style.backgroundColor = `color-mix(in oklab, var(--accent) ${Math.round(8 + 62 * share)}%, var(--ground))`;
   if (share > 0.75) td.classList.add("strong");
 }
@@ -127,7 +127,7 @@ function grid(question, detail) {
       const td = make("td", { class: "cell", tabindex: cell ? 0 : null });
       if (!cell) td.append("–");
       else if (cell.mean === null) { td.classList.add("absent"); td.append(cell.failed ? `${cell.failed} of ${cell.of} failed` : "not run"); }
-      else { td.append(round(cell.mean)); if (cell.values.length > 1) td.append(make("small", {}, cell.values.map((value) => round(value, 2)).join(" "))); if (cell.failed) td.append(make("small", {}, `${cell.failed} of ${cell.of} failed`)); if (!row.line) coloured(td, cell, column); }
+      else { td.append(round(cell.mean)); if (cell.values.length > 1) td.append(make("small", {}, cell.values.map((value) => round(value, 2)).join(" "))); if (cell.failed) td.append(make("small", {}, `${cell.failed} of ${cell.of} failed`)); if (!row.line) coloured(td, cell); }
       if (cell) {
         point(td, () => facts(question, row, cell, column));
         const open = () => { detail.replaceChildren(curves(question, row, cell, column)); detail.scrollIntoView({ block: "nearest", behavior: "smooth" }); };
@@ -169,7 +169,7 @@ function claims(question) {
     for (const one of claim.bounds) {
       const found = one.interval;
       const span = !found ? "not run" : found.low === null ? `${round(found.mean)} from one seed` : `${round(found.mean)}, ${round(found.low)} to ${round(found.high)} at 99 %, ${found.seeds} seeds${found.items ? ` and ${whole(found.items)} test items` : ""}`;
-      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` ${one.ratio ? "by" : "less"} ${one.beside}` : ""} in ${one.column}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
+      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` less ${one.beside}` : ""} in ${one.column}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
     }
     if (claim.needs) item.append(make("div", { class: "soft" }, `would tell: ${claim.needs}`));
     list.append(item);

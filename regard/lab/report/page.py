@@ -6,12 +6,11 @@ The content policy names the script and the style by their hashes, so nothing el
 import json
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from regard.explore.page import base_style, elements_script, policy
+from regard.explore.page import parts
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import told
 
@@ -19,15 +18,14 @@ from regard.lab.report.told import told
 def render(rows: Iterable[Row]) -> str:
     """The whole page."""
     content = told(rows)
-    style = base_style() + _asset("page.css")
-    script = "\n".join([elements_script(), _asset("page.js")])
+    around = parts("regard.lab.report", "page.js")
     names = ", ".join(question["name"] for question in content["questions"]) or "nothing asked yet"
     return _template().render(
         title=f"Regard: {names}",
         content=content,
-        policy=policy(style, script),
-        style=Markup(style),
-        script=Markup(script),
+        policy=around["policy"],
+        style=Markup(around["style"]),
+        script=Markup(around["script"]),
     )
 
 
@@ -43,8 +41,3 @@ def _template():
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.policies["json.dumps_function"] = json.dumps
     return environment.get_template("page.html.j2")
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("regard.lab.report").joinpath(name).read_text(encoding="utf-8")

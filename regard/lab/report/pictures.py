@@ -1,22 +1,23 @@
 """Pictures: what is gained over the bag against speed and memory beside the grid, and time and memory against length."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
 from regard.core import OptionError
 from regard.core.errors import visible
 from regard.lab.data.files import whole
-from regard.lab.experiment.speed import Timed
-from regard.lab.report.layout import Bubble, place_labels
+from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size
 
 WIDTH, HEIGHT = 860, 470
 LARGEST, SMALLEST = 1400.0, 24.0  # areas of bubbles, in square pixels
 BLUE, GREY = "#3f7fd1", "#848b94"
+CHARACTER = 6.3  # mean width of a letter in an 11-point label
+LINE = 14.0
 
 
 def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
@@ -38,31 +39,21 @@ def trade(question: Mapping[str, Any]) -> Any:
     ]
     if len(rows) < 2:
         return None
-    most = max(1, *(row["timed"][timed["name"]]["peak bytes"] for row in rows))
-    speeds = [row["timed"][timed["name"]]["tokens per second"] for row in rows]
+    times = [row["timed"][timed["name"]] for row in rows]
+    most = max(1, *(at["peak bytes"] for at in times))
+    speeds = [at["tokens per second"] for at in times]
     low, high = math.log10(min(speeds) / 1.3), math.log10(max(speeds) * 1.5)
-    points = []
-    for row in rows:
-        at = row["timed"][timed["name"]]
-        points.append(
-            {
-                "name": visible(row["entry"].partition(",")[0]),
-                "speed": at["tokens per second"],
-                "gain": row["gain"],
-                "area": max(SMALLEST, LARGEST * at["peak bytes"] / most),
-                "colour": GREY if row["line"] else BLUE,
-                "fill": 0.25 if row["causal"] else 0.7,
-            }
-        )
-    bubbles = [
-        Bubble(
-            (math.log10(p["speed"]) - low) / (high - low) * WIDTH,
-            (1.05 - p["gain"]) / 1.1 * HEIGHT,
-            math.sqrt(p["area"] / math.pi),
-            p["name"],
-        )
-        for p in points
-    ]
+    points, bubbles = [], []
+    for row, at in zip(rows, times, strict=True):
+        name, area = visible(row["entry"].partition(",")[0]), LARGEST * at["peak bytes"] / most
+        point = {
+            "name": name, "speed": at["tokens per second"], "gain": row["gain"], "area": max(SMALLEST, area),
+            "colour": GREY if row["line"] else BLUE, "fill": 0.25 if row["causal"] else 0.7,
+        }  # fmt: skip
+        points.append(point)
+        x = (math.log10(point["speed"]) - low) / (high - low) * WIDTH
+        y = (1.05 - row["gain"]) / 1.1 * HEIGHT
+        bubbles.append(Bubble(x, y, math.sqrt(point["area"] / math.pi), name))
     for point, place in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
         point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
     base = alt.Chart(alt.Data(values=points))
@@ -93,14 +84,8 @@ def grid(question: Mapping[str, Any]) -> Any:
             cell = row["cells"].get(column["name"])
             if cell is None or cell["mean"] is None:
                 continue
-            grey = (
-                row["line"]
-                or cell["mark"] == "not reached"
-                or cell["bag"] is None
-                or (column["metric"] == "accuracy" and cell["bag"] >= 1)
-            )
-            plain = grey or column["metric"] != "accuracy"
-            share = 0.0 if plain else max(0.0, (cell["mean"] - cell["bag"]) / (1 - cell["bag"]))
+            grey = row["line"] or cell["mark"] == "not reached" or cell["bag"] is None
+            share = 0.0 if grey else cell["share"] or 0.0
             cells.append(
                 {
                     "entry": visible(name_of(row)),
@@ -142,15 +127,15 @@ def grid(question: Mapping[str, Any]) -> Any:
     )
 
 
-def draw_timings(rows: Iterable[Timed], path: Path) -> Path:
+def draw_timings(rows: Iterable[Row], path: Path) -> Path:
     """Time and memory against length, one row for each pass. Raises OptionError for a wrong ending, or nothing to draw."""
     values = [
         {
             "entry": visible(row.entry),
-            "pass": f"{row.kind}, {row.provenance.dtype}, {row.provenance.device}",
-            "length": row.length,
-            "ms": row.ms,
-            "MB": row.peak_bytes / 1e6,
+            "pass": f"{row.setting['kind']}, {row.provenance.dtype}, {row.provenance.device}",
+            "length": row.setting["length"],
+            "ms": row.values["ms"],
+            "MB": row.values["peak_bytes"] / 1e6,
         }
         for row in rows
     ]
@@ -189,3 +174,47 @@ def save(chart: Any, path: Path) -> Path:
         else:
             partial.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     return path
+
+
+class Bubble(NamedTuple):
+    """A mark and its label, in pixels."""
+
+    x: float
+    y: float
+    radius: float
+    text: str
+
+    @property
+    def long(self) -> float:
+        return len(self.text) * CHARACTER
+
+
+class Label(NamedTuple):
+    x: float  # of the middle of the text
+    y: float
+
+
+def place_labels(bubbles: Sequence[Bubble], width: float, height: float) -> list[Label]:
+    """One label a bubble, on the nearest line on which it meets no other, to the right or to the left."""
+    placed: list[tuple[Label, Bubble]] = []
+    for bubble in bubbles:
+        free = (
+            label
+            for label in _beside(bubble)
+            if bubble.long / 2 <= label.x <= width - bubble.long / 2
+            and 0 <= label.y <= height
+            and not any(
+                abs(label.x - other.x) < (bubble.long + theirs.long) / 2
+                and abs(label.y - other.y) < LINE
+                for other, theirs in placed
+            )
+        )
+        placed.append((next(free, next(_beside(bubble))), bubble))
+    return [label for label, _ in placed]
+
+
+def _beside(bubble: Bubble) -> Iterator[Label]:
+    for line in range(60):
+        y = bubble.y + LINE * (line // 2 + line % 2) * (-1) ** line
+        for side in (1, -1):
+            yield Label(bubble.x + side * (bubble.radius + 4 + bubble.long / 2), y)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from regard.core.errors import visible_lines
 from regard.lab.experiment.row import Row
+from regard.lab.experiment.statistics import said
 from regard.lab.report.told import Told, told
 
 _STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
@@ -45,7 +46,7 @@ def table(question: Told) -> tuple[list[str], list[list[tuple[str, str]]]]:
         heads += [f"{name}\ntokens/s", "peak\nmemory", "state"]
     lines = []
     if trained:
-        chances = [(value(one["chance"]), "line") for one in trained]
+        chances = [(said(one["chance"]), "line") for one in trained]
         lines.append([("chance", "line"), *chances, *[("", "")] * 3 * len(timed)])
     for row in question["rows"]:
         line = [(name_of(row), "line" * row["line"])]
@@ -63,9 +64,9 @@ def name_of(row: Told) -> str:
 def _cell(cell: Told | None) -> tuple[str, str]:
     if cell is None or cell["mean"] is None:
         return ("not run" if cell is not None and cell["reason"] else "–"), "not reached"
-    each = f" ({', '.join(map(value, cell['values']))})" * (1 < len(cell["values"]) <= 3)
+    each = f" ({', '.join(map(said, cell['values']))})" * (1 < len(cell["values"]) <= 3)
     failed = f", {cell['failed']} of {cell['of']} failed" * bool(cell["failed"])
-    return f"{value(cell['mean'])}{each}{failed}", cell["mark"]
+    return f"{said(cell['mean'])}{each}{failed}", cell["mark"]
 
 
 def _times(at: Told | None) -> tuple[str, str, str]:
@@ -92,7 +93,7 @@ def claim_lines(claim: Told) -> list[str]:
     if claim["withdrawn"]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:
-        beside = f" {'by' if one['ratio'] else 'less'} {one['beside']}" if one["beside"] else ""
+        beside = f" less {one['beside']}" if one["beside"] else ""
         lines.append(
             f"    {one['of']}{beside} in {one['column']}: {span(one['interval'])}{'; ' + one['reason'] if one['reason'] else ''}"
         )
@@ -106,15 +107,9 @@ def span(found: Told | None) -> str:
     if found is None:
         return "not run"
     if found["low"] is None:
-        return f"{value(found['mean'])} from one seed"
+        return f"{said(found['mean'])} from one seed"
     items = f" and {found['items']:,} test items" if found["items"] else ""
-    return f"{value(found['mean'])} ({value(found['low'])} to {value(found['high'])}, {found['seeds']} seeds{items})"
-
-
-def value(number: float | None) -> str:
-    if number is None:
-        return "–"
-    return f"{number:.3f}" if abs(number) < 10 else f"{number:,.4g}"
+    return f"{said(found['mean'])} ({said(found['low'])} to {said(found['high'])}, {found['seeds']} seeds{items})"
 
 
 def size(number: float | None, unit: str = "B") -> str:

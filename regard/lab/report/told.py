@@ -1,15 +1,12 @@
 """What a question came to, as plain data: computed once, printed by `--json`, and drawn by the page as it is."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from regard.lab.experiment.claims import Judged, factor
 from regard.lab.experiment.results import Cell, Results, questions
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.speed import Timed
-from regard.lab.experiment.statistics import Interval, interval
+from regard.lab.experiment.statistics import interval, short
 from regard.mixers import MIXERS
 
 Told = dict[str, Any]
@@ -37,7 +34,7 @@ def of_question(results: Results) -> Told:
         "device": ran[0].provenance.device,
         "columns": [_column(results, name) for name in (*trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
-        "claims": [_claim(results, one) for one in results.judged()],
+        "claims": results.judged(),
         "missing": _missing(results, trained),
         "old": results.old,
     }
@@ -48,14 +45,14 @@ def _column(results: Results, name: str) -> Told:
     if column["kind"] == "timed":
         setting = column["setting"]
         return setting | {"name": name, "kind": "timed", "pass": setting["kind"]}
-    equal = {label: _short(value) for label, value in results.at_equal_time(name).items()}
+    equal = {label: short(value) for label, value in results.at_equal_time(name).items()}
     return column | _lines(results, name, column["causal"]) | {"at equal time": equal}
 
 
 def _lines(results: Results, column: str, causal: bool | None) -> dict[str, float | None]:
     lines = results.three_lines(column, causal)
     names = dict(zip(("chance", "unmixed", "bag"), (CHANCE, *results.lines), strict=True))
-    return {name: _short(lines.get(label)) for name, label in names.items()}
+    return {name: short(lines.get(label)) for name, label in names.items()}
 
 
 def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> Told:
@@ -72,7 +69,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         "options": entry["options"],
         "source": entry["source"],
         "causal": next((cell.causal for cell in cells.values()), None),
-        "gain": _short(results.gain(label)),
+        "gain": short(results.gain(label)),
         "parameters": max(
             (row.parameters for cell in cells.values() for row in cell.rows), default=None
         ),
@@ -95,70 +92,41 @@ def _cell(results: Results, cell: Cell) -> Told:
         predicted = cell.allowed + (1 - cell.allowed) * lines["chance"]
     return lines | {
         "column": cell.column,
-        "values": [_short(value) for value in cell.values],
+        "values": [short(value) for value in cell.values],
         "seeds": [row.seed for row in cell.rows if row.value is not None],
-        "mean": _short(cell.mean),
-        "interval": _interval(interval(cell.by_seed())),
+        "mean": short(cell.mean),
+        "interval": (found := interval(cell.by_seed())) and found.plain,
         "mark": results.mark(cell),
+        "share": short(results.share(cell)),
         "causal": cell.causal,
         "rate": cell.rate,
         "rates": sorted({row.rate for row in cell.tried if row.rate is not None}),
         "steps": [row.steps for row in cell.rows],
-        "seconds": _short(sum(row.seconds for row in cell.tried)),
+        "seconds": short(sum(row.seconds for row in cell.tried)),
         "flops": best and best.flops,
         "parameters": best and best.parameters,
         "failed": len(cell.failed),
         "of": len(cell.failed) + len(cell.rows),
-        "allowed": _short(cell.allowed),
-        "predicted": _short(predicted),
+        "allowed": short(cell.allowed),
+        "predicted": short(predicted),
         "curves": [[list(point) for point in row.curve] for row in cell.rows],
         "reason": cell.reason,
     }
 
 
-def _timed(one: Timed) -> Told:
+def _timed(row: Row) -> Told:
+    setting, values = row.setting, row.values
+    tokens = setting["batch"] * (1 if setting["kind"] == "decode" else setting["length"])
     return {
-        "ms": _short(one.ms),
-        "of softmax": _short(one.ratio),
-        "tokens per second": _short(one.tokens_per_second),
-        "peak bytes": one.peak_bytes,
-        "state bytes": one.state_bytes,
-        "causal": one.causal,
-        "impl": one.impl,
-        "flops": one.flops,
+        "ms": short(values["ms"]),
+        "of softmax": short(row.ratio),
+        "tokens per second": short(1e3 * tokens / values["ms"]),
+        "peak bytes": values["peak_bytes"],
+        "state bytes": values.get("state_bytes"),
+        "causal": row.causal,
+        "impl": setting["impl"],
+        "flops": row.flops,
     }
-
-
-def _claim(results: Results, judged: Judged) -> Told:
-    kept = {name: judged.claim[name] for name in ("text", "source", "smallest", "withdrawn")}
-    bounds = [
-        {
-            **one.expected,
-            "column": results.column(one.expected),
-            "interval": _interval(one.interval, factors=one.expected["ratio"]),
-            "verdict": one.verdict,
-            "reason": one.reason,
-        }
-        for one in judged.bounds
-    ]
-    return kept | {
-        "verdict": judged.verdict,
-        "needs": judged.needs,
-        "stated": judged.stated.provenance.started,
-        "stated commit": judged.stated.provenance.commit,
-        "bounds": bounds,
-    }
-
-
-def _interval(found: Interval | None, *, factors: bool = False) -> Told | None:
-    """Its ends are null where it is infinitely wide. factors: it is of logarithms."""
-    if found is None:
-        return None
-    ends = (found.mean, found.low, found.high)
-    mean, low, high = (_short(factor(one) if factors else one) for one in ends)
-    if not math.isfinite(found.half):
-        low = high = None
-    return {"mean": mean, "low": low, "high": high, "seeds": found.seeds, "items": found.items}
 
 
 def _missing(results: Results, trained: list[str]) -> list[str]:
@@ -176,7 +144,7 @@ def _missing(results: Results, trained: list[str]) -> list[str]:
 
 def headline(results: Results) -> str:
     """What a reader may take from it, in one sentence."""
-    words = Counter(one.verdict for one in results.judged())
+    words = Counter(one["verdict"] for one in results.judged())
     if words:
         claims = f"of {words.total()} claims"
         return "; ".join(f"{count} {claims}: {word}" for word, count in words.items())
@@ -189,7 +157,3 @@ def headline(results: Results) -> str:
     if not reached:
         return results.config["about"] or results.config["name"]
     return f"Reached within the steps given: {', '.join(reached)}"
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")

@@ -2,7 +2,6 @@
 
 from regard.core import Catalog
 from regard.lab import require_packages
-from regard.lab.data import Data
 from regard.lab.tasks.greek_english import GreekEnglish
 from regard.lab.tasks.images import Digits, FashionMNIST, Pathfinder
 from regard.lab.tasks.language_models import OwnText, StdlibBytes
@@ -21,67 +20,17 @@ require_packages()
 TASKS: Catalog[type[Task]] = Catalog(
     "task",
     (
-        ListOps,
-        Recall,
-        Digits,
-        FashionMNIST,
-        Pathfinder,
-        WhitePixel,
-        StdlibBytes,
-        StdlibMasked,
-        StdlibPermuted,
-        SpamMasked,
-        Spam,
-        DebianSections,
-        BibleChapters,
-        TranslateDe,
-        GreekEnglish,
-        DebianSummary,
-        Dialogue,
-        Adult,
-        MovieLens,
-        PlantedHistories,
-        CorrelatedTasks,
-        OwnText,
-        LabelledTexts,
-        TextFiles,
-        OwnTable,
+        ListOps, Recall, Digits, FashionMNIST, Pathfinder, WhitePixel, StdlibBytes, StdlibMasked,
+        StdlibPermuted, SpamMasked, Spam, DebianSections, BibleChapters, TranslateDe, GreekEnglish,
+        DebianSummary, Dialogue, Adult, MovieLens, PlantedHistories, CorrelatedTasks, OwnText, LabelledTexts,
+        TextFiles, OwnTable,
     ),
-)
+)  # fmt: skip
 
 __all__ = [
-    "IGNORED",
-    "KINDS",
-    "TASKS",
-    "Adult",
-    "Batch",
-    "BibleChapters",
-    "CorrelatedTasks",
-    "Data",
-    "DebianSections",
-    "DebianSummary",
-    "Dialogue",
-    "Digits",
-    "FashionMNIST",
-    "GreekEnglish",
-    "LabelledTexts",
-    "ListOps",
-    "MovieLens",
-    "OwnTable",
-    "OwnText",
-    "Pathfinder",
-    "PlaceReaderConfig",
-    "PlantedHistories",
-    "Recall",
-    "Spam",
-    "SpamMasked",
-    "Splits",
-    "StdlibBytes",
-    "StdlibMasked",
-    "StdlibPermuted",
-    "Task",
-    "TextFiles",
-    "TextPairs",
-    "TranslateDe",
-    "WhitePixel",
-]
+    "IGNORED", "KINDS", "TASKS", "Adult", "Batch", "BibleChapters", "CorrelatedTasks", "DebianSections",
+    "DebianSummary", "Dialogue", "Digits", "FashionMNIST", "GreekEnglish", "LabelledTexts", "ListOps",
+    "MovieLens", "OwnTable", "OwnText", "Pathfinder", "PlaceReaderConfig", "PlantedHistories", "Recall",
+    "Spam", "SpamMasked", "Splits", "StdlibBytes", "StdlibMasked", "StdlibPermuted", "Task", "TextFiles",
+    "TextPairs", "TranslateDe", "WhitePixel",
+]  # fmt: skip

@@ -1,8 +1,8 @@
 """Distillation: windows of one's own text on which a model learns what another gives. Made by `regard convert`, in no catalogue."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.records import Data, Examples
+from regard.lab.data.records import Examples
 from regard.lab.tasks.task import Batch, Splits, Task, evaluation
+from regard.lab.train.batches import in_order
 
 HELD = 16
 """Windows that choose the best weights, and as many that compare both models."""
@@ -21,10 +22,11 @@ HELD = 16
 class Distillation(Task):
     """error(student, teacher, tokens, valid) is the loss and the metric; the text's first windows are held out."""
 
-    name: ClassVar[str] = "convert"
-    metric: ClassVar[str] = "error"
-    better: ClassVar[Literal["higher", "lower"]] = "lower"
-    baseline: ClassVar[str] = "zeros"
+    name = "convert"
+    metric = "error"
+    better = "lower"
+    baseline = "zeros"
+    has_scores = False
 
     teacher: nn.Module
     ids: Int[Tensor, "n"]
@@ -43,10 +45,6 @@ class Distillation(Task):
     def facts(self) -> dict[str, Any]:
         return {}
 
-    @property
-    def max_len(self) -> int:
-        return self.length
-
     def load(self) -> Splits:
         count = len(self.ids) // self.length
         rows = self.ids[: count * self.length].view(count, self.length).numpy()
@@ -55,25 +53,21 @@ class Distillation(Task):
 
     def held_out(self) -> list[Batch]:
         """The test windows, four at a time: they compare both models."""
-        return self._fours(self.load().test)
+        return list(in_order(self.load().test, 4, self.collate))
 
     def choosing(self) -> list[Batch]:
         """The validation windows, four at a time: they choose weights."""
-        return self._fours(self.load().valid)
-
-    def _fours(self, data: Data) -> list[Batch]:
-        items = [data[i] for i in range(len(data))]
-        return [self.collate(items[i : i + 4]) for i in range(0, len(items), 4)]
+        return list(in_order(self.load().valid, 4, self.collate))
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return self.error(model, self.teacher, batch["tokens"], batch["valid"])
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        with evaluation(model):
-            errors = [self.loss(model, batch) for batch in batches]
-        return torch.stack(errors).mean().item()
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+        """The error of a batch: each counts once."""
+        error = self.loss(model, batch).view(1)
+        return error, torch.ones_like(error)
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
+    def trivial_baseline(self, splits: Splits) -> float:
         return 1.0
 
     def perplexity(self, model: Any) -> float:

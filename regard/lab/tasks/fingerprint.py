@@ -10,7 +10,7 @@ Rows are drawn in whole-array operations and never come twice. Answers are class
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,24 +18,18 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.lab.data.records import IGNORED, Examples
-from regard.lab.tasks.synthetic import Answers
-from regard.lab.tasks.task import Splits, TaskKind
-
-
-class Rows(NamedTuple):
-    tokens: NDArray[np.integer]  # [n T]
-    labels: NDArray[np.integer]  # [n T]: a class, or -100 where nothing is asked
+from regard.lab.data.records import IGNORED, Examples, Rows
+from regard.lab.tasks.task import Drawn, Splits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ability(Answers):
+class Ability(Drawn):
     """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
 
     causal: for models that see no later token. Only `counting` then asks something else, for elsewhere the question comes last.
     """
 
-    kind: ClassVar[TaskKind] = "masked_language_model"  # of an instance: see __post_init__
+    kind: ClassVar[str] = "masked_language_model"  # of an instance: see __post_init__
     baseline = "most frequent answer"
 
     causal: bool = False
@@ -67,7 +61,7 @@ class Ability(Answers):
             self.draw(size, np.random.default_rng([self.seed, part]))
             for part, size in enumerate(sizes)
         )
-        return Splits(*(Examples.windows(rows.tokens, rows.labels) for rows in draws))
+        return Splits(*(Examples.windows(*rows) for rows in draws))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +200,6 @@ class Counting(Ability):
     @property
     def num_classes(self) -> int:
         return self.most
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     def draw(self, count: int, rng: np.random.Generator) -> Rows:
         frequency = np.arange(1, self.symbols + 1) ** -0.75

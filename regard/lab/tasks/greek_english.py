@@ -9,7 +9,7 @@ word's; then each target word is linked to the source word with the largest weig
 words: with the people's own links, chosen so, the rate is 0.05.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -26,7 +26,7 @@ from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.task import Batch, Splits, evaluation, padded
+from regard.lab.tasks.task import Batch, Splits, padded
 from regard.lab.tasks.text_pairs import TextPairs
 
 NO_WORD = -1
@@ -58,9 +58,9 @@ class GreekEnglish(TextPairs):
     def pairs(self) -> list[Pair]:
         texts = archive("bible_alignments")
         return read_aligned_verses(
-            texts.read("data/sources/SBLGNT.tsv").decode(),
-            texts.read("data/eng/targets/BSB/nt_BSB.tsv").decode(),
-            texts.read("data/eng/alignments/BSB/SBLGNT-BSB-manual.json").decode(),
+            texts["data/sources/SBLGNT.tsv"].decode(),
+            texts["data/eng/targets/BSB/nt_BSB.tsv"].decode(),
+            texts["data/eng/alignments/BSB/SBLGNT-BSB-manual.json"].decode(),
         )
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
@@ -93,14 +93,16 @@ class GreekEnglish(TextPairs):
             links[row, v, w] = True
         return {**batch, "links": links}
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Raises UnsupportedError where the model has no cross-attention, or its mixer no map, OptionError without a
-        gold link.
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+        """Links of each verse: right ones, found ones, given ones.
+
+        Raises UnsupportedError where the model has no cross-attention, or its mixer no map.
         """
-        counts = torch.zeros(3, dtype=torch.long)
-        with evaluation(model):
-            for batch in batches:
-                counts += count_links(self.align(model, batch), batch["links"]).sum(1).cpu()
+        return tuple(count_links(self.align(model, batch), batch["links"]))
+
+    def measure(self, *columns: Tensor) -> float:
+        """Raises OptionError without a gold link."""
+        counts = torch.stack(columns).sum(1)
         if not counts[2]:
             raise self.nothing
         return error_rate(counts).item()
@@ -114,7 +116,7 @@ class GreekEnglish(TextPairs):
         return torch.zeros_like(batch["links"]).scatter_(1, best, there[:, None])
 
     def word_weights(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B V W"]:
-        """How much each target word attends to each source word; `by_words` of the weights of `layer`.
+        """Weights of `layer`: sums over a source word's tokens, means over a target word's; -inf for a source word that a row has not.
 
         Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
         """
@@ -131,14 +133,7 @@ class GreekEnglish(TextPairs):
             raise OptionError(
                 f"{self.name}: layer ({self.layer}) must be one of the decoder's {len(maps)}, counted from 0"
             )
-        return self.by_words(maps[self.layer].float().mean(1), batch)
-
-    def by_words(self, scores: Float[Tensor, "B T S"], batch: Batch) -> Float[Tensor, "B V W"]:
-        """Sums over a source word's tokens, means over a target word's; source words that a row does not have get -inf.
-
-        scores: of any attribution to source tokens; row t belongs to target token t, as in `Transformer.cross_attention`.
-        """
-        target_word = batch["target_word"]
+        scores, target_word = maps[self.layer].float().mean(1), batch["target_word"]
         if self.reads == "read":  # the input at t is the label of t - 1
             target_word = F.pad(target_word[:, :-1], (1, 0), value=NO_WORD)
         V, W = batch["links"].shape[1:]
@@ -147,16 +142,16 @@ class GreekEnglish(TextPairs):
         there = from_source.any(1)
         return ((scores @ from_source).mT @ share).masked_fill(~there[:, :, None], -torch.inf)
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
+    def trivial_baseline(self, splits: Splits) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""
-        test = (splits or self.load()).test
+        test = splits.test
         batch = self.collate([test[i] for i in range(len(test))])
         found = torch.zeros_like(batch["links"])
         for row in range(len(test)):
             V, W = (int(batch[name][row].max()) + 1 for name in ("source_word", "target_word"))
             w = torch.arange(W)
             found[row, ((w + 0.5) * V / W).long(), w] = True
-        return error_rate(count_links(found, batch["links"]).sum(1)).item()
+        return self.measure(*count_links(found, batch["links"]))
 
 
 def _is_of(word: Int[Tensor, "B T"], size: int) -> Float[Tensor, "B T size"]:

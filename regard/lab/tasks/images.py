@@ -1,19 +1,19 @@
 """Pictures read pixel by pixel, as classification."""
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core import OptionError
-from regard.lab.data.generated import Arrays, generated
+from regard.core.options import LARGEST, Range, check_option
+from regard.lab.data.generated import generated
 from regard.lab.data.images import Images, read_fashion_mnist
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
-from regard.lab.tasks.classify import Classify, stratified
-from regard.lab.tasks.task import Drawn, Splits
+from regard.lab.data.splits import stratified
+from regard.lab.tasks.task import Classify, Drawn, Splits
 
 
 def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:
@@ -26,7 +26,7 @@ def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:
 _IMAGES = 1797
 
 
-_CLASSES = 10
+_OfEach = Annotated[int, Range(10, LARGEST, "at least 10, one image a class")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +39,16 @@ class Digits(Classify):
     name = "digits"
     sources = ("digits",)
     vocab_size = 18  # 17 grey values, and padding
-    num_classes = _CLASSES
+    num_classes = 10
     image_size = 8, 8
     max_len = 64
 
-    valid_size: int = 270
-    test_size: int = 360
+    valid_size: _OfEach = 270
+    test_size: _OfEach = 360
 
     def __post_init__(self) -> None:
         left = _IMAGES - self.valid_size - self.test_size
-        names = ("valid_size", "test_size", "what they leave of the images")
-        for name, size in zip(names, (self.valid_size, self.test_size, left), strict=True):
-            if size < _CLASSES:
-                raise OptionError(
-                    f"digits: {name} ({size}) must be at least {_CLASSES}, one image a class"
-                )
+        check_option(self.name, "what they leave of the images", left, _OfEach)
 
     def load(self) -> Splits:
         from sklearn.datasets import load_digits
@@ -68,9 +63,6 @@ class Digits(Classify):
             rest, test_size=self.valid_size, stratify=labels[rest], random_state=self.seed
         )
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
-
-
-_TRAIN = 60000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +80,7 @@ class FashionMNIST(Classify):
     image_size = 28, 28
     max_len = 28 * 28
 
-    valid_size: int = 5000
-
-    def __post_init__(self) -> None:
-        if self.valid_size >= _TRAIN:
-            raise OptionError(
-                f"fashion_mnist: valid_size ({self.valid_size}) must be below the {_TRAIN} training pictures"
-            )
+    valid_size: Annotated[int, Range(1, 59999, "below the 60000 training pictures")] = 5000
 
     def load(self) -> Splits:
         found = archive("fashion_mnist")
@@ -130,7 +116,7 @@ class Pathfinder(Drawn, Classify):
     num_classes = 2
 
     size: int = 32  # pixels of a side
-    contour_length: int = 6
+    contour_length: Annotated[int, Range(3, LARGEST, "at least 3")] = 6
     valid_size: int = 1000
     test_size: int = 2000
 
@@ -146,13 +132,12 @@ class Pathfinder(Drawn, Classify):
         return self.size**2
 
     def load(self) -> Splits:
-        drawing, count = published(self.size, self.contour_length), self.total
-        options = dataclasses.asdict(drawing) | {"seed": self.seed, "count": count}
+        drawing, count, seed = published(self.size, self.contour_length), self.total, self.seed
+        options = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
 
-        def make() -> Arrays:
-            drawn = generate_pathfinder(drawing, count, seed=self.seed)
+        def make() -> dict[str, NDArray[Any]]:
+            drawn = generate_pathfinder(drawing, count, seed=seed)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
-        found = generated(self.name, options | {"rule": _PATHFINDER_RULE}, make)
-        pictures = Images(found["pixels"], found["labels"])
+        pictures = Images(**generated(self.name, options, make))
         return Splits(*(pixel_rows(pictures, rows) for rows in self.parts))

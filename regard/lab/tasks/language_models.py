@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,33 +16,10 @@ from torch import Tensor, nn
 
 from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.python_source import read_modules, stdlib_root
-from regard.lab.data.records import Examples, Records
+from regard.lab.data.records import Examples, Records, Rows
 from regard.lab.data.splits import split_of
-from regard.lab.data.windows import BYTE_VOCABULARY, ByteWindows, cut, sample
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, TaskKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class NextToken(Task):
-    kind: ClassVar[TaskKind] = "language_model"
-
-    @property
-    @abstractmethod
-    def vocab_size(self) -> int: ...
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"vocab_size": self.vocab_size}
-
-    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
-        """The model's logits."""
-        return model(batch["tokens"], valid=batch["valid"])
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits = self.answer(model, batch).float()
-        return F.cross_entropy(
-            logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
-        )
+from regard.lab.data.windows import BYTE_VOCABULARY, cut, sample
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
 
 
 def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
@@ -53,6 +30,14 @@ def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> F
     return nats.view_as(labels).double().sum(1) / math.log(2)
 
 
+def frequency_bits(
+    seen: Int[Tensor, "n"], asked: Int[Tensor, "m"], size: int
+) -> Float[Tensor, "m"]:
+    """Bits of each token under the frequencies of those seen, one added to each count."""
+    counts = torch.bincount(seen, minlength=size).double() + 1
+    return -(counts / counts.sum()).log2()[asked]
+
+
 class Draws(NamedTuple):
     """What a task's data are drawn with, from its seed."""
 
@@ -61,13 +46,14 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelling(NextToken):
+class LanguageModelling(Task):
     """Causal language modelling, by the bits that a byte costs. Token = byte + 1.
 
     Training sees every window of its texts. Validation and test are REDUCED to samples of `valid_size` and `test_size`
     windows, drawn by `seed`, in which each byte is predicted once; a number larger than there are windows takes all.
     """
 
+    kind: ClassVar[str] = "language_model"
     metric = "bits_per_byte"
     better = "lower"
     baseline = "byte frequencies"
@@ -76,10 +62,6 @@ class LanguageModelling(NextToken):
     length: int = 256  # tokens in a window
     valid_size: int = 256  # windows
     test_size: int = 512
-
-    @property
-    def max_len(self) -> int:
-        return self.length
 
     @abstractmethod
     def texts(self, rng: np.random.Generator) -> Iterable[Sequence[bytes]]:
@@ -90,7 +72,7 @@ class LanguageModelling(NextToken):
         """Other things than the options that the data depend on."""
         return {}
 
-    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Records:
+    def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
         """Items of windows: tokens with the byte that follows each."""
         return Examples.windows(*windows)
 
@@ -103,17 +85,15 @@ class LanguageModelling(NextToken):
             parts.append(self.rows(sample(found, size, draw.rng), not parts, draw))
         return Splits(*parts, notes=self.notes)
 
-    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
         """Bits of each window, and the bytes that they are of."""
         logits, labels = self.answer(model, batch).float(), batch["labels"]
         return bits_of(logits, labels), (labels != IGNORED).sum(1)
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """Bits of the test split under the training split's unigram frequencies (one added to each count)."""
-        splits = splits or self.load()
+    def trivial_baseline(self, splits: Splits) -> float:
+        """Bits of the test split under the training split's unigram frequencies."""
         seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
-        counts = torch.bincount(seen, minlength=self.vocab_size).double() + 1
-        return float(-(counts / counts.sum()).log2()[asked].mean())
+        return float(frequency_bits(seen, asked, self.vocab_size).mean())
 
 
 class OfStdlib:

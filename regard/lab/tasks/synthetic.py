@@ -5,16 +5,14 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from regard.core.options import Count, Range
-from regard.lab.data.generated import Arrays, generated
+from regard.core import OptionError
+from regard.core.options import LARGEST, Count, Part, Range
+from regard.lab.data.generated import generated
 from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 from regard.lab.data.records import Examples
-from regard.lab.data.synthetic import check_recall, generate_recall
-from regard.lab.tasks.classify import Classify
-from regard.lab.tasks.language_models import NextToken
-from regard.lab.tasks.task import IGNORED, Batch, Drawn, Splits
+from regard.lab.data.synthetic import generate_recall
+from regard.lab.tasks.task import IGNORED, Classify, Drawn, Splits
 
 _LISTOPS_RULE = 2  # raised when the same options begin to give other expressions
 
@@ -38,33 +36,26 @@ class ListOps(Drawn, Classify):
     min_length: Count = 50  # exclusive, as in the published generator
     max_length: int = 200  # exclusive
     max_depth: int = 6  # nested operators
-    max_args: int = 10  # arguments of an operator
-    operator_probability: float = 0.25  # of an operator in place of a digit
+    max_args: Annotated[int, Range(2, LARGEST, "at least 2")] = 10  # arguments of an operator
+    operator_probability: Part = 0.25  # of an operator in place of a digit
 
     def __post_init__(self) -> None:
         self.grammar.check()
 
     @property
     def grammar(self) -> Grammar:
-        return Grammar(
-            self.min_length,
-            self.max_length,
-            self.max_depth,
-            self.max_args,
-            self.operator_probability,
-        )
+        return Grammar(*(getattr(self, name) for name in Grammar._fields))
 
     @property
     def max_len(self) -> int:
         return self.max_length - 1
 
     def load(self) -> Splits:
-        options = self.grammar._asdict() | {"seed": self.seed, "count": self.total}
-
-        def make() -> Arrays:
-            return generate_listops(self.total, self.grammar, seed=self.seed)._asdict()
-
-        found = generated(self.name, options | {"rule": _LISTOPS_RULE}, make)
+        grammar, count, seed = self.grammar, self.total, self.seed
+        options = grammar._asdict() | {"seed": seed, "count": count, "rule": _LISTOPS_RULE}
+        found = generated(
+            self.name, options, lambda: generate_listops(count, grammar, seed=seed)._asdict()
+        )
         rows = np.cumsum([self.train_size, self.valid_size])
         lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
         tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
@@ -72,47 +63,31 @@ class ListOps(Drawn, Classify):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers(Drawn, NextToken):
-    """Accuracy over the tokens that have a label. The baseline is always the training split's most frequent one."""
-
-    metric = "accuracy"
-    better = "higher"
-
-    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Right answers of each row, and the tokens that have a label."""
-        labels = batch["labels"]
-        answers = self.answer(model, batch).argmax(-1)
-        return (answers == labels).sum(1), (labels != IGNORED).sum(1)  # no answer is IGNORED
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        splits = splits or self.load()
-        seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
-        return float((asked == torch.bincount(seen).argmax()).double().mean())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recall(Answers):
+class Recall(Drawn):
     """Recall: multi-query associative recall, the cheap task that separates mechanisms by their memory.
 
     Only the repeated keys have labels; accuracy counts those. The defaults are small, for small machines.
     """
 
     name = "recall"
+    kind = "language_model"
     baseline = "first value of the row"
     vocab_size: int = 128  # an option here, a constant of the other tasks
 
     length: int = 64  # tokens of a row
     num_pairs: int = 8  # keys with a value each
-    spread: Annotated[float, Range(0, 1, "above 0 and at most 1", open_low=True)] = (
-        0.01  # small: keys come back soon; 1: anywhere
-    )
-
-    @property
-    def max_len(self) -> int:
-        return self.length
+    spread: Part = 0.01  # small: keys come back soon; 1: anywhere
 
     def __post_init__(self) -> None:
-        check_recall(self.length, self.num_pairs, self.vocab_size)
+        length, pairs, size = self.length, self.num_pairs, self.vocab_size
+        if 4 * pairs > length:
+            raise OptionError(
+                f"recall: length ({length}) must be at least 4 * num_pairs ({4 * pairs}): pairs, then queries with answers"
+            )
+        if size // 2 - 1 < pairs:
+            raise OptionError(
+                f"recall: vocab_size ({size}) must be at least {2 * pairs + 2}, for num_pairs ({pairs}) keys"
+            )
 
     def load(self) -> Splits:
         found = generate_recall(
@@ -123,11 +98,13 @@ class Recall(Answers):
             spread=self.spread,
             seed=self.seed,
         )
-        return self.windows(found.tokens, found.labels)
+        return Splits(
+            *(Examples.windows(found.tokens[rows], found.labels[rows]) for rows in self.parts)
+        )
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
+    def trivial_baseline(self, splits: Splits) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""
-        test = (splits or self.load()).test
+        test = splits.test
         labels = test.labels.view(-1, self.length)
         first = torch.stack([test[i]["tokens"][1] for i in range(len(test))])
         asked = labels != IGNORED

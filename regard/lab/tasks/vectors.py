@@ -1,18 +1,17 @@
 """Regression on vectors: two tasks of chosen similarity, and the place of a white pixel."""
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import LARGEST, Range
-from regard.lab.data.records import Records, gathered
+from regard.lab.data.records import Records
 from regard.lab.data.synthetic import generate_correlated_tasks
-from regard.lab.tasks.task import Batch, Drawn, Splits, Task, evaluation
+from regard.lab.tasks.table import Tabular
+from regard.lab.tasks.task import Batch, Drawn, Splits
 from regard.models import ModelConfig
 from regard.nn import CoordConv2d
 
@@ -20,31 +19,18 @@ SIZE = 32  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression(Task):
+class Regression(Tabular):
     """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
 
     kind = "vectors"
-    max_len = 1
+    has_scores = False
+
+    def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
+        return model(batch["fields"]["x"]).float()
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        return (model(batch["x"]).float() - batch["label"]).square().mean()
-
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
-        """{x [B input_dim], label [B K]}"""
-        return dict(gathered(items))
-
-    def count(self, batch: Batch) -> int:
-        """Rows in a batch."""
-        return len(batch["x"])
-
-    def answers(self, model: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
-        """Outputs and labels of all batches, [n K] each."""
-        with evaluation(model):
-            found = [(model(batch["x"]).float().cpu(), batch["label"].cpu()) for batch in batches]
-        if not found:
-            raise self.nothing
-        outputs, labels = zip(*found, strict=True)
-        return torch.cat(outputs), torch.cat(labels)
+        outputs, labels = self.columns(model, batch)
+        return (outputs - labels).square().mean()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +48,6 @@ class CorrelatedTasks(Drawn, Regression):
 
     name = "correlated_tasks"
     metric = "R2"
-    better = "higher"
     baseline = "linear regression"
 
     rho: Annotated[float, Range(-1, 1, "between -1 and 1")] = 0.5
@@ -82,21 +67,19 @@ class CorrelatedTasks(Drawn, Regression):
         rows = Records({"x": x, "label": y / y[: self.train_size].std(0)})
         return Splits(*map(rows.take, self.parts))
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+    def measure(self, *columns: Tensor) -> float:
         from sklearn.metrics import r2_score
 
-        outputs, labels = self.answers(model, batches)
+        outputs, labels = columns
         return float(r2_score(labels.numpy(), outputs.numpy()))
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
+    def trivial_baseline(self, splits: Splits) -> float:
         """R2 of linear regression."""
         from sklearn.linear_model import LinearRegression
 
-        splits = splits or self.load()
-        train, test = splits.train, splits.test
-        assert isinstance(train, Records) and isinstance(test, Records)
-        model = LinearRegression().fit(train.columns["x"], train.columns["label"])
-        return float(model.score(test.columns["x"], test.columns["label"]))
+        train, test = splits.train.columns, splits.test.columns
+        model = LinearRegression().fit(train["x"], train["label"])
+        return float(model.score(test["x"], test["label"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,18 +111,14 @@ class WhitePixel(Regression):
         rows = Records({"x": x, "label": y})
         return Splits(rows.take(rest[100:]), rows.take(rest[:100]), rows.take(test))
 
-    def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+    def measure(self, *columns: Tensor) -> float:
         """Mean distance, in pixels."""
-        outputs, labels = self.answers(model, batches)
-        return _pixels(outputs - labels)
+        outputs, labels = columns
+        return float((outputs - labels).norm(dim=1).mean()) * (SIZE - 1) / 2
 
-    def trivial_baseline(self, splits: Splits | None = None) -> float:
-        splits = splits or self.load()
-        return _pixels(splits.test.labels - splits.train.labels.mean(0))
-
-
-def _pixels(off: Float[Tensor, "n 2"]) -> float:
-    return float(off.norm(dim=1).mean()) * (SIZE - 1) / 2
+    def trivial_baseline(self, splits: Splits) -> float:
+        labels = splits.test.labels
+        return self.measure(splits.train.labels.mean(0).expand_as(labels), labels)
 
 
 @dataclass(frozen=True, kw_only=True)

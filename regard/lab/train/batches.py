@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader
 
-from regard.lab.tasks import Batch, Data
+from regard.lab.data.records import Records
+from regard.lab.tasks import Batch
 
 
 class Batches:
@@ -53,7 +54,7 @@ class Batches:
         return batches[rng.permutation(self.per_epoch)].ravel()
 
 
-def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
+def steps_for_tokens(tokens: int, batches: Batches, data: Records) -> int:
     """Smallest number of steps whose items hold at least `tokens` tokens."""
     lengths, step = data.lengths, 0
     while tokens > 0:
@@ -63,7 +64,7 @@ def steps_for_tokens(tokens: int, batches: Batches, data: Data) -> int:
 
 
 def loaded(
-    data: Data,
+    data: Records,
     collate: Callable[[Sequence], Batch],
     shares: Iterable[Sequence[int]],
     workers: int = 0,
@@ -73,7 +74,7 @@ def loaded(
     The global generator is left alone: the same batches and the same training whatever the number of workers.
     """
     loader: DataLoader[Any] = DataLoader(
-        data,  # type: ignore[arg-type]  # items by number and a length are all that it needs
+        data,
         batch_sampler=shares,  # type: ignore[arg-type]
         collate_fn=collate,
         num_workers=workers,
@@ -82,6 +83,8 @@ def loaded(
     return iter(loader)
 
 
-def in_order(data: Data, batch_size: int, collate: Callable[[Sequence], Batch]) -> Iterator[Batch]:
+def in_order(
+    data: Records, batch_size: int, collate: Callable[[Sequence], Batch]
+) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
     return loaded(data, collate, BatchSampler(range(len(data)), batch_size, drop_last=False))

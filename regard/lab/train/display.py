@@ -1,7 +1,7 @@
 """Display of a run: a progress bar in the terminal, curves in TensorBoard and in trackers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,29 +22,28 @@ def bar_of(
     progress: bool | Progress, name: str, steps: int, done: int
 ) -> Iterator[Callable[..., None]]:
     """Yields what shows a step: in a bar of our own, or a line in the Progress that the caller is drawing."""
-    drawing: AbstractContextManager[object]
-    if isinstance(progress, Progress):
-        display, drawing = progress, nullcontext()
-    else:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        display = drawing = Progress(*columns, disable=not progress)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    given = isinstance(progress, Progress)
+    display = (
+        progress if isinstance(progress, Progress) else Progress(*columns, disable=not progress)
+    )
 
     def show(step: int, loss: float, score: float | None, speed: float) -> None:
         valid = "" if score is None else f"  valid {score:.4f}"
         text = f"{name}  loss {loss:.4f}{valid}  {speed:,.0f} tokens/s"
         display.update(task, completed=step, description=text)
 
-    with drawing:
+    with nullcontext() if given else display:
         task = display.add_task(name, total=steps, completed=done)
         try:
             yield show
         finally:
-            if display is progress:
+            if given:
                 display.remove_task(task)
 
 

@@ -63,24 +63,22 @@ def draw(result: FitResult, path: Path) -> None:
 
 def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
     """The model's answers to test items: a continued text, or a class. Empty for other tasks."""
-    kind, count = run.task.kind, min(SHOWN, len(splits.test))
-    text = kind == "language_model" and run.task.facts.get("vocab_size") == BYTE_VOCABULARY
-    if not count or not (text or kind == "classify"):
+    task, generate = run.task, getattr(model, "generate", None)
+    items = [splits.test[i] for i in range(min(SHOWN, len(splits.test)))]
+    text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
+    if not items or not ((text and generate) or task.kind == "classify"):
         return []
     model.eval()
-    batch = run.task.collate([splits.test[i] for i in range(count)])
-    if not text:
+    batch = task.collate(items)
+    if generate is None or not text:
         with torch.no_grad():
-            answers = model(batch["tokens"], valid=batch["valid"]).argmax(-1).tolist()
+            answers = task.answer(model, batch).argmax(-1).tolist()
         pairs = zip(answers, batch["labels"].tolist(), strict=True)
         return [f"test item {i}: {said}, and it is {true}" for i, (said, true) in enumerate(pairs)]
-    most, generate = run.task.max_len, getattr(model, "generate", None)
-    if generate is None:
-        return []
-    prompt = batch["tokens"][:, : min(PROMPT, most // 2)]
+    prompt = batch["tokens"][:, : min(PROMPT, task.max_len // 2)]
     new = generate(
         prompt,
-        max_new_tokens=min(NEW, most - prompt.shape[1]),
+        max_new_tokens=min(NEW, task.max_len - prompt.shape[1]),
         temperature=0.8,
         generator=torch.Generator().manual_seed(0),
     )

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError
-from regard.lab.tasks import Batch, Data, Splits, Task
+from regard.lab.data.records import Records
+from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train.batches import Batches, in_order, loaded, steps_for_tokens
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import bar_of, check_trackers, log_to
@@ -144,7 +145,7 @@ class _Trainer:
         self.state = self.keeper.restored(resume)
         self.schedule.last_epoch = self.state.step
 
-    def _batches(self, data: Data, processes: int) -> Batches:
+    def _batches(self, data: Records, processes: int) -> Batches:
         batch_size, size, bucket = self.config.batch_size, len(data), self.config.bucket
         if batch_size > size:
             raise OptionError(
@@ -166,7 +167,9 @@ class _Trainer:
         batches = loaded(self.splits.train, self.task.collate, shares, config.workers)
         while state.step < self.steps and not state.stopped:
             tokens, seconds = state.tokens, state.seconds
-            loss = self._train(batches, self._next_stop())
+            every = (config.eval_every, config.checkpoint_every, config.log_every)
+            until = min(self.steps, *(state.step - state.step % n + n for n in every))
+            loss = self._train(batches, until)
             speed = (state.tokens - tokens) / (state.seconds - seconds)
             state.losses.append((state.step, loss))
             values = {"train/loss": loss, "train/rate": float(self.schedule.get_last_lr()[0])}
@@ -180,11 +183,6 @@ class _Trainer:
             show(state.step, loss, state.curve[-1][1] if state.curve else None, speed)
             if last or improved or state.stopped or state.step % config.checkpoint_every == 0:
                 self.keeper.save(state)
-
-    def _next_stop(self) -> int:
-        config, step = self.config, self.state.step
-        every = (config.eval_every, config.checkpoint_every, config.log_every)
-        return min(self.steps, *(step - step % n + n for n in every))
 
     def _train(self, batches: Iterator[Batch], until: int) -> float:
         """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
@@ -239,7 +237,7 @@ class _Trainer:
                 "checkpoints before it are intact."
             )
 
-    def _score(self, data: Data) -> float:
+    def _score(self, data: Records) -> float:
         self.model.eval()
         batches = in_order(data, self.config.batch_size, self.task.collate)
         with torch.no_grad():

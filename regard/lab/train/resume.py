@@ -64,27 +64,26 @@ class Keeper:
     def save(self, state: TrainState) -> None:
         """Every process gives its part; the first one writes."""
         model = _weights(self.model, _WHOLE)
-        optimizer = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
+        optimizer: Any = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
         random = gather_object([randomness.capture()])  # of each process
-        by_main(self.accelerator, lambda: self._write(state, model, optimizer, random))
 
-    def _write(
-        self, state: TrainState, model: dict[str, Tensor], optimizer: dict[str, Any], random: list
-    ) -> None:
-        stored = {
-            "progress": asdict(state),
-            "run": self.identity,
-            "groups": optimizer["param_groups"],
-            "random": random,
-        }
-        slots = {
-            f"{name}/{slot}": value
-            for name, held in optimizer["state"].items()
-            for slot, value in held.items()
-        }
-        path = checkpoint.path_of(self.root, state.step)
-        checkpoint.save(path, checkpoint.Checkpoint(model, slots, stored))
-        checkpoint.prune(self.root, self.keep, checkpoint.path_of(self.root, state.best_step))
+        def write() -> None:
+            stored = {
+                "progress": asdict(state),
+                "run": self.identity,
+                "groups": optimizer["param_groups"],
+                "random": random,
+            }
+            slots = {
+                f"{name}/{slot}": value
+                for name, held in optimizer["state"].items()
+                for slot, value in held.items()
+            }
+            path = checkpoint.path_of(self.root, state.step)
+            checkpoint.save(path, checkpoint.Checkpoint(model, slots, stored))
+            checkpoint.prune(self.root, self.keep, checkpoint.path_of(self.root, state.best_step))
+
+        by_main(self.accelerator, write)
 
     def restored(self, resume: bool) -> TrainState:
         """Goes on from the newest checkpoint, if there is one."""

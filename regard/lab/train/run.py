@@ -102,10 +102,11 @@ def train(
         origin["start_from"] = taken.sha256
         if progress and is_main():
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    how: dict[str, Any] = {"splits": splits, "wait": wait, "progress": progress}
-    return built, fit(
-        built, run.task, run.train, run_dir, origin=origin, report_to=report_to, **how
-    )
+    result = fit(
+        built, run.task, run.train, run_dir,
+        splits=splits, wait=wait, progress=progress, origin=origin, report_to=report_to,
+    )  # fmt: skip
+    return built, result
 
 
 def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None = None) -> nn.Module:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.core.shapes import check_positive
-from regard.lab.data.records import IGNORED, Data, Examples
+from regard.lab.data.records import IGNORED, Examples, Records
 from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
@@ -128,13 +128,13 @@ def _answers(
     return model(tokens)[asked], labels[asked]
 
 
-def _rows(data: Data) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
+def _rows(data: Records) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
     assert isinstance(data, Examples)
     return data.rows()
 
 
 @torch.no_grad()
-def row_accuracies(model: nn.Module, data: Data) -> Tensor:
+def row_accuracies(model: nn.Module, data: Records) -> Tensor:
     """[n] accuracy of each row, whose rows ask equally many tokens."""
     model.eval()
     found, device = [], next(model.parameters()).device

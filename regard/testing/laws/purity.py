@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, UnsupportedError
 from regard.nn import Heads
-from regard.nn.given_heads import GivenHeads, with_given_heads
+from regard.nn.given_heads import packed, with_given_heads
 from regard.testing.laws.streaming import require_streamed
 from regard.testing.resetting import require_reset
 from regard.testing.subject import (
@@ -142,14 +142,13 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
     except UnsupportedError:
         return
     heads, x = mixer.heads, subject.tokens(B, T)
-    assert isinstance(heads, Heads) and isinstance(given.heads, GivenHeads)
-    key, pack = heads.key, given.heads.pack
-    assert key is not None
-    packed = pack(heads.query(x), key(x), heads.value(x))
+    assert isinstance(heads, Heads) and heads.key is not None
+    key, tokens = heads.key, packed(given, heads.query(x), heads.key(x), heads.value(x))
     for request in subject.requests():
-        mask, own, q, context = request.mask, request.context, packed, None
+        mask, own, q, context = request.mask, request.context, tokens, None
         if own is not None:
-            q, context = pack(heads.query(x)), pack(None, key(own), heads.value(own))
+            q = packed(given, heads.query(x))
+            context = packed(given, None, key(own), heads.value(own))
         try:
             mixed = given(q, context=context, mask=mask)
         except Exception as error:
@@ -157,4 +156,4 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         y = heads.out(mixed) * (mixed != 0).any(-1, keepdim=True)  # zero where nothing is seen
         require_close(y, request(mixer, x), BOUND, f"{GIVEN}: {request.label}")
     if subject.can.streaming == "exact":
-        require_streamed(given, packed, (5, 1, T - 6), f"{GIVEN}: extend")
+        require_streamed(given, tokens, (5, 1, T - 6), f"{GIVEN}: extend")

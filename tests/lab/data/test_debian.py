@@ -1,16 +1,6 @@
 """Readers of Debian's package index."""
 
-from regard.lab.data.debian import (
-    Document,
-    read_descriptions,
-    read_documents,
-    read_packages,
-    split_sentences,
-    summaries,
-    translations,
-)
-from regard.lab.data.pairs import Pair
-from tests.lab.data.sources.packages import Files
+from regard.lab.data.debian import Document, read_documents, split_sentences
 
 PACKAGES = """Package: tea
 Version: 1.0
@@ -75,48 +65,6 @@ Description-de: einer älteren Fassung
 """
 
 
-def read():
-    return (
-        read_packages(PACKAGES),
-        read_descriptions(ENGLISH, "en"),
-        read_descriptions(GERMAN, "de"),
-    )
-
-
-def test_sources_and_sections_of_packages():
-    listed, _, _ = read()
-    assert listed == {"tea": ("tea", "misc"), "tea-doc": ("tea", "doc")}
-
-
-def test_descriptions_by_md5():
-    _, english, _ = read()
-    assert set(english) == {"aa", "bb", "cc"}
-    assert english["aa"] == (
-        "tea",
-        "aa",
-        "brews tea",
-        ("Tea is brewed by this program.", "It has: * a pot * a cup"),
-    )
-    assert english["cc"].paragraphs == ()
-
-
-def test_translations_pair_paragraphs_where_there_are_equally_many():
-    assert translations(*read()) == [
-        Pair("brews tea", "kocht Tee", "tea"),
-        Pair("Tea is brewed by this program.", "Dieses Programm kocht Tee.", "tea"),
-        Pair("It has: * a pot * a cup", "Es hat: * eine Kanne * eine Tasse", "tea"),
-        Pair("brews tea (documentation)", "kocht Tee (Dokumentation)", "tea"),
-    ]
-
-
-def test_summaries_are_grouped_by_source():
-    listed, english, _ = read()
-    assert summaries(listed, english) == [
-        Pair("Tea is brewed by this program.\nIt has: * a pot * a cup", "brews tea", "tea"),
-        Pair("Tea is explained.", "brews tea (documentation)", "tea"),
-    ]
-
-
 FILES = {
     "Packages": b"""Package: liba1
 Source: a (1.2)
@@ -163,8 +111,8 @@ def test_large_sections_give_documents_of_sentences_and_repeated_texts_one():
         "(Often.) It is small.",
         "Version 2 is planned.",
     )
-    assert read_documents(Files(FILES), min_count=2) == [Document("liba1", "a", "libs", sentences)]
-    assert len(read_documents(Files(FILES), min_count=1)) == 2
+    assert read_documents(FILES, min_count=2) == [Document("a", "libs", sentences)]
+    assert len(read_documents(FILES, min_count=1)) == 2
 
 
 def test_versions_and_short_forms_end_no_sentence():

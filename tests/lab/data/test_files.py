@@ -13,29 +13,25 @@ from regard.lab.data.files import locked, whole
 from regard.lab.data.generated import generated
 
 
-def test_a_file_gets_its_name_when_it_is_finished(tmp_path):
-    path = tmp_path / "new" / "page.html"
-    with whole(path) as partial:
-        partial.write_text("first")
-        assert not path.exists()
-    with pytest.raises(ZeroDivisionError), whole(path) as partial:
-        partial.write_text("half")
-        1 / 0  # noqa: B018
-    assert path.read_text() == "first"
-    assert list(path.parent.iterdir()) == [path]
+@pytest.mark.parametrize("inside", ["", "state"])
+def test_a_file_or_a_folder_gets_its_name_when_it_is_finished(tmp_path, inside):
+    path = tmp_path / "new" / "page"
 
+    def write(text, *, fault=False):
+        with whole(path) as partial:
+            if inside:
+                partial.mkdir()
+            (partial / inside).write_text(text)
+            if fault:
+                raise ZeroDivisionError
 
-def test_a_folder_gets_its_name_when_it_is_finished(tmp_path):
-    folder = tmp_path / "step"
-    with pytest.raises(ZeroDivisionError), whole(folder) as partial:
-        partial.mkdir()
-        (partial / "state").write_text("half")
-        1 / 0  # noqa: B018
-    assert not list(tmp_path.iterdir())
-    with whole(folder) as partial:
-        partial.mkdir()
-        (partial / "state").write_text("all")
-    assert (folder / "state").read_text() == "all" and list(tmp_path.iterdir()) == [folder]
+    for there in ([], [path]):
+        with pytest.raises(ZeroDivisionError):
+            write("half", fault=True)
+        assert list(path.parent.iterdir()) == there
+        if not there:
+            write("all")
+    assert (path / inside).read_text() == "all"
 
 
 def test_nothing_but_a_plain_file_is_replaced(tmp_path):

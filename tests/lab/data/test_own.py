@@ -27,15 +27,6 @@ def test_two_files_of_sentences_are_counted(tmp_path):
     assert OWN["text_files"].sizes(tmp_path) == {"train": {"pairs": 2}}
 
 
-def test_a_text_is_cut_into_nine_tenths_and_twice_a_twentieth(tmp_path):
-    text = bytes(range(200))
-    (tmp_path / "a").write_bytes(text)
-    parts = OWN["text_file"].read(tmp_path / "a")
-    assert [len(part) for part in parts.values()] == [180, 10, 10]
-    assert b"".join(parts.values()) == text
-    assert OWN["text_file"].sizes(tmp_path / "a")["test"] == {"bytes": 10}
-
-
 def test_two_files_are_read_line_by_line(tmp_path):
     one, two = tmp_path / "news.en", tmp_path / "news.de"
     one.write_text("A house .\n\nIt  rains\u2028today .\n", encoding="utf-8")

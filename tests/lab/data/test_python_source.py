@@ -4,7 +4,6 @@ import pytest
 
 from regard.core import OptionError
 from regard.lab.data.python_source import read_modules
-from regard.lab.data.splits import split_of
 
 
 @pytest.fixture
@@ -34,14 +33,3 @@ def test_what_is_read_and_what_is_left_out(library):
 def test_a_folder_without_source_is_named(tmp_path):
     with pytest.raises(OptionError, match=f"no Python source under {tmp_path}"):
         read_modules(tmp_path)
-
-
-def test_splits_go_by_name_in_tenths():
-    names = [f"package/module{i}.py" for i in range(4000)]
-    shares = {
-        part: [split_of(name) for name in names].count(part) / 4000
-        for part in ("train", "valid", "test")
-    }
-    assert shares["train"] == pytest.approx(0.8, abs=0.03)
-    assert shares["valid"] == pytest.approx(0.1, abs=0.02)
-    assert shares["test"] == pytest.approx(0.1, abs=0.02)

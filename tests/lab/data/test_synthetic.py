@@ -23,13 +23,6 @@ def test_each_key_is_asked_once_and_its_value_is_the_label():
         assert min(places) >= 10 and all(row[place + 1] == asked[place] for place in places)
 
 
-def test_no_token_is_padding_and_the_seed_decides():
-    one, same = generate_recall(50, **OPTIONS), generate_recall(50, **OPTIONS)
-    other = generate_recall(50, **{**OPTIONS, "seed": 3})
-    assert one.tokens.min() > 0 and one.tokens.max() < 30
-    assert np.array_equal(one.tokens, same.tokens) and not np.array_equal(one.tokens, other.tokens)
-
-
 def weights(rho):
     """Least squares sees the linear part and what the sines add along it."""
     x, y = generate_correlated_tasks(20000, rho=rho, dim=10, num_sines=2)

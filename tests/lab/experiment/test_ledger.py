@@ -321,6 +321,6 @@ def test_a_forged_ledger_is_refused_in_one_visible_line(tmp_path, capsys, text):
 
 def test_what_could_not_be_read_again_is_not_kept(tmp_path):
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        with pytest.raises(ValueError, match="seed must be a whole number"):
+        with pytest.raises(ValueError, match="seed must hold int, within bounds, got '0'"):
             ledger.put("k", replace(trained(), seed="0"))
         assert ledger.rows() == []

@@ -5,8 +5,6 @@ import torch
 
 from regard.core import RegardError
 from regard.lab import Entry, Shell
-from regard.lab.experiment import mechanism_laws
-from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.shell import model_config, obstacle
@@ -109,12 +107,3 @@ def test_only_the_place_that_is_compared_has_the_mechanism():
             column.place == place for place in ("encoder", "decoder", "cross")
         ]
     assert columns(CorrelatedTasks(), TRAIN)[0].name == "correlated_tasks"
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.title)
-def test_the_lines_keep_the_laws_of_mixers_and_are_as_large_as_attention(line):
-    assert mechanism_laws.judge(line, "q").reason is None
-    counts = {
-        sum(p.numel() for p in one.sketch().parameters()) for one in (line, Entry(mixer="softmax"))
-    }
-    assert len(counts) == 1

@@ -10,9 +10,8 @@ import pytest
 
 from regard.core import RegardError
 from regard.lab import ask
-from regard.lab.experiment import on_ray
 from regard.lab.experiment.ledger import Ledger
-from regard.lab.experiment.workers import Job
+from regard.lab.experiment.workers import Job, share_on_ray
 from tests.lab.experiment.tiny import SCREEN
 
 ray = pytest.importorskip("ray", reason="needs the extra `ray`, which `dev` does not bring")
@@ -58,13 +57,13 @@ def _job(name, make, kept):
 def test_a_killed_workers_trial_is_run_again_once(tmp_path):
     kept = {}
     jobs = [_job(name, partial(_dies, tmp_path / name, int(name == "b")), kept) for name in "abc"]
-    assert on_ray.share(jobs, nullcontext) == 0
+    assert share_on_ray(jobs, nullcontext) == 0
     assert kept == {"a": "a", "b": "b", "c": "c"}
     assert len(list(tmp_path.glob("b.*"))) == 1
     with pytest.raises(RegardError, match="d: its worker on Ray was killed twice"):
-        on_ray.share([_job("d", partial(_dies, tmp_path / "d", 2), kept)], nullcontext)
+        share_on_ray([_job("d", partial(_dies, tmp_path / "d", 2), kept)], nullcontext)
     assert (
-        on_ray.share(
+        share_on_ray(
             [_job("e", partial(_dies, tmp_path / "e", 0), kept)], nullcontext, lambda: True
         )
         == 1

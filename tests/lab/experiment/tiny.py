@@ -6,7 +6,7 @@ from unittest import mock
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, ask
 from regard.lab.experiment import provenance
-from regard.lab.experiment.ledger import Ledger, trial_key
+from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Row
 from regard.lab.tasks.fingerprint import Address
@@ -38,6 +38,9 @@ TINY = Question(
     limits=("It is tiny.",),
 )
 SCREEN = replace(TINY, name="screen", kind="screen", claims=(), shells=(), seeds=(0, 1))
+GOOD = (0.90, 0.85, 0.95, 0.90, 0.85, 0.95, 0.90, 0.90)
+FAIR = (0.60, 0.55, 0.60, 0.65, 0.60, 0.55, 0.60, 0.60)
+LINE = (0.10, 0.15, 0.10, 0.10, 0.15, 0.10, 0.10, 0.10)
 
 
 def clean():
@@ -74,12 +77,6 @@ def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=Non
         ]
         made += [row, *beside]
     return made
-
-
-def keep(ledger: Ledger, rows) -> None:
-    for row in rows:
-        content = {"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data}
-        ledger.put(trial_key(content), row)
 
 
 def results(record: Row, rows) -> Results:

@@ -9,8 +9,8 @@ from regard import MIXERS
 from regard.lab.report import told
 from regard.lab.report.page import render
 from tests.browser import CHROMIUM
-from tests.lab.experiment.tiny import CLAIM
-from tests.lab.report.test_report import LINE, PARTS, rows
+from tests.lab.experiment.tiny import CLAIM, LINE
+from tests.lab.report.test_report import PARTS, rows
 from tests.payloads import PAYLOADS
 
 pytestmark = pytest.mark.skipif(

@@ -20,7 +20,6 @@ from regard.lab.tasks import (
 )  # fmt: skip
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
-from regard.lab.tasks.texts import BibleChapters
 from regard.lab.train import TrainConfig
 from regard.lab.train.batches import in_order
 
@@ -54,33 +53,6 @@ def test_their_mean_is_the_metric(task, monkeypatch):
     assert np.mean(scores) == pytest.approx(task.score(model, batches), rel=1e-6)
 
 
-def test_windows_of_unlike_lengths_count_by_their_bytes():
-    """By hand: 3 windows with 1, 3 and 4 labels, of which nothing is known but the ratio of their sums."""
-    labels = torch.tensor([[5, -100, -100, -100], [5, 6, 7, -100], [1, 2, 3, 4]])
-    table = torch.randn(20, 300, generator=torch.Generator().manual_seed(0))
-    batch = {"tokens": torch.arange(12).view(3, 4), "valid": None, "labels": labels}
-
-    class Says(torch.nn.Module):
-        def forward(self, tokens, valid):
-            return table[tokens]
-
-    task = StdlibBytes(length=4)
-    scores = task.item_scores(Says(), [batch])
-    assert np.mean(scores) == pytest.approx(task.score(Says(), [batch]), rel=1e-6)
-
-
-def test_pairs_that_match_are_right_or_wrong():
-    logits = torch.tensor([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0]])
-    batch = dict.fromkeys(("first", "second", "first_valid", "second_valid"))
-    batch["labels"] = torch.tensor([1, 1, 1])
-
-    class Says(torch.nn.Module):
-        def forward(self, *_, **__):
-            return logits
-
-    assert BibleChapters().item_scores(Says(), [batch]) == [1.0, 0.0, 1.0]
-
-
 def test_what_is_no_mean_of_items_has_none():
     assert not Spam().has_scores  # macro-F1
     assert not CorrelatedTasks().has_scores
@@ -110,9 +82,9 @@ def test_a_missing_label_moves_nothing():
         def forward(self, fields):
             return fields
 
-    known = [{"fields": logits[:40], "labels": labels[:40], "groups": None}]
+    known = [{"fields": logits[:40], "labels": labels[:40]}]
     labels[40:] = float("nan")
-    given = [{"fields": logits, "labels": labels, "groups": None}]
+    given = [{"fields": logits, "labels": labels}]
     few, many = (np.array(task.item_scores(Says(), batches)) for batches in (known, given))
     assert many.mean() == pytest.approx(few.mean()) == pytest.approx(task.score(Says(), given))
     assert many.var() / 60 == pytest.approx(few.var() / 40)

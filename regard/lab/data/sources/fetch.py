@@ -1,22 +1,74 @@
-"""Fetching packages through the client of their registry: pip, npm or apt-get, each in a process of its own.
+"""The cache of fetched packages, and fetching through the client of their registry: pip, npm or apt-get, each in a process of its own.
 
 A package is written to a folder of its own, checked against the recorded size and SHA-256, and only then moved into
 the cache under its name: files in the cache are always whole. What is there already is not fetched again, so an interrupted
 `get` goes on where it stopped.
+
+apt-get has lists, configuration and release of our own: no right of an administrator, no change to the machine. The release is
+named, so that a machine with another Debian, or Ubuntu, gets the same packages; so is the architecture, because the index differs
+between them.
 """
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.core import MissingDataError, OptionError, StoredDataError
+from regard.lab.data.archives import open_archive
 from regard.lab.data.files import file_sha256, into_place, locked
-from regard.lab.data.sources.cache import cache_folder, check, stored_at
-from regard.lab.data.sources.debian import RELEASE, apt_options, index_file
-from regard.lab.data.sources.source import Channel, Package, Source
+from regard.lab.data.sources.table import Package, Source
+
+RELEASE = "bookworm"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_URL = "http://deb.debian.org/debian"
+
+
+def cache_folder() -> Path:
+    """$REGARD_DATA, or ~/.cache/regard."""
+    chosen = os.environ.get("REGARD_DATA")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "regard"
+
+
+def stored_at(package: Package) -> Path:
+    return cache_folder() / "packages" / package.file
+
+
+def missing(source: Source) -> list[Package]:
+    """The packages that are not in the cache; what is there is not read."""
+    return [package for package in source.packages if not stored_at(package).is_file()]
+
+
+def check(package: Package, path: Path) -> None:
+    """Raises StoredDataError where size or SHA-256 is not the recorded one."""
+    size = path.stat().st_size
+    found = file_sha256(path)
+    if (size, found) != (package.bytes, package.sha256):
+        raise StoredDataError(
+            f"{path} is not {package.name} {package.version} as it was recorded: "
+            f"expected {package.bytes} bytes with SHA-256 {package.sha256}, found {size} with {found}. "
+            "Delete the file and fetch it again."
+        )
+
+
+def open_source(source: Source) -> dict[str, bytes]:
+    """The files of all its packages, by name in order. Raises MissingDataError and StoredDataError."""
+    if absent := missing(source):
+        first = absent[0]
+        raise MissingDataError(
+            f"{source.name} is not on this machine: {first.name} {first.version} is not in "
+            f"{stored_at(first).parent}. Fetch it with `{source.get_command}` "
+            f"({source.megabytes:.1f} MB; {source.terms})."
+        )
+    files: dict[str, bytes] = {}
+    for package in source.packages:
+        path = stored_at(package)
+        check(package, path)
+        files |= open_archive(path, package.name)
+    return dict(sorted(files.items()))
 
 
 def get(
@@ -33,25 +85,19 @@ def get(
     """
     check_licence(source, accept_licence)
     for package in source.packages:
+        name, target = f"{package.name} {package.version}", stored_at(package)
         with locked(cache_folder() / "packages"):
-            _get(package, folder, say)
-
-
-def _get(package: Package, folder: Path | None, say: Callable[[str], None]) -> None:
-    target = stored_at(package)
-    if target.is_file():
-        check(package, target)
-        say(f"{package.name} {package.version}: already there")
-        return
-    say(f"{package.name} {package.version}: {package.bytes / 1e6:.1f} MB from {package.channel}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=cache_folder(), prefix="partial-") as scratch:
-        if folder is None:
-            found = _CLIENTS[package.channel](package, Path(scratch))
-        else:
-            found = _copied(package, folder, Path(scratch))
-        check(package, found)
-        into_place(found, target)
+            if target.is_file():
+                check(package, target)
+                say(f"{name}: already there")
+                continue
+            say(f"{name}: {package.bytes / 1e6:.1f} MB from {package.channel}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=cache_folder(), prefix="partial-") as scratch:
+                where = Path(scratch)
+                found = _copied(package, folder, where) if folder else _fetched(package, where)
+                check(package, found)
+                into_place(found, target)
 
 
 def check_licence(source: Source, accepted: bool) -> None:
@@ -63,51 +109,26 @@ def check_licence(source: Source, accepted: bool) -> None:
         )
 
 
-def _from_pypi(package: Package, scratch: Path) -> Path:
-    return _downloaded(
-        package,
-        [
+def _fetched(package: Package, scratch: Path) -> Path:
+    """The file that the package's own client brings."""
+    command = ["npm", "pack", f"{package.name}@{package.version}"]
+    if package.channel == "pypi":
+        command = [
             *(sys.executable, "-m", "pip", "download", "--no-deps", "--ignore-requires-python"),
             *("--disable-pip-version-check", "--no-input", f"{package.name}=={package.version}"),
-        ],
-        scratch,
-    )
-
-
-def _from_npm(package: Package, scratch: Path) -> Path:
-    return _downloaded(package, ["npm", "pack", f"{package.name}@{package.version}"], scratch)
-
-
-def _from_debian(package: Package, scratch: Path) -> Path:
-    apt = ["apt-get", *_updated(package, languages=())]
-    return _downloaded(package, [*apt, "download", f"{package.name}={package.version}"], scratch)
-
-
-def _from_debian_index(package: Package, scratch: Path) -> Path:
-    language = package.name.removeprefix("Translation-") if package.name != "Packages" else None
-    _updated(package, languages=(language,) if language else ())
-    listed = index_file(cache_folder() / "apt", package.name)
-    if listed is None:
-        raise MissingDataError(f"apt-get update brought no {package.name} of Debian {RELEASE}")
-    return Path(shutil.copy(listed, scratch))
-
-
-_CLIENTS: Mapping[Channel, Callable[[Package, Path], Path]] = {
-    "pypi": _from_pypi,
-    "npm": _from_npm,
-    "debian": _from_debian,
-    "debian-index": _from_debian_index,
-}
-
-
-def _updated(package: Package, *, languages: tuple[str, ...]) -> list[str]:
-    """The options by which apt-get uses our own lists, after bringing these up to date."""
-    options = apt_options(cache_folder() / "apt", languages)
-    _run(package, ["apt-get", *options, "update", "--quiet"], cache_folder())
-    return options
-
-
-def _downloaded(package: Package, command: Sequence[str], scratch: Path) -> Path:
+        ]
+    elif package.channel != "npm":
+        state = cache_folder() / "apt"
+        apt = ["apt-get", *_apt_options(state, package)]
+        _run(package, [*apt, "update", "--quiet"], cache_folder())
+        if package.channel == "debian-index":
+            listed = sorted((state / "lists").glob(f"*_{RELEASE}_main_*_{package.name}"))
+            if not listed:
+                raise MissingDataError(
+                    f"apt-get update brought no {package.name} of Debian {RELEASE}"
+                )
+            return Path(shutil.copy(listed[0], scratch))
+        command = [*apt, "download", f"{package.name}={package.version}"]
     _run(package, command, scratch)
     found = [path for path in scratch.iterdir() if path.is_file()]
     if len(found) != 1:
@@ -149,3 +170,28 @@ def _copied(package: Package, folder: Path, scratch: Path) -> Path:
         f"{folder} holds no file of {package.bytes} bytes with SHA-256 {package.sha256}, "
         f"which is {package.name} {package.version} ({package.file})"
     )
+
+
+def _apt_options(state: Path, package: Package) -> list[str]:
+    """Write the configuration under `state`, and return the options that make apt-get use it."""
+    for part in ("lists/partial", "cache/archives/partial"):
+        (state / part).mkdir(parents=True, exist_ok=True)
+    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
+    (state / "sources.list").write_text(f"deb {signed}{_URL} {RELEASE} main\n")
+    _, translated, language = package.name.partition("Translation-")
+    lines = [
+        "#clear Acquire::Languages;",
+        f'Acquire::Languages {{ "{language if translated else "none"}"; }};',
+        'Acquire::GzipIndexes "false";',
+        'APT::Architecture "amd64";',
+        "#clear APT::Architectures;",
+        'APT::Architectures { "amd64"; };',
+        'APT::Get::List-Cleanup "false";',
+        'APT::Sandbox::User "";',
+        f'Dir::Etc::SourceList "{state}/sources.list";',
+        'Dir::Etc::SourceParts "-";',
+        f'Dir::State::Lists "{state}/lists";',
+        f'Dir::Cache "{state}/cache";',
+    ]
+    (state / "apt.conf").write_text("\n".join(lines) + "\n")
+    return [f"--config-file={state}/apt.conf"]

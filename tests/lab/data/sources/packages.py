@@ -9,16 +9,13 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
-from regard.lab.data.archives import Archive
 from regard.lab.data.sources import Package, Source
 
 FILES = {"data/a.txt": b"first", "data/b.txt": b"second"}
 
 
-def Files(files) -> Archive:
-    """An archive of texts or bytes in memory."""
-    held = {name: t.encode() if isinstance(t, str) else t for name, t in files.items()}
-    return Archive("files", {name: (lambda name=name: held[name]) for name in held})
+def packed(files: dict[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in files.items()}
 
 
 def tar(files=FILES, links=None) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.lab.data.sources import get
-from regard.lab.data.sources.cache import open_source
+from regard.lab.data.sources.fetch import open_source
 from tests.lab.data.sources.packages import FILES, client, deb, package, source, tgz, wheel
 
 
@@ -40,7 +40,7 @@ def test_a_package_is_fetched_checked_and_read(npm, cache, tmp_path):
     get(toys)
     assert (tmp_path / "asked").read_text() == "pack toy@1.0\n"
     assert os.listdir(cache / "packages") == ["toy-1.0.tgz"]
-    assert open_source(toys).names() == sorted(FILES)
+    assert open_source(toys) == FILES
     assert not partial(cache)
 
 
@@ -54,7 +54,7 @@ def test_what_is_there_is_not_fetched_again(npm, cache, tmp_path):
     get(toys)
     asked = (tmp_path / "asked").read_text().split("\n")
     assert asked == ["pack toy@1.0", "pack late@1.0", "pack late@1.0", ""]
-    assert open_source(toys).names() == ["c", *sorted(FILES)]
+    assert [*open_source(toys)] == ["c", *sorted(FILES)]
 
 
 def test_another_hash_is_refused_and_nothing_is_kept(npm, cache):
@@ -84,7 +84,7 @@ def test_research_data_waits_for_the_licence_to_be_accepted(npm, cache):
     ):
         get(toys)
     get(toys, accept_licence=True)
-    assert open_source(toys).names() == sorted(FILES)
+    assert open_source(toys) == FILES
 
 
 def test_missing_data_names_the_command(cache):
@@ -111,7 +111,7 @@ def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
     (shelf / "of the same size").write_bytes(b"x" * len(wheel()))
     toys = source(package("toy-1.0.whl", wheel(), "pypi"))
     get(toys, folder=shelf)
-    assert open_source(toys).names() == sorted(FILES)
+    assert open_source(toys) == FILES
     with pytest.raises(StoredDataError, match=r"holds no file of .* which is toy 1\.0"):
         get(source(package("toy.deb", deb(), "debian")), folder=shelf)
     with pytest.raises(OptionError, match="there is no such folder"):
@@ -128,5 +128,5 @@ def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):
     )
     toys = source(package("index-de", body, "debian-index", name="Translation-de"))
     get(toys)
-    assert open_source(toys).read("Translation-de") == body
+    assert open_source(toys) == {"Translation-de": body}
     assert 'Acquire::Languages { "de"; };' in (tmp_path / "conf").read_text()
