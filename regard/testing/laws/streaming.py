@@ -184,16 +184,20 @@ def _without_values(call: Callable[[], Any]) -> Any:
 def _branches(mixer: Mixer, x: Tensor) -> None:
     """Two continuations of one state that was not donated stay apart when each gives its own storage away."""
     for begin in (1, 5, 6):
-        reserved, ones = mixer.initial_state(B, max_len=T), (1,) * (T - begin)
-        _, state = feed(mixer, x[:, :begin], reserved, (begin,), donate=True)
-        ends = [z[:, begin:] for z in (x, x.flip(1))]
-        states = [mixer.extend(end[:, :1], state)[1] for end in ends]
-        for end, first in zip(ends, states, strict=True):
-            found, _ = feed(mixer, end[:, 1:], first, ones[1:], donate=True)
-            alone = torch.cat([x[:, :begin], end], dim=1)
-            expected, _ = feed(mixer, alone, mixer.initial_state(B), (begin, *ones))
+        prompt, rest = x[:, :begin], T - begin - 1
+        reserved = mixer.initial_state(B, max_len=T)
+        _, state = feed(mixer, prompt, reserved, (begin,), donate=True)
+        ends = [z[:, begin:].split(1, dim=1) for z in (x, x.flip(1))]
+        states = [mixer.extend(end[0], state)[1] for end in ends]
+        outputs: list[list[Tensor]] = [[], []]
+        for step, branch in product(range(1, rest + 1), (0, 1)):
+            y, states[branch] = mixer.extend(ends[branch][step], states[branch], donate=True)
+            outputs[branch].append(y)
+        for end, found in zip(ends, outputs, strict=True):
+            alone = torch.cat([prompt, *end], dim=1)
+            expected, _ = feed(mixer, alone, mixer.initial_state(B), (begin, *[1] * (rest + 1)))
             what = f"two branches after {begin} tokens"
-            require_close(found, expected[:, begin + 1 :], BOUND, what)
+            require_close(torch.cat(found, dim=1), expected[:, begin + 1 :], BOUND, what)
 
 
 def _reordered(mixer: Mixer, x: Tensor) -> None:
