@@ -35,6 +35,10 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         )
     if hasattr(mixer, "unit"):
         return mixer.unit.merge(x, mixed)
+    if mixer.name == "differential":  # whose weights are a difference
+        return mixer._projected(mixed)
+    if not any(isinstance(m, Heads | Values) for m in mixer.modules()):
+        return mixer._merge(x, mixed)
     return next(m for m in mixer.modules() if isinstance(m, Heads | Values)).merge(mixed)
 
 
