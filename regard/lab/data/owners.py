@@ -18,7 +18,9 @@ from filelock import Timeout
 from regard.core import OptionError
 from regard.lab.data.files import locked, reported, whole
 
-_ORPHANS = 15.0  # seconds after which a dead owner's helper processes, which hold its lock, have ended
+_ORPHANS = (
+    15.0  # seconds after which a dead owner's helper processes, which hold its lock, have ended
+)
 
 
 @contextmanager

@@ -37,30 +37,6 @@ def test_one_token_in_k_is_asked_in_an_order_of_its_own():
     assert np.abs(first - 1 / 12).max() < 0.04
 
 
-class Watched(nn.Module):
-    def forward(self, tokens, *, order, valid=None):
-        self.seen = tokens, order
-        return torch.zeros(*tokens.shape, StdlibPermuted.vocab_size).requires_grad_()
-
-
-@pytest.mark.parametrize(
-    ("redraw", "training", "anew"),
-    [(False, True, False), (True, True, True), (True, False, False)],
-)
-def test_training_may_draw_orders_anew(splits, redraw, training, anew):
-    model = Watched().train(training)
-    task = StdlibPermuted(**SIZES, redraw=redraw)
-    batch = task.collate([splits.train[i] for i in range(4)])
-    torch.manual_seed(0)
-    task.loss(model, batch)
-    tokens, order = model.seen
-    assert torch.equal(tokens, batch["tokens"]) and torch.equal(order, batch["order"]) != anew
-    assert ((order >= 0).sum(1) == 10).all()
-    torch.manual_seed(0)
-    task.loss(model, batch)
-    assert torch.equal(model.seen[1], order)
-
-
 class Even(nn.Module):
     """Knows nothing: every byte is as likely as any; and remembers how it was asked."""
 
