@@ -64,7 +64,6 @@ def fit(
     run_dir: str | Path,
     *,
     splits: Splits | None = None,
-    resume: bool = True,
     wait: bool = False,
     progress: bool = True,
     origin: Mapping[str, Any] | None = None,
@@ -96,7 +95,7 @@ def fit(
     ):
         log_dir = _inside(folder, config.log_dir)
         splits = splits or task.load()
-        trainer = _Trainer(accelerator, model, task, splits, config, folder, origin, resume)
+        trainer = _Trainer(accelerator, model, task, splits, config, folder, origin)
         main = accelerator.is_main_process
         if main and progress and (columns := task.read_as(splits)):
             print(f"Read as: {columns}.")
@@ -123,7 +122,6 @@ class _Trainer:
         config: TrainConfig,
         run_dir: Path,
         origin: Mapping[str, Any],
-        resume: bool,
     ):
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
         processes = accelerator.num_processes
@@ -140,7 +138,7 @@ class _Trainer:
         facts = {"task": task.name, "data_sha256": splits.sha256, "processes": processes}
         facts |= origin
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
-        self.state = self.keeper.restored(resume)
+        self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step
 
     def _batches(self, data: Records, processes: int) -> Batches:

@@ -85,16 +85,12 @@ class Keeper:
 
         by_main(self.accelerator, write)
 
-    def restored(self, resume: bool) -> TrainState:
+    def restored(self) -> TrainState:
         """Goes on from the newest checkpoint, if there is one."""
         by_main(self.accelerator, lambda: checkpoint.clean(self.root))
         found = checkpoint.committed(self.root)
         if not found:
             return TrainState()
-        if not resume:
-            raise OptionError(
-                f"run_dir {self.run_dir} holds a run already: pass resume=True, or another folder"
-            )
         stored = checkpoint.load(found[-1])
         try:
             return self._restored(stored)
