@@ -30,11 +30,12 @@ from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_opti
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
+from regard.lab.data.tables import numbered
 from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
 from regard.lab.tasks.task import DataSeed, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
-from regard.lab.train.randomness import capture, restore
+from regard.lab.train.resume import capture, restore
 from regard.lab.train.run import as_json, from_json
 from regard.models import ModelConfig
 
@@ -296,12 +297,10 @@ def _codes(groups: Any, rows: int) -> Int[Tensor, "n"]:
     values = cells("groups", groups)
     if len(values) != rows:
         raise ShapeError(f"groups has {len(values)} rows, and y has {rows}")
-    known: dict[Any, int] = {}
     for value in values:
         if is_missing(value) or not isinstance(value, Hashable):
             raise OptionError(f"groups must name a group for each row, got {value!r}")
-        known.setdefault(value, len(known))
-    return torch.tensor([*map(known.__getitem__, values)])
+    return torch.from_numpy(numbered(values)[0])
 
 
 __all__ = ["Figures", "NotFitted", "TableClassifier"]

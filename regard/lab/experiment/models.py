@@ -1,9 +1,9 @@
 """Models of tables and of single layers, which have a place for a mixer and are otherwise as plain as can be.
 
     table         a token for each field, E[id] or x v, plus one learned vector for each field -> blocks -> mean
-    vectors       the same, each number a field         (FT-Transformer's tokens, arXiv 2106.11959)
+                  (FT-Transformer's tokens, arXiv 2106.11959)
 
-Each is a stack of ordinary blocks, so that all mechanisms get one width and one number of parameters.
+It is a stack of ordinary blocks, so that all mechanisms get one width and one number of parameters.
 """
 
 from typing import Any, ClassVar
@@ -23,13 +23,12 @@ from regard.nn.starts import NormalRows, normal_rows
 
 
 class FeaturesConfig(StackConfig):
-    """fields of a table, or input_dim numbers of a vector. Their own vectors tell them apart: no positions are added."""
+    """fields of a table. Their own vectors tell them apart: no positions are added."""
 
     name: ClassVar[str] = "features"
-    kinds = ("table", "vectors")
+    kinds = ("table",)
     vocab_size: int = 1  # of no account: each field has its own
     fields: tuple[Field, ...] = ()
-    input_dim: int | None = None
     num_tasks: int = 1
 
     def build(self) -> "Features":
@@ -37,26 +36,18 @@ class FeaturesConfig(StackConfig):
 
 
 class Features(nn.Module):
-    """model(batch of fields, or x [B input_dim]) -> outputs [B num_tasks]; a missing field is its own vector alone."""
+    """model(batch of fields) -> outputs [B num_tasks]; a missing field is its own vector alone."""
 
     def __init__(self, config: FeaturesConfig):
         super().__init__()
-        count = config.input_dim or len(config.fields)
-        self.embedding = (
-            FieldEmbedding(config.fields, config.dim, std=1.0) if config.fields else None
-        )
-        self.scale = None if config.fields else nn.Parameter(torch.randn(count, config.dim))
-        self.own = nn.Parameter(torch.randn(count, config.dim))
+        self.embedding = FieldEmbedding(config.fields, config.dim, std=1.0)
+        self.own = nn.Parameter(torch.randn(len(config.fields), config.dim))
         self.blocks = make_blocks(config, causal=False)
         self.norm = NORMS[config.norm](config.dim)
         self.head = nn.Linear(config.dim, config.num_tasks)
 
     def forward(self, batch: Any) -> Float[Tensor, "B K"]:
-        if self.embedding is not None:
-            e = self.embedding(batch)[0]
-        else:
-            assert self.scale is not None
-            e = batch[..., None] * self.scale
+        e = self.embedding(batch)[0]
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
 
 

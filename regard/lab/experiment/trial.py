@@ -21,9 +21,9 @@ from regard.lab.experiment.row import Row, as_json
 from regard.lab.tasks import Splits
 from regard.lab.train import Run, TrainConfig, fit
 from regard.lab.train.batches import in_order
+from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
-from regard.lab.train.transfer import take_weights
 from regard.models import (
     ClassifierConfig,
     DualEncoderConfig,
@@ -271,7 +271,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     given |= dict(shell.fields) | dict(entry.model) | task.facts | facts
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
-        given["max_len"] = given.get("input_dim") or max(1, len(given.get("fields", ())))
+        given["max_len"] = max(1, len(given.get("fields", ())))
     if column.model is not None:  # what else the task says and the model asks
         known = {one.name for one in fields(kind)} - given.keys()
         given |= {name: getattr(task, name) for name in known if hasattr(task, name)}

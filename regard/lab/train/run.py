@@ -19,10 +19,10 @@ from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
 from regard.lab.train import checkpoint
+from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
-from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
 from regard.models.config import Layer
 from regard.nn.fields import Categorical, Field, Numeric, Sequence as FieldSequence
