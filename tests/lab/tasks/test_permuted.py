@@ -49,6 +49,7 @@ def test_score_is_bits_of_the_asked_bytes(splits):
     task = StdlibPermuted(**SIZES)
     batches = list(in_order(splits.test, 8, task.collate))
     assert task.score(Even(), batches) == pytest.approx(8, abs=1e-5)
+    assert task.item_scores(Even(), batches) == pytest.approx([8.0] * 30, abs=1e-5)
     assert 4 < task.trivial_baseline(splits) < 6
     tokens, order = (splits.train.columns[name].values for name in ("tokens", "order"))
     assert (order[tokens == START] == -1).all() and splits.train.lengths.unique().tolist() == [60]
