@@ -36,7 +36,7 @@ from regard.functional.features import (
     unit_features,
     unit_keys,
 )
-from regard.functional.rows import Impl, choose, exp, wide_type
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, wide_type
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -78,13 +78,8 @@ def random_feature_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-
-    def attention(q, k, v, w, gate=None, *, mask, features) -> Tensor:
-        keys = unit_keys(k, w, features, gate, mask.valid)
-        phi_q = unit_features(q, w, features)
-        return attend(phi_q, keys, v, mask=mask, denominator=signed, impl=impl)
-
-    return choose("rfa", attention, impl)(q, k, v, w, gate, mask=mask, features=features)
+    keys, phi_q = unit_keys(k, w, features, gate, mask.valid), unit_features(q, w, features)
+    return attend(phi_q, keys, v, mask=mask, denominator=signed, impl=impl)
 
 
 def favor_attention(
@@ -237,20 +232,6 @@ def chunked_sums(
     return sums, total, last[..., :-1], last[..., -1]
 
 
-def in_chunks(x: Float[Tensor, "B H T M"], C: int, value: float = 0.0) -> Tensor:
-    """[B H N C M], filled up with `value`. An exported program has two more: an axis of one would be a case of its own."""
-    B, H, T, M = x.shape
-    N = (T + C - 1) // C + 2 * torch.compiler.is_exporting()
-    if N * C != T:  # a padding of nothing is a copy
-        x = F.pad(x, (0, 0, 0, N * C - T), value=value)
-    return x.reshape(B, H, N, C, M)
-
-
-def fitted(chunk: int, T: int) -> int:
-    """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk if torch.compiler.is_exporting() else min(chunk, T)
-
-
 def accumulated(
     state: Float[Tensor, "B H M V"],
     gain: Float[Tensor, "B H N M V"],
@@ -317,8 +298,6 @@ def _beside_queries(
     all_see = torch.arange(v.shape[2], device=v.device) < last[:, :1]
     g = None if log_decay is None else present(log_decay, all_see)
     before = summed(present(phi_k, all_see), v, g)
-    at = last.clamp(min=0)[:, None, :, None].expand(*v.shape[:2], -1, 1)
-    phi_k, v = (z.gather(2, at.expand(-1, -1, -1, z.shape[3])) for z in (phi_k, v))
-    seen = last >= 0
-    g = None if log_decay is None else present(log_decay.gather(2, at[..., 0]), seen)
-    return present(phi_k, seen), v, g, *before
+    at, seen = last.clamp(min=0), last >= 0
+    g = None if log_decay is None else present(pick(log_decay[..., None], at)[..., 0], seen)
+    return present(pick(phi_k, at), seen), pick(v, at), g, *before

@@ -55,7 +55,7 @@ class Routing(HeadsMixer):
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
-    operations = ("sorted", "members")
+    operations = ("sorted",)
     capabilities = replace(
         ALL,
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),

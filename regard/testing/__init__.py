@@ -12,17 +12,15 @@ from regard.mixers import MIXERS
 from regard.testing.laws import (
     cost,
     derivatives,
+    door,
     formulas,
     influence,
     long,
     masks,
-    observed,
     packed,
     precision,
     programs,
     purity,
-    refusals,
-    rows,
     streaming,
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
@@ -33,7 +31,7 @@ from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, re
 LAWS: dict[str, Callable[[Subject], None]] = {
     law.__name__: law
     for law in (
-        refusals.refusals,
+        door.refusals,
         formulas.reference,
         formulas.fast,
         precision.low_precision,
@@ -49,12 +47,12 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         influence.sensitivity,
         influence.isolation,
         streaming.streaming,
-        observed.map,
-        observed.observed,
-        rows.batch,
+        formulas.map,
+        formulas.observed,
+        door.batch,
         masks.empty,
-        rows.empty_batch,
-        rows.lengths,
+        door.empty_batch,
+        door.lengths,
         purity.randomness,
         purity.threads,
         purity.transfer,

@@ -109,11 +109,11 @@ class Schema:
 
     def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
         """The same without padding, as Records keep it. Raises ShapeError for a column that is missing."""
-        names = column_names(table)
-        missing = [field.name for field in self.fields if field.name not in names]
-        if missing:
-            raise ShapeError(f"the table has no column {missing[0]!r}")
-        columns = _columns(table, [field.name for field in self.fields])
+        given, wanted = column_names(table), [field.name for field in self.fields]
+        for name in wanted:
+            if name not in given:
+                raise ShapeError(f"the table has no column {name!r}")
+        columns = _columns(table, wanted)
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
     def plain(self) -> dict[str, Any]:
@@ -126,7 +126,10 @@ class Schema:
                         "only words, numbers and truth values can be stored"
                     )
         return {
-            "fields": [_plain_field(field) for field in self.fields],
+            "fields": [
+                [one.name, _kind_of(one), "" if isinstance(one, Numeric) else one.of.name]
+                for one in self.fields
+            ],
             "values": {name: list(ids) for name, ids in self.ids.items()},
             "counts": {name: counts.tolist() for name, counts in self.counts.items()},
             "scales": {name: list(scale) for name, scale in self.scales.items()},
@@ -151,13 +154,11 @@ class Schema:
             mean, deviation = self.scales[field.name]
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
+        _values(field.name, column, _kind_of(field))
+        ids = self.ids[field.of.name]
         if isinstance(field, Categorical):
-            _values(field.name, column, "categorical")
-            ids = self.ids[field.name]
             found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
             return np.array(found, dtype=np.int32)
-        _values(field.name, column, "sequence")
-        ids = self.ids[field.of.name]
         rows = (_members(field.name, cell) for cell in column)
         return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
 
@@ -206,20 +207,18 @@ def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) ->
     return of if kind == "categorical" else Sequence(name, of)
 
 
-def _plain_field(field: Field) -> list[str]:
-    if isinstance(field, Numeric):
-        return [field.name, "numeric", ""]
-    if isinstance(field, Categorical):
-        return [field.name, "categorical", field.name]
-    return [field.name, "sequence", field.of.name]
+def _kind_of(field: Field) -> str:
+    """numeric, categorical or sequence."""
+    return type(field).__name__.lower()
 
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     kinds = set(map(type, column)) - {type(None)}
     if not kinds:
         raise OptionError(f"column {name!r} holds nothing: leave it out")
-    if any(issubclass(kind, _LISTS) for kind in kinds):
-        if not all(issubclass(kind, _LISTS) for kind in kinds):
+    lists = [issubclass(kind, _LISTS) for kind in kinds]
+    if any(lists):
+        if not all(lists):
             raise OptionError(f"column {name!r} holds lists in some rows only")
         return "sequence"
     if numeric is not None:

@@ -41,7 +41,8 @@ def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_fro
         )
     newest = checkpoint.load(found[-1])
     try:
-        step = newest.state["progress"]["best_step"] or newest.state["progress"]["step"]
+        progress = newest.state["progress"]
+        step = progress["best_step"] or progress["step"]
         path = checkpoint.path_of(root, step)
     except (LookupError, TypeError, ValueError) as error:
         raise StoredDataError(
