@@ -4,7 +4,7 @@
 
 A choice is made for one tile of queries at a time, so that no scores of [T S] are stored, and without a gradient; the keys of a tile are then copied.
 Its sizes are constants: `largest` gives as many blocks to every query, -1 where there are fewer. A program that is exported is one tile of all
-queries. The backward adds to all keys once for each tile.
+queries. The backward adds to all keys once for each tile. Lower precision and autocast may choose other keys, as scores are rounded.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from regard.functional.rows import (
     tiled,
 )
 
-PAIRS = 1 << 14
+PAIRS = 1 << 15
 """Keys of a head that are copied at once, for all queries of a tile together."""
 
 NEVER = -1e30
@@ -172,8 +172,8 @@ def divergence(
     keys = in_chunks(k, block_size).flatten(3)
 
     def some(rows: slice, q: Tensor, keys: Tensor) -> Float[Tensor, "B 1 t 1"]:
-        found, *which = index(rows)
-        own = largest(found.detach(), count, *which)
+        found, allowed, forced = index(rows)
+        own = largest(found.detach(), count, allowed, forced)
         with torch.no_grad():
             at = chosen(lambda _: own, rows, keys.shape[1])
             weights = weights_of(q, keys, at, last[:, rows], pairwise, rows)

@@ -30,6 +30,7 @@ from regard.mixers.mixed_chunk import MixedChunk
 from regard.mixers.mixture import Mixture
 from regard.mixers.mlp_mixer import MLPMixer
 from regard.mixers.moba import MoBA
+from regard.mixers.native_sparse import NativeSparse
 from regard.mixers.nystrom import Nystrom
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
@@ -91,6 +92,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Nystrom,
         MoBA,
         Indexed,
+        NativeSparse,
     ),
 )
 Mixer.catalogue = MIXERS

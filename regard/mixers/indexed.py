@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, Observation, OptionError
@@ -115,10 +114,6 @@ class Indexed(SelectedMixer):
         w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
 
-    def _keys(self, k: Float[Tensor, "B 1 S GKd"]) -> Float[Tensor, "B G S K"]:
-        of_heads = k[:, 0, :, : -self.index_dim]
-        return of_heads.unflatten(2, (-1, self.heads.key_dim)).transpose(1, 2)
-
     def _index(self, q, k, mask) -> Callable[[slice], tuple[Any, ...]]:
         (_, qi, w), ki, C = q, k[..., -self.index_dim :], self.block_size or 1
         T, S = qi.shape[2], ki.shape[2]
@@ -146,28 +141,27 @@ class Indexed(SelectedMixer):
         index = self._index(q, k, mask)
 
         def choose(rows):
-            found, *which = index(rows)
-            return largest(found, self.top_k, *which)
+            found, allowed, forced = index(rows)
+            return largest(found, self.top_k, allowed, forced)
 
         return choose
 
-    def _how(self, q, k, mask) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    def _of_heads(self, q, k, mask) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """q and k of the heads, and how keys are selected; pairs that differ by heads have a choice for each."""
-        q, keys = q[0], self._keys(k)
+        q, k = q[0], k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim))
+        k = k.transpose(1, 2)
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
-            keys = grouped(keys, q.shape[1])
-        last, _ = bounds(mask, q.shape[2], keys.shape[2], q.device)
-        how = {"count": self.top_k, "last": last, "block_size": self.block_size or 1}
-        return q, keys, how | {"pairwise": mask.pairwise, "impl": self.impl}
+            k = grouped(k, q.shape[1])
+        return q, k, self._how(q, k, mask)
 
     def _select(self, q, k, v, mask):
-        own, keys, how = self._how(q, k, mask)
+        own, keys, how = self._of_heads(q, k, mask)
         v = grouped(v, keys.shape[1])
         return selected_attention(own, keys, v, self._choose(q, k, mask), **how)
 
     def _auxiliary(self, x, context, mask):
         q, k, _ = self._split(x.detach(), None if context is None else context.detach())
-        own, keys, how = self._how(q, k, mask)
+        own, keys, how = self._of_heads(q, k, mask)
         return divergence(own, keys, self._index(q, k, mask), **how)[:, 0]
 
     def _observe(self, x, context, mask):

@@ -18,7 +18,7 @@ import torch
 
 from regard.core import No
 from regard.functional.rows import Impl, grouped, scores
-from regard.functional.selected import block_means, bounds, largest, selected_attention
+from regard.functional.selected import block_means, bounds, largest
 from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
 
@@ -32,7 +32,9 @@ class MoBA(SelectedMixer):
     paper = "Lu et al. 2025, arXiv 2502.13189"
     capabilities = replace(
         ALL,
-        pairwise=No("a block is chosen by the mean of all its keys, those that a query may not see, too"),
+        pairwise=No(
+            "a block is chosen by the mean of all its keys, those that a query may not see, too"
+        ),
         global_tokens=NO_MARKS,
         cross=No("a query begins with its own block, and has none in a context"),
         positions=frozenset({"absolute", "rotary"}),
@@ -74,7 +76,8 @@ class MoBA(SelectedMixer):
     def _choose(self, q, k, mask):
         C = self.block_size
         last, own = (z // C for z in bounds(mask, q.shape[2], k.shape[2], q.device))
-        means = grouped(block_means(k, C, mask.valid), q.shape[1])
+        with torch.no_grad():
+            means = grouped(block_means(k, C, mask.valid), q.shape[1])
         block = torch.arange(means.shape[2], device=q.device)
 
         def choose(rows):
@@ -85,9 +88,5 @@ class MoBA(SelectedMixer):
         return choose
 
     def _select(self, q, k, v, mask):
-        H = q.shape[1]
-        last, _ = bounds(mask, q.shape[2], k.shape[2], q.device)
-        how = {"count": self.top_k, "last": last, "block_size": self.block_size, "impl": self.impl}
-        with torch.no_grad():
-            choose = self._choose(q, k, mask)
-        return selected_attention(q, grouped(k, H), grouped(v, H), choose, **how)
+        k, v = (grouped(z, q.shape[1]) for z in (k, v))  # each head of queries chooses for itself
+        return super()._select(q, k, v, mask)
