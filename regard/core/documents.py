@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import Mask
-from regard.core.request import Observation, compacted, compaction, permute
+from regard.core.request import Observation, compaction, permute
 from regard.core.states import extended, with_document
 
 PADDING = 512
@@ -84,20 +84,6 @@ class Packed(NamedTuple):
                 (row[n, i], place[n, i], columns[n, j]), weights.permute(0, 2, 3, 1)[n, i, j]
             )
         return whole.permute(0, 3, 1, 2)
-
-
-def by_document(
-    mixer: Any,
-    made: Callable[[Tensor, Tensor | None, Mask], Tensor],
-    x: Float[Tensor, "B T D"],
-    context: Float[Tensor, "B S D"] | None,
-    mask: Mask,
-) -> Float[Tensor, "B T _"]:
-    """What is made of compact rows, each a document where the mask has any, at its place; zero at tokens that are absent."""
-    if (pack := documents_of(mixer, mask)) is not None:
-        return pack.joined([by_document(mixer, made, z, None, m) for z, m in pack.rows(x)])
-    request = compacted(x, context, mask, padding=bool(mixer.capabilities.padding))
-    return request.restore_output(made(request.x, request.context, request.mask))
 
 
 def documents_of(mixer: Any, mask: Mask) -> Packed | None:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
-from regard.core.documents import by_document, documents_of, extended_documents, observed
+from regard.core.documents import documents_of, extended_documents, observed
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Recorded
@@ -115,7 +115,10 @@ class Mixer(Recorded):
         check_request(self, x, context, mask)
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
             notice_update(self)
-        return by_document(self, self.mix, x, context, mask)
+        if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
+            return pack.joined([self.forward(z, mask=m) for z, m in pack.rows(x)])
+        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
+        return request.restore_output(self.mix(request.x, request.context, request.mask))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -261,7 +264,6 @@ class Mixer(Recorded):
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return self._plan(request.x, request.context, request.mask)
 
-    @final
     def auxiliary_loss(
         self,
         x: Float[Tensor, "B T D"],
@@ -269,13 +271,7 @@ class Mixer(Recorded):
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
     ) -> Float[Tensor, ""] | None:
-        """What trains those parts that get no gradient of the output: a mean over valid queries, to be added to the loss. None: there are none."""
-        if not self.has_auxiliary_loss:
-            return None
-        check_request(self, x, context, mask)
-        found = by_document(self, self._auxiliary, x, context, mask)
-        absent = 0 if context is not None or mask.valid is None else (~mask.valid).sum()
-        return found.sum() / (found.numel() - absent)
+        """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
 
     @final
     def after_step(self) -> None:
@@ -291,10 +287,6 @@ class Mixer(Recorded):
     def changes_after_step(self) -> bool:
         """True if `after_step` does anything with these options."""
         return type(self)._after_step is not Mixer._after_step
-
-    @property
-    def has_auxiliary_loss(self) -> bool:
-        return type(self)._auxiliary is not Mixer._auxiliary
 
     # ------------------------------------------------------------------ for mechanisms
 
@@ -327,10 +319,6 @@ class Mixer(Recorded):
 
     def _plan(self, x: Tensor, context: Tensor | None, mask: Mask) -> dict[str, Tensor] | None:
         return None
-
-    def _auxiliary(self, x: Tensor, context: Tensor | None, mask: Mask) -> Tensor:
-        """[B T 1]: each query's part of the auxiliary loss."""
-        raise NotImplementedError
 
     def _after_step(self) -> None:
         """Centroids move, features are drawn anew. Does nothing by default."""

@@ -16,18 +16,19 @@ Args:
     index_dim: channels of an index head, d_I; None: dim / num_heads
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.core import No, Observation, OptionError
+from regard.core import OPEN, No, Observation, OptionError
+from regard.core.documents import documents_of
+from regard.core.request import check_request, compacted
 from regard.functional.mixed_chunk import in_chunks, units
 from regard.functional.rows import Impl, grouped, scores, visible_keys
-from regard.functional.selected import bounds, divergence, largest, selected_attention
+from regard.functional.selected import bounds, divergence, selected_attention
 from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
 from regard.mixers.moba import NO_MARKS
@@ -88,7 +89,10 @@ class Indexed(SelectedMixer):
                     f"indexed: index_heads ({index_heads}) must be {self.heads.num_kv_heads} with block_size: one for each head of keys"
                 )
             heads = self.heads.num_kv_heads
-            self.declare(cross=No("a query begins with its own block, and has none in a context"))
+            self.declare(
+                cross=No("a query begins with its own block, and has none in a context"),
+                pairwise=No("a block is chosen for its best key, and read whole"),
+            )
         if position is not None and d % 2:
             raise OptionError(f"indexed: index_dim ({d}) must be even: channels turn in pairs")
         norm: Any = partial(nn.LayerNorm, eps=1e-6) if block_size is None else RMSNorm
@@ -114,55 +118,55 @@ class Indexed(SelectedMixer):
         w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
 
-    def _index(self, q, k, mask) -> Callable[[slice], tuple[Any, ...]]:
+    def _index(self, q, k, mask):
         (_, qi, w), ki, C = q, k[..., -self.index_dim :], self.block_size or 1
         T, S = qi.shape[2], ki.shape[2]
-        last, own = bounds(mask, T, S, k.device)
+        last, own = bounds(mask, qi, ki)
         place = torch.arange(S, device=k.device)
 
         def index(rows):
             cols = visible_keys(mask, T, S, rows)
             found = scores(qi[:, :, rows], ki[:, :, cols])
-            if w is not None:
-                found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)
             allowed = place[cols] <= last[:, None, rows, None]
-            if mask.pairwise is not None:
-                allowed = allowed & mask.pairwise[:, :, rows, cols]
-                found = grouped(found, max(found.shape[1], allowed.shape[1]))
-            allowed, found = (in_chunks(z.mT, C) for z in (allowed, found))
-            found = found.masked_fill(~allowed, -torch.inf).amax(3).mT
-            block = torch.arange(found.shape[3], device=k.device)
-            mine = None if self.block_size is None else block == own[:, None, rows, None] // C
-            return found, allowed.any(3).mT, mine
+            if self.block_size is None:
+                found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)
+                pairs = mask.pairwise
+                return found, allowed if pairs is None else allowed & pairs[:, :, rows, cols], None
+            found = in_chunks(found.mT, C)
+            place_of = torch.arange(found.shape[2] * C, device=k.device).view(-1, C, 1)
+            found = found.masked_fill(place_of > last[:, None, None, None, rows], -torch.inf)
+            first = place_of[:, 0, 0]
+            mine = first // C == own[:, None, rows, None] // C
+            return found.amax(3).mT, first <= last[:, None, rows, None], mine
 
         return index
 
-    def _choose(self, q, k, mask):
-        index = self._index(q, k, mask)
-
-        def choose(rows):
-            found, allowed, forced = index(rows)
-            return largest(found, self.top_k, allowed, forced)
-
-        return choose
-
-    def _of_heads(self, q, k, mask) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    def _of_heads(self, q, k, mask):
         """q and k of the heads, and how keys are selected; pairs that differ by heads have a choice for each."""
-        q, k = q[0], k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim))
-        k = k.transpose(1, 2)
-        if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
-            k = grouped(k, q.shape[1])
-        return q, k, self._how(q, k, mask)
+        k = k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim)).transpose(1, 2)
+        alike = mask.pairwise is None or mask.pairwise.shape[1] == 1
+        return q[0], k if alike else grouped(k, q[0].shape[1]), self._how(q[0], k, mask)
 
     def _select(self, q, k, v, mask):
         own, keys, how = self._of_heads(q, k, mask)
         v = grouped(v, keys.shape[1])
-        return selected_attention(own, keys, v, self._choose(q, k, mask), **how)
+        return selected_attention(own, keys, v, self._index(q, k, mask), **how)
 
-    def _auxiliary(self, x, context, mask):
-        q, k, _ = self._split(x.detach(), None if context is None else context.detach())
-        own, keys, how = self._of_heads(q, k, mask)
-        return divergence(own, keys, self._index(q, k, mask), **how)[:, 0]
+    def auxiliary_loss(self, x, *, context=None, mask=OPEN):
+        """KL of softmax(I) from the attention weights, a mean over queries; see above."""
+        check_request(self, x, context, mask)
+        pack = documents_of(self, mask)
+        parts = [(x, context, mask)] if pack is None else [(z, None, m) for z, m in pack.rows(x)]
+        total = count = x.new_zeros(())
+        for part in parts:
+            request = compacted(*part, padding=True)
+            context, mask = request.context, request.mask
+            q, k, _ = self._split(request.x.detach(), None if context is None else context.detach())
+            own, keys, how = self._of_heads(q, k, mask)
+            found = divergence(own, keys, self._index(q, k, mask), **how)[:, 0, :, 0]
+            some = torch.ones_like(found) if request.answered is None else request.answered
+            total, count = total + (found * some).sum(), count + some.sum()
+        return total / count.clamp_min(1)
 
     def _observe(self, x, context, mask):
         weights = self._mixed(x, context, mask, units)

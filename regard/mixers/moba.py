@@ -18,7 +18,7 @@ import torch
 
 from regard.core import No
 from regard.functional.rows import Impl, grouped, scores
-from regard.functional.selected import block_means, bounds, largest
+from regard.functional.selected import block_means, bounds
 from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
 
@@ -73,19 +73,17 @@ class MoBA(SelectedMixer):
         )
         self.block_size, self.top_k = block_size, top_k
 
-    def _choose(self, q, k, mask):
+    def _index(self, q, k, mask):
         C = self.block_size
-        last, own = (z // C for z in bounds(mask, q.shape[2], k.shape[2], q.device))
-        with torch.no_grad():
-            means = grouped(block_means(k, C, mask.valid), q.shape[1])
+        last, own = bounds(mask, q, k)
+        means = grouped(block_means(k.detach(), C, last), q.shape[1])
         block = torch.arange(means.shape[2], device=q.device)
 
-        def choose(rows):
-            seen, mine = (z[:, None, rows, None] for z in (last, own))
-            affinity = scores(q[:, :, rows], means, 1.0)
-            return largest(affinity, self.top_k, block <= seen, block == mine)
+        def index(rows):
+            seen, mine = (z[:, None, rows, None] // C for z in (last, own))
+            return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
 
-        return choose
+        return index
 
     def _select(self, q, k, v, mask):
         k, v = (grouped(z, q.shape[1]) for z in (k, v))  # each head of queries chooses for itself

@@ -16,12 +16,10 @@ Args:
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from regard.core import No
-from regard.functional.rows import TILE, Impl, masked_softmax, scores, sizes_of, tiled
-from regard.functional.selected import block_means, bounds, largest, selected_attention
+from regard.functional.rows import Impl, masked_softmax, scores, tiled
+from regard.functional.selected import block_means, bounds, selected_attention
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._selected import SelectedMixer
@@ -74,40 +72,38 @@ class NativeSparse(SelectedMixer):
         gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
         return torch.cat([q, gates], -1), k, v
 
-    def _shares(
-        self, q: Float[Tensor, "B H t K"], means: Float[Tensor, "B G N K"], last: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "B G r t N"]:
-        """Weights of whole blocks."""
+    def _shares(self, q, means, last):
+        """Weights of whole blocks, [B G r t N]."""
         end = self.block_size * torch.arange(1, means.shape[2] + 1, device=q.device) - 1
         found = scores(q.unflatten(1, (means.shape[1], -1)), means[:, :, None])
         return masked_softmax(found, end <= last[:, None, None, :, None])
 
-    def _choose(self, q, k, mask):
-        q, C = q[..., : k.shape[3]], self.block_size
-        means = block_means(k, C)
-        last, own = bounds(mask, q.shape[2], k.shape[2], q.device)
+    def _index(self, q, k, mask):
+        q, C, (last, own) = q[..., : k.shape[3]], self.block_size, bounds(mask, q, k)
+        means = block_means(k.detach(), C, last)
         block = torch.arange(means.shape[2], device=q.device)
 
-        def choose(rows):
+        def index(rows):
             found = self._shares(q[:, :, rows], means, last[:, rows]).mean(2)
             mine = own[:, None, rows, None] // C
             forced = (block == 0) | (block == mine) | (block == mine - 1)
-            return largest(found, self.top_k, block * C <= last[:, None, rows, None], forced)
+            return found, block * C <= last[:, None, rows, None], forced
 
-        return choose
+        return index
 
     def _select(self, q, k, v, mask):
         q, gates = q.split([k.shape[3], 3], -1)
         how = self._how(q, k, mask)
         last = how["last"]
 
-        def compressed(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        def compressed(rows, q, k, v):
             return (self._shares(q, k, last[:, rows]).to(v.dtype) @ v[:, :, None]).flatten(1, 2)
 
-        means = (block_means(z, self.block_size) for z in (k, v))
         branches = (
-            tiled(compressed, sizes_of(self.impl, tile=TILE)["tile"], q, *means),
-            selected_attention(q, k, v, self._choose(q, k, mask), **how),
+            tiled(
+                compressed, how["tile"], q, *(block_means(z, self.block_size, last) for z in (k, v))
+            ),
+            selected_attention(q, k, v, self._index(q, k, mask), **how),
             softmax_attention(q, k, v, mask=mask, window=self.window_size, impl=self.impl),
         )
         return sum(g * y for g, y in zip(gates.split(1, -1), branches, strict=True))

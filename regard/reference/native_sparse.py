@@ -1,7 +1,5 @@
 """Oracle of `native_sparse` (arXiv 2502.11089): means of whole blocks, the blocks that they choose, a window, and three gates."""
 
-import torch
-
 from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
 
 
@@ -9,37 +7,30 @@ from regard.reference._rows import attend, heads, linear, oracle, softmax as sof
 def native_sparse(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
     C, count = options.get("block_size", 32), options.get("top_k", 8)
-    window = options.get("window_size", 128)
     q, k, v = heads(params, row)
-    G = params["heads.key.weight"].shape[0] // q.shape[2]
+    size = row.H * q.shape[2] // len(params["heads.key.weight"])  # heads that share keys
     gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, row.H, 3)
-    means = {b: k[b * C : (b + 1) * C].mean(0) for b in range(row.S // C)}
 
     def over(h, i, keys):
-        return softmax_of({j: q[i, h] @ key / q.shape[2] ** 0.5 for j, key in keys.items()})
-
-    def compressed(h, i):
-        return over(h, i, {b: z[h] for b, z in means.items() if (b + 1) * C <= i + 1})
-
-    def importance(h, i, b):
-        own, size = i // C, row.H // G
-        if b in (0, own, own - 1):
-            return True, 0.0, b
-        sharing = range(h // size * size, (h // size + 1) * size)
-        total = sum(compressed(other, i)[b].item() for other in sharing if (b + 1) * C <= i + 1)
-        return False, total, b
+        """{places: mean key of them} -> weights"""
+        return softmax_of({at: q[i, h] @ k[list(at), h].mean(0) / q.shape[2] ** 0.5 for at in keys})
 
     def weigh(h, i):
-        blocks = sorted(range(i // C + 1), key=lambda b: importance(h, i, b))[-count:]
-        near = {j: k[j, h] for j in range(max(0, i - window + 1), i + 1)}
-        chosen = {j: k[j, h] for b in blocks for j in range(b * C, min((b + 1) * C, i + 1))}
-        total = {j: torch.zeros_like(gates[i, h, 0]) for j in range(i + 1)}
-        for b, w in compressed(h, i).items():
-            for j in range(b * C, (b + 1) * C):
-                total[j] = total[j] + gates[i, h, 0] * w / C
-        for gate, keys in ((gates[i, h, 1], chosen), (gates[i, h, 2], near)):
-            for j, w in over(h, i, keys).items():
-                total[j] = total[j] + gate * w
+        blocks = [tuple(range(at, min(at + C, i + 1))) for at in range(0, i + 1, C)]
+        whole = [at for at in blocks if len(at) == C]
+        shares = [over(h // size * size + other, i, whole) for other in range(size)]
+
+        def order(b):
+            forced = b == 0 or b >= len(blocks) - 2
+            return forced, 0 if forced else sum(w[blocks[b]].item() for w in shares), b
+
+        best = sorted(range(len(blocks)), key=order)[-count:]
+        chosen = [(j,) for b in best for j in blocks[b]]
+        near = [(j,) for j in range(i + 1)][-options.get("window_size", 128) :]
+        total = dict.fromkeys(range(i + 1), 0 * gates[i, h, 0])
+        for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
+            for at, w in over(h, i, keys).items():
+                total |= {j: total[j] + gate * w / len(at) for j in at}
         return total
 
     return attend(params, row, v, weigh)

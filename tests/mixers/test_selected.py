@@ -25,8 +25,7 @@ def built(name, **options):
 
 @pytest.mark.parametrize(("name", "options"), SMALL)
 def test_laws_whose_tokens_are_many_blocks(name, options):
-    laws = ["causality", "padding", "packed", "poison", "empty", "sensitivity", "map", "batch"]
-    laws += ["isolation"] * bool(regard.MIXERS[name].capabilities.pairwise)
+    laws = ["causality", "padding", "packed", "poison", "empty", "sensitivity", "map", "lengths"]
     verdicts = check_mixer(
         lambda: regard.build(name, dim=24, num_heads=3, **options), laws
     ).verdicts
@@ -49,12 +48,12 @@ def test_of_equal_scores_later_keys_are_taken_whatever_the_length():
     scores = torch.tensor([1.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     for length in range(1, 7):
         allowed = torch.arange(6) < length
-        found = largest(scores[None, None, None], 3, allowed)[0, 0, 0].sort().values.tolist()
+        found = largest(scores[None, None, None], allowed, None, 3)[0, 0, 0].sort().values.tolist()
         best = sorted(range(length), key=lambda j: (scores[j].item(), j))[-3:]
         assert found == [-1] * (3 - len(best)) + sorted(best)
     forced = torch.arange(6) == 1
-    assert 1 in largest(scores[None, None, None], 2, torch.arange(6) < 6, forced)
-    assert 1 not in largest(scores[None, None, None], 2, torch.arange(6) > 1, forced)
+    assert 1 in largest(scores[None, None, None], torch.arange(6) < 6, forced, 2)
+    assert 1 not in largest(scores[None, None, None], torch.arange(6) > 1, forced, 2)
 
 
 def indices(chosen):

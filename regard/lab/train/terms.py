@@ -41,7 +41,11 @@ class Terms:
             for m in mixers
             if config.commitment and getattr(m, "routed", hasattr(m, "commitment_loss"))
         ]
-        self.selecting = [m for m in mixers if config.auxiliary and m.has_auxiliary_loss]
+        self.selecting = [
+            m
+            for m in mixers
+            if config.auxiliary and type(m).auxiliary_loss is not Mixer.auxiliary_loss
+        ]
         self.headed = [m for m in mixers if config.disagreement and getattr(m, "num_heads", 1) > 1]
         if config.commitment and not self.routed:
             raise OptionError(
