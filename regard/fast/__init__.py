@@ -81,7 +81,9 @@ class Entry:
 
 
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again")
-SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
+SDPA = Entry(
+    "fused", sdpa.attend, "torch's scaled_dot_product_attention", unfit=sdpa.unfit, compiles=True
+)
 INSIDE = replace(SDPA, function=sdpa.inside, shortest=8)
 SYNTHESIZED = replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized)
 FLEX = Entry(
