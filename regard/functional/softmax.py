@@ -105,15 +105,17 @@ def behind_sink(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
-    sinks: Float[Tensor, "H"],
+    sinks: Float[Tensor, "H"] | None,
     mask: Mask,
-    scale: float | None = None,
-    bias: Bias | None = None,
+    how: dict[str, Any],
 ) -> tuple[Tensor, Tensor, Tensor, Mask, dict[str, Any]]:
-    """q, k, v, mask, and scale and bias, with one more key in front: value zero, and the score `sinks` in a channel of its own.
+    """q, k, v, mask, and `how` with its scale and bias, with one more key in front: value zero, and the score `sinks` in a channel of its own.
 
     So each kernel that takes keys takes sinks. In causal order a query is put in front, too, so that the order alone is the mask.
     """
+    if sinks is None:
+        return q, k, v, mask, how
+    scale, bias = how["scale"], how.get("bias")
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     logit = (sinks / scale).to(q.dtype)[:, None, None].expand(*q.shape[:3], 1)
     q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
@@ -132,7 +134,7 @@ def behind_sink(
         z = bias(rows, slice(max(cols.start - 1, 0), cols.stop - 1))
         return z if cols.start else F.pad(z, (1, 0))
 
-    return q, k, v, mask, {"scale": scale, "bias": None if bias is None else behind}
+    return q, k, v, mask, how | {"scale": scale, "bias": bias and behind}
 
 
 def allowed_pairs(

@@ -14,7 +14,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn.heads import HeadBias, HeadNorm, Heads, MergingMixer
+from regard.nn.heads import HeadBias, HeadNorm, Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -136,7 +136,7 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer, MergingMixer):
+class HeadsMixer(SplitMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads.
 
     One that is a function of q, k and v writes `mix = HeadsMixer.mix_split`.
@@ -201,6 +201,12 @@ class HeadsMixer(SplitMixer, MergingMixer):
     def reset_parameters(self) -> None:
         if self.sinks is not None:
             nn.init.zeros_(self.sinks)
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, context, mask))
+
+    def mix_split(self, x, context, mask):
+        return self._merge(x, self._attend(*self.heads.split(x, context), mask))
 
     def _split(self, x, context, at=None):
         return self.heads.split(x, context, None if at is None else at[:, 0])

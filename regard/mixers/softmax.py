@@ -114,24 +114,15 @@ class Softmax(CachedMixer, HeadsMixer):
             how["exclude_self"] = False
             mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
         T, dropout = q.shape[2], self.dropout if self.training else 0.0
-        q, k, v, mask = self._behind_sink(q, k, v, mask, how)
+        q, k, v, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
         y = softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
-        return y if self.sinks is None else y[:, :, -T:]
+        return y[:, :, -T:]
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        how = self._how(q)
-        behind, keys, _, mask = self._behind_sink(q, k, v, mask, how)
+        behind, keys, _, mask, how = behind_sink(q, k, v, self.sinks, mask, self._how(q))
         weights = softmax_weights(behind, keys, mask=mask, **how)
         return Observation(q, k, v, weights[:, :, -q.shape[2] :, -k.shape[2] :])
-
-    def _behind_sink(self, q, k, v, mask: Mask, how: dict[str, Any]):
-        if self.sinks is None:
-            return q, k, v, mask
-        more = how.get("scale"), how.get("bias")
-        q, k, v, mask, changed = behind_sink(q, k, v, self.sinks, mask, *more)
-        how |= changed
-        return q, k, v, mask
 
     def _how(
         self,
@@ -140,8 +131,11 @@ class Softmax(CachedMixer, HeadsMixer):
         key: Int[Tensor, "#b S"] | None = None,
     ) -> dict[str, Any]:
         """What weighs queries and keys at these positions, by default the first."""
-        how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}
-        how["soft_cap"] = self.soft_cap
+        how: dict[str, Any] = {
+            "scale": self.scale,
+            "soft_cap": self.soft_cap,
+            "exclude_self": self.shared_qk,
+        }
         of, dtype = self.position, q.dtype
         if isinstance(of, BiasPosition):
             first = torch.arange(q.shape[2], device=q.device)[None]

@@ -8,7 +8,6 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -148,21 +147,6 @@ class Heads(nn.Module):
             return z
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
-
-
-class MergingMixer(Mixer):
-    """The forward of mixers over heads: y = heads.merge(_mixed(x)), or of a function of q, k and v, `mix_split`."""
-
-    heads: Heads
-    _mixed: Any
-    _attend: Any
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        mixed = self._attend(*self.heads.split(x, context), mask)
-        return self.heads.merge(self.heads.gated(x, mixed))
 
 
 class Values(nn.Module):

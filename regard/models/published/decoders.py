@@ -19,22 +19,24 @@ _PLAIN: dict[str, Any] = {
 _SMALL: dict[str, Any] = {"dim": 64, "num_heads": 4, "num_layers": 2, "max_len": 256}
 
 
-def _llama(dim: int, num_heads: int, num_layers: int, width: int) -> dict[str, Any]:
-    sizes = {"dim": dim, "num_heads": num_heads, "num_layers": num_layers, "max_len": 8192}
-    return {**_LLAMA, **sizes, "hidden_dim": width * 3 // 2, "mixer_options": {"num_kv_heads": 8}}
-
-
 _LLAMA = {**_PLAIN, "position_options": {"base": 500000.0}, "tied": False}
 
 llama3 = Published(
     name="llama3",
     about="""Llama 3 (Llama team 2024, arXiv 2407.21783): softmax attention whose keys and values have fewer heads.
 
-8b, 70b: of 128,256 tokens.""",
+8b: of 128,256 tokens.""",
     heads=("language_model",),
     presets={
-        "8b": _llama(4096, 32, 32, 14336),
-        "70b": _llama(8192, 64, 80, 28672),
+        "8b": {
+            **_LLAMA,
+            "dim": 4096,
+            "num_heads": 32,
+            "num_layers": 32,
+            "hidden_dim": 14336 * 3 // 2,
+            "max_len": 8192,
+            "mixer_options": {"num_kv_heads": 8},
+        },
         "small": {**_LLAMA, **_SMALL, "mixer_options": {"num_kv_heads": 2}},
     },
 )
