@@ -45,6 +45,12 @@ class Mixer(Recorded):
         position: positions, of `regard ls positions`
         position_options: options of the positions
         scale: factor of q . k before the normaliser; None: 1 / sqrt(K)
+        head_dim: channels of a head; None: dim / num_heads
+        bias: True: linear maps have a bias; "qkv": those of queries, keys and values alone
+        qk_norm: True: an RMSNorm of each head's queries and keys, before rotary positions; "all": of all heads together
+        soft_cap: c of c tanh(z / c), which scores become before the softmax; None: no bound
+        gate: True: the outputs of the heads are multiplied by sigmoid(W x)
+        sinks: True: a learned logit for each head joins the softmax, and has no value
         impl: how the kernel runs; it never changes the result
         max_len: largest number of tokens in a row; None: no limit
     """
