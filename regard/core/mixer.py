@@ -125,7 +125,7 @@ class Mixer(Recorded):
         if mask.documents is not None and mask.documents.numel():
             pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
             if pack.buckets:
-                return pack.joined([self.forward(z, mask=m) for z, m in pack.rows(x)])
+                return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 

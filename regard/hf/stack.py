@@ -10,7 +10,7 @@ from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.models.block import Block
 from regard.models.blocks import Mixing
 from regard.models.decoder import DecoderBlock
-from regard.models.tokens import check_tokens, places
+from regard.models.tokens import Places, check_tokens
 from regard.nn.recorded import recorded
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 
@@ -46,7 +46,7 @@ class TokenEmbedding(nn.Module):
     ):
         super().__init__()
         self.word, self.place, self.kind, self.offset = word, place, kind, offset
-        self.scale = scale
+        self.scale, self.places = scale, Places()
         self.after = nn.Identity() if after is None else after
 
     def forward(
@@ -70,14 +70,14 @@ class TokenEmbedding(nn.Module):
     def _rows(
         self, place: nn.Embedding | AxialTable, tokens: Tensor, valid: Tensor | None
     ) -> Int[Tensor, "b T"]:
-        rows = places(tokens, valid) + self.offset
+        rows = self.places(tokens, valid) + self.offset
         most = tokens.shape[1] if valid is None else int(valid.sum(1).max())
         if most + self.offset > place.num_embeddings:
             raise ShapeError(
                 f"this checkpoint does not support {most} tokens: its table has {place.num_embeddings - self.offset} "
                 "positions. regard.hf.convert(model, 'softmax', max_len=...) tiles it."
             )
-        return rows.clamp(max=place.num_embeddings - 1)
+        return rows
 
 
 class Stack(nn.Module):

@@ -15,7 +15,15 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_length, check_state, check_tokens, longest, looked_up, places
+from regard.models.tokens import (
+    Places,
+    check_length,
+    check_state,
+    check_tokens,
+    longest,
+    looked_up,
+    places,
+)
 from regard.nn import NORMS
 from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
@@ -67,6 +75,7 @@ class Encoder(nn.Module):
         position = added_position(config)
         self.causal = causal
         self.embedding = Embedding(config, position, config.vocab_size)
+        self.places = Places()
         self.blocks = make_blocks(config, causal=causal)
         self.config, self.width = config, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
@@ -85,7 +94,7 @@ class Encoder(nn.Module):
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.check_tokens(tokens, valid)
         check_length(self.who, "length", tokens.shape[1], self.max_len)
-        place = places(tokens, valid)
+        place = self.places(tokens, valid)
         x = self.embedding(tokens, place, valid)
         mask = Mask(
             causal=self.causal, valid=valid, global_tokens=self.config.global_at(place, tokens)

@@ -107,3 +107,12 @@ def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int
     if valid is None:
         return torch.arange(tokens.shape[1], device=tokens.device)[None]
     return (valid.cumsum(1) - 1).clamp(min=0)
+
+
+class Places(nn.Module):
+    """`places` as a module, whose hooks may count tokens that other ranks hold."""
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None
+    ) -> Int[Tensor, "b T"]:
+        return places(tokens, valid)
