@@ -122,7 +122,7 @@ class Mixer(Recorded):
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
             notice_update(self)
         if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
-            return pack.joined([self.forward(z, mask=m) for z, m in pack.rows(x)])
+            return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
