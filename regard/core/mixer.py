@@ -249,13 +249,13 @@ class Mixer(Recorded):
         weights=False gives values and head outputs alone: where the mixer never forms weights, nothing of size [T S] is made.
         """
         check_flag(weights=weights)
+        check_request(self, x, context, mask)
         if mask.documents is not None and mask.documents.numel():
-            check_request(self, x, context, mask)
             pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
             if pack.buckets:
                 rows = pack.rows(x)
                 return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
-        request = self._compact(x, context, mask)
+        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         given = request.x, request.context, request.mask
         found = self._observe(*given) if weights else self._observe_heads(*given)
         if weights and found.heads is None:
@@ -272,13 +272,13 @@ class Mixer(Recorded):
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
 
-        Positions in it are compact: those among the valid tokens of the row.
+        Positions in it are compact: those among the valid tokens of the row. Raises UnsupportedError for documents.
         """
+        request = self._compact(x, context, mask)
         if mask.documents is not None:
             raise UnsupportedError(
                 f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
             )
-        request = self._compact(x, context, mask)
         return self._plan(request.x, request.context, request.mask)
 
     @final
