@@ -272,7 +272,7 @@ class Mixer(Recorded):
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
 
-        Positions in it are compact: those among the valid tokens of the row.
+        Positions in it are compact: those among the valid tokens of the row. Raises UnsupportedError for documents.
         """
         if mask.documents is not None:
             raise UnsupportedError(

@@ -10,8 +10,6 @@ from torch.autograd.functional import jacobian
 import regard
 from regard import Mask
 from regard.explore import influence, kind_of, readout
-from regard.mixers._scan import ScanMixer
-from regard.mixers.latent import Latent
 from regard.nn.heads import Heads, Values
 from regard.testing.subject import Request, Subject
 from tests.laws.catalogue import VARIANTS, factory
@@ -37,9 +35,9 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         )
     if hasattr(mixer, "unit"):
         return mixer.unit.merge(x, mixed)
-    if mixer.name == "differential":  # whose weights are differences already
+    if mixer.name == "differential":  # whose weights are a difference
         return mixer._projected(mixed)
-    if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
+    if not any(isinstance(m, Heads | Values) for m in mixer.modules()):
         return mixer._merge(x, mixed)
     return next(m for m in mixer.modules() if isinstance(m, Heads | Values)).merge(mixed)
 
