@@ -10,6 +10,8 @@ from torch.autograd.functional import jacobian
 import regard
 from regard import Mask
 from regard.explore import influence, kind_of, readout
+from regard.mixers._scan import ScanMixer
+from regard.mixers.latent import Latent
 from regard.nn.heads import Heads, Values
 from regard.testing.subject import Request, Subject
 from tests.laws.catalogue import VARIANTS, factory
@@ -35,9 +37,9 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         )
     if hasattr(mixer, "unit"):
         return mixer.unit.merge(x, mixed)
-    if mixer.name == "differential":  # whose weights are a difference
+    if mixer.name == "differential":  # whose weights are differences already
         return mixer._projected(mixed)
-    if not any(isinstance(m, Heads | Values) for m in mixer.modules()):
+    if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
         return mixer._merge(x, mixed)
     return next(m for m in mixer.modules() if isinstance(m, Heads | Values)).merge(mixed)
 

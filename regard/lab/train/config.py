@@ -36,6 +36,7 @@ class TrainConfig(metaclass=CheckedOptions):
     disagreement: Kind | None = None  # of the heads: a term of the loss (regard.lab.train.terms)
     disagreement_weight: Weight = 1.0  # of that term
     commitment: Weight | None = None  # weight of routing's commitment loss; 1e-4 in the paper
+    auxiliary: Weight | None = None  # weight of what mixers add, as the index of indexed
     batch_l2: Weight | None = None  # weight of DIN's mini-batch-aware L2
     keep: int = 2  # newest checkpoints that stay, beside the best
     log_every: int = 10  # steps between log entries and checks for finite losses
