@@ -47,7 +47,7 @@ LAB_MAY_IMPORT = {
 FRONT = {"cli", "__main__"}
 LAB_PACKAGES = (
     *("PIL", "accelerate", "altair", "filelock", "jinja2", "rouge_score", "sacrebleu", "scipy"),
-    *("sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
+    *("sklearn", "tensorboard", "tokenizers", "vl_convert"),
 )
 SLOW = {*LAB_PACKAGES, "rich", "transformers", "tyro"} - {"filelock", "jinja2"}
 INSIDE_CORE = {"torch", "jaxtyping"}

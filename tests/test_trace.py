@@ -100,12 +100,12 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
         {"functions": 42, "files": 10, "deep": 12},
     ),
     "scalar_decay": (LAYERS, {"files": 10, "deep": 10}),
-    **dict.fromkeys(("gated_delta", "kimi_delta"), (LAYERS, {"files": 10})),
+    **dict.fromkeys(("gated_delta", "kimi_delta"), (LAYERS, {"files": 9})),
     "gated_linear": (LAYERS, {"files": 9}),
     "latent": (LEAF, {"deep": 10}),
     **dict.fromkeys(("forgetting", "differential"), (LEAF, {"deep": 11})),
     "head_mix": (MEMBERS, {"deep": 11}),
-    "mixture": (MEMBERS, {"files": 9, "deep": 9}),
+    "mixture": (MEMBERS, {"files": 9, "deep": 9, "calls": 101}),
     "head_groups": (MEMBERS, {"functions": 49, "files": 12, "deep": 12}),
 }
 """Name -> why it is over some limits, and what it passes there."""

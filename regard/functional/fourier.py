@@ -15,6 +15,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.request import permute
 from regard.functional.rows import Impl, choose
 
 Norm = Literal["backward", "ortho"]
@@ -44,7 +45,7 @@ def transform(
         n = mask.valid.sum(1).clamp_min(1)
         half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
         row = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
-        opposite = half.take_along_dim(row[..., None], 1)
+        opposite = permute(half, row)
     y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], dim=2)
     if norm == "ortho":
         y = y / (n.to(y.dtype) * D).sqrt()[:, None, None]

@@ -34,7 +34,7 @@ def nystrom_attention(
     first = masked_softmax(q @ means.mT, some[:, None, None])
     pairs = own[:, None, :, None] & some[:, None, None]
     inverse = pseudo_inverse(masked_softmax(queries @ means.mT, pairs))
-    seen = own[:, None, :, None]
+    seen = own[:, None, :, None].expand(-1, -1, -1, k.shape[2])
     seen = seen if mask.valid is None else seen & mask.valid[:, None, None]
     last = masked_softmax(queries @ k.mT, seen)
     return (first @ (inverse @ (last @ v))).to(v.dtype)

@@ -14,7 +14,7 @@ from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.nn.feed_forward import FeedForward
+from regard.nn.feed_forward import FeedForward, tanh_gelu
 from regard.nn.heads import Heads
 
 
@@ -38,8 +38,10 @@ class Weights:
         return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     def repeats(self, name: str, tensor: Tensor) -> bool:
-        """True if this name holds the same values, which are then read, or if there is none."""
-        same = name not in self or torch.equal(self.tensors[name].to(tensor), tensor)
+        """True if this name holds the same values, which are then read, or none, as on the meta device."""
+        same = (
+            name not in self or tensor.is_meta or torch.equal(self.tensors[name].to(tensor), tensor)
+        )
         if same:
             self.left.discard(name)
         return same
@@ -152,10 +154,6 @@ class LoadRequest(NamedTuple):
         if tied:
             head.weight = word.weight
         return head
-
-
-def tanh_gelu(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

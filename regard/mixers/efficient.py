@@ -85,7 +85,7 @@ class Efficient(HeadsMixer):
         return State(*no_keys(like, like.shape[3]), length)
 
     def _step(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, state.length)
         k, sums = present_keys(k, Mask(valid=valid)), (state.S, state.z, state.m)
         y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
         return y, State(S, z, m, advance(state.length, valid, x.shape[1]))

@@ -116,7 +116,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         return self.heads.merge(self._attend(q, k, v, mask))
 
     def _split(self, x, context, at=None):
-        q, k, v = self.heads.split(x, context)
+        q, k, v = super()._split(x, context, at)
         return q, self.score.keys(k, at if context is None else None), v
 
     def _attend(self, q, k, v, mask, query=None, key=None):

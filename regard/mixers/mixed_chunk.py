@@ -84,7 +84,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     def _sums(self, x, causal, position=None):
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, position[:, 0])
         q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
         pair = q / math.sqrt(q.shape[-1]), k
         near = None if self.parts == "global" else pair

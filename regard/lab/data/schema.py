@@ -96,7 +96,7 @@ class Schema:
         ids, counts = {}, {}
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
-            ids[name] = {value: FIRST_KNOWN + place for place, value in enumerate(known)}
+            ids[name] = _numbered(known)
             rare = counter.total() - sum(counter[value] for value in known)
             counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
         fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
@@ -117,7 +117,7 @@ class Schema:
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
     def plain(self) -> dict[str, Any]:
-        """The schema as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
+        """What was learned of the fields, as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
         for name, ids in self.ids.items():
             for value in ids:
                 if not isinstance(value, str | int | float):
@@ -126,25 +126,17 @@ class Schema:
                         "only words, numbers and truth values can be stored"
                     )
         return {
-            "fields": [
-                [one.name, _kind_of(one), "" if isinstance(one, Numeric) else one.of.name]
-                for one in self.fields
-            ],
             "values": {name: list(ids) for name, ids in self.ids.items()},
             "counts": {name: counts.tolist() for name, counts in self.counts.items()},
             "scales": {name: list(scale) for name, scale in self.scales.items()},
         }
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> "Schema":
-        """The schema whose `plain()` this is."""
-        ids = {
-            name: {value: FIRST_KNOWN + place for place, value in enumerate(values)}
-            for name, values in plain["values"].items()
-        }
+    def of_plain(cls, fields: tuple[Field, ...], plain: Mapping[str, Any]) -> "Schema":
+        """The schema of these fields whose `plain()` this is."""
         return cls(
-            tuple(_field(name, kind, of, ids) for name, kind, of in plain["fields"]),
-            ids,
+            fields,
+            {name: _numbered(values) for name, values in plain["values"].items()},
             {name: torch.tensor(counts) for name, counts in plain["counts"].items()},
             {name: (mean, deviation) for name, (mean, deviation) in plain["scales"].items()},
         )
@@ -198,6 +190,10 @@ def _columns(table: Columns, names: Collection[str]) -> dict[str, list]:
     if len(set(lengths.values())) != 1:
         raise ShapeError(f"columns must be of equal length, got {lengths}")
     return columns
+
+
+def _numbered(values: Collection) -> dict[Hashable, int]:
+    return {value: FIRST_KNOWN + place for place, value in enumerate(values)}
 
 
 def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
