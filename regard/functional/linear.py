@@ -11,6 +11,7 @@ A stream is the same function: S and z after some tokens are the state before th
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,7 @@ from regard.functional.features import (
     unit_features,
     unit_keys,
 )
-from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, wide_type
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, ranged, wide_type
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -61,9 +62,10 @@ def linear_attention(
         keys = Keys(present(feature_map(k), mask.valid))
         return attend(feature_map(q), keys, v, mask=mask, denominator=denominator, impl=impl)
 
-    return choose("linear", attention, impl)(
-        q, k, v, mask=mask, feature_map=feature_map, denominator=denominator
+    y = choose("linear", attention, impl)(
+        *ranged(q, k, v), mask=mask, feature_map=feature_map, denominator=denominator
     )
+    return y.to(v.dtype)
 
 
 def random_feature_attention(
@@ -78,8 +80,10 @@ def random_feature_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-    keys, phi_q = unit_keys(k, w, features, gate, mask.valid), unit_features(q, w, features)
-    return attend(phi_q, keys, v, mask=mask, denominator=signed, impl=impl)
+    keys, dtype = unit_keys(k, w, features, gate, mask.valid), v.dtype
+    phi_q, phi_k, v = ranged(unit_features(q, w, features), keys.phi, v)
+    how: dict[str, Any] = {"mask": mask, "denominator": signed, "impl": impl}
+    return attend(phi_q, keys._replace(phi=phi_k), v, **how).to(dtype)
 
 
 def favor_attention(
@@ -108,9 +112,10 @@ def favor_attention(
         phi_q = favor_queries(q, w, features, stabiliser, causal=mask.causal)
         return attend(phi_q, keys, v, mask=mask, denominator=floored, impl=impl)
 
-    return choose("favor", attention, impl)(
-        q, k, v, w, mask=mask, features=features, stabiliser=stabiliser
+    y = choose("favor", attention, impl)(
+        *ranged(q, k, v, w), mask=mask, features=features, stabiliser=stabiliser
     )
+    return y.to(v.dtype)
 
 
 def attend(

@@ -49,7 +49,7 @@ def luong_attention(
     def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         some = None if pairwise is None else pairwise[:, :, rows]
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
-        return (weights[..., None, :] @ take_each(v, index))[..., 0, :]
+        return (weights[..., None, :].to(v.dtype) @ take_each(v, index))[..., 0, :]
 
     return tiled(attend, sizes_of(impl, tile=TILE)["tile"], q, k, v)
 

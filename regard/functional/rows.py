@@ -325,6 +325,12 @@ def wide_type(z: Tensor) -> torch.dtype:
     return torch.promote_types(z.dtype, torch.float32)
 
 
+def ranged(*tensors: Any) -> tuple[Any, ...]:
+    """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
+    half = (isinstance(z, Tensor) and z.dtype == torch.float16 for z in tensors)
+    return tuple(z.float() if wide else z for z, wide in zip(tensors, half, strict=True))
+
+
 def autocast_dtype(z: Tensor) -> torch.dtype | None:
     """The dtype that autocast casts to on z's device; None if autocast is off there."""
     kind = z.device.type

@@ -27,6 +27,7 @@ from regard.functional.rows import (
     Impl,
     choose,
     mixed,
+    ranged,
     tiled,
     visible_keys,
     wide_type,
@@ -62,6 +63,7 @@ def product(
     C: Float[Tensor, "#b #H M F"],
     b: Float[Tensor, "#b #H M"] | None = None,
 ) -> Float[Tensor, "b H t S"]:
+    R, C = ranged(R, C)
     L = R @ C[:, :, :S].mT
     return L if b is None else L + b[:, :, None, :S]
 
@@ -97,7 +99,7 @@ def blend(
     L: Tensor | None = None
     for a, member, part in zip(next(given), members, parts, strict=True):
         made = member.make(rows, S, *part, *islice(given, len(member.others)))
-        made = a[:, None, None] * made.to(a.dtype)
+        made = a[:, None, None] * made
         L = made if L is None else L + made
     assert L is not None
     return L

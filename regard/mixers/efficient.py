@@ -47,7 +47,9 @@ class Efficient(HeadsMixer):
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
     operations = ("efficient",)
-    capabilities = replace(RecurrentMixer.capabilities, time="T H K V", state="H K V")
+    capabilities = replace(
+        RecurrentMixer.capabilities, time="T H K V", state="H K V", finite_to=10.0
+    )
     variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(

@@ -32,6 +32,7 @@ from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
+from regard.functional.scored import dot_product
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
@@ -126,7 +127,10 @@ class LuongLocal(CachedMixer, HeadsMixer):
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
     ) -> Float[Tensor, "B H T V"]:
         how: dict[str, Any] = {"windows": windows, "pairwise": pairwise, "impl": self.impl}
-        how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
+        how |= {
+            "pairs": dot_product if self.score.product else self.score.pairs,
+            "renormalise": self.renormalise,
+        }
         return luong_attention(self.score.queries(q), k, v, **how)
 
     def _windows(

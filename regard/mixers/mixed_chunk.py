@@ -41,6 +41,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         approximates="softmax",
         time="T C H K + T H K V",
         state="H K V + C H K",
+        finite_to=10.0,
     )
     variants = {
         "chunk": {"chunk_size": 4, "num_kv_heads": 1},

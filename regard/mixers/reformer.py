@@ -62,6 +62,7 @@ class Reformer(HeadsMixer):
         approximates="softmax",
         time="R T W H K",
         state="R N W H K",
+        finite_to=10.0,
     )
     variants = {
         "small": {"num_buckets": 4, "chunk_size": 3, "num_hashes": 2},

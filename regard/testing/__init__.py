@@ -36,6 +36,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
         formulas.fast,
         precision.low_precision,
         precision.types,
+        precision.finite,
         derivatives.derivative,
         derivatives.second_derivative,
         derivatives.transforms,
