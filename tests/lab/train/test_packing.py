@@ -15,6 +15,7 @@ from regard.lab.data.records import IGNORED, Examples
 from regard.lab.tasks.task import Splits, Task
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.batches import packed
+from regard.models import LanguageModelConfig
 from tests.lab.train.tiny import Majority, tiny_model
 
 CONFIG = TrainConfig(
@@ -87,6 +88,21 @@ def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_batch(name):
         found.append((loss, torch.autograd.grad(loss, list(model.parameters()))))
     torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
     assert abs(found[2][0] - found[0][0]) > 1e-4  # documents that see each other
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary"])
+def test_the_librarys_language_model_is_trained_packed(tmp_path, position):
+    config = LanguageModelConfig(
+        vocab_size=SIZE, dim=24, num_heads=3, num_layers=2, max_len=12, position=position
+    )
+    weights = []
+    for packing in (False, True):
+        torch.manual_seed(0)
+        model = config.build().double()
+        run = replace(CONFIG, packing=packing, steps=3, eval_every=3, checkpoint_every=3)
+        fit(model, Texts(), run, tmp_path / str(packing), progress=False)
+        weights.append(model.state_dict())
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-8, atol=1e-8)
 
 
 def test_the_longest_come_first_each_in_the_first_row_with_room():
