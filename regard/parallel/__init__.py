@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.request import check_request
 from regard.core.states import stamped
-from regard.models.tokens import Places
+from regard.models.tokens import Places, places
 from regard.nn.centroids import Centroids
 from regard.parallel.exchange import extend, gathered, summed
 from regard.parallel.ranks import Ranks
@@ -78,9 +78,9 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     for mixer in mixers:
         vars(mixer)["forward"] = _forward(mixer, ranks, mixer.forward)
         sharded.callback(vars(mixer).pop, "forward")
-    for places in model.modules():
-        if isinstance(places, Places):
-            hook = places.register_forward_hook(lambda _, tokens, at: at + _before(ranks, *tokens))
+    for module in model.modules():
+        if isinstance(module, Places):
+            hook = module.register_forward_hook(lambda _, given, at: _placed(ranks, *given))
             sharded.callback(hook.remove)
     return sharded
 
@@ -93,11 +93,16 @@ def _outer_mixers(module: nn.Module) -> list[Mixer]:
     return list(dict.fromkeys(found))
 
 
-def _before(ranks: Ranks, tokens: Tensor, valid: Tensor | None) -> Tensor:
-    """Tokens on the ranks before, [B 1]."""
-    own = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-    counts = ranks.gather(own.sum(1, keepdim=True), 1, [1] * ranks.size)
-    return counts[:, : ranks.rank].sum(1, keepdim=True)
+def _placed(
+    ranks: Ranks, tokens: Tensor, valid: Tensor | None, documents: Tensor | None = None
+) -> Tensor:
+    """Positions of this rank's tokens in the whole sequence."""
+    lengths = ranks.facts(tokens.shape[1])
+    valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+    valid = ranks.gather(valid, 1, lengths)
+    documents = documents if documents is None else ranks.gather(documents, 1, lengths)
+    place = places(valid, valid, documents)
+    return place.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
 
 
 def _forward(mixer: Mixer, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -36,7 +36,7 @@ def built(config):
 
 
 def trained(model, inputs, valid):
-    """Outputs and gradients; absent tokens' outputs mean nothing."""
+    """Outputs and gradients; those of tokens that are absent, as the last of `valid` says, mean nothing."""
     y = model(*inputs, **valid)
     present = next(reversed(valid.values()))
     y = torch.where(present[..., None], y, 0)
@@ -81,6 +81,14 @@ def test_a_language_model(position, checkpoint):
 )
 def test_other_causal_stacks(options):
     require_parts(LanguageModelConfig(**SIZES, **options))
+
+
+def test_documents_go_over_a_border_of_parts():
+    documents = torch.tensor([[0] * 3 + [1] * 11, [0] * 7 + [1] * 2 + [2] * 5])
+    require_parts(
+        LanguageModelConfig(position="learned", **SIZES),
+        valid={"documents": documents, "valid": VALID},
+    )
 
 
 @pytest.mark.parametrize(
