@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "mixers": {"core", "functional", "nn", "positions"},
     "pools": {"core", "functional", "nn", "positions"},
     "models": {"core", "functional", "nn", "positions", "mixers", "pools"},
+    "parallel": {"core", "nn", "models"},
     "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
     "explore": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
     "testing": {"core", "reference", "nn", "positions", "mixers", "pools", "models"},

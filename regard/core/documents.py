@@ -86,6 +86,14 @@ class Packed(NamedTuple):
         return whole.permute(0, 3, 1, 2)
 
 
+def documents_of(mixer: Any, mask: Mask) -> Packed | None:
+    """The documents of the mask; None where it has none."""
+    if mask.documents is None or not mask.documents.numel():
+        return None
+    pack = packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
+    return pack if pack.buckets else None
+
+
 def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     """The documents of `mask.documents`. padding: False if a bucket may hold documents of one length only.
 

@@ -239,7 +239,10 @@ def _product(call: Call, gradient: Float[Tensor, "B T D"] | None) -> Float[Tenso
     if gradient is None:  # the answer does not depend on this layer
         return torch.zeros_like(weights)
     mixed = (weights @ v).requires_grad_()
-    y = owner.merge(call.x, mixed) if isinstance(owner, GatedUnit) else owner.merge(mixed)
+    if isinstance(owner, GatedUnit):
+        y = owner.merge(call.x, mixed)
+    else:
+        y = owner.merge(owner.gated(call.x, mixed) if isinstance(owner, Heads) else mixed)
     if seen.weights.shape[-1] == S:
         rounding = max(1e-3, 4 * torch.finfo(y.dtype).eps) * y.abs().amax().clamp(min=1e-30)
         unlike = (y - call.y).abs().amax(-1) > rounding

@@ -62,7 +62,9 @@ class Entry:
 
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again")
 TILES = partial(Entry, "tiles", about="tiles in cache")
-SDPA = Entry("fused", sdpa.attend, "torch's scaled_dot_product_attention", compiles=True)
+SDPA = Entry(
+    "fused", sdpa.attend, "torch's scaled_dot_product_attention", unfit=sdpa.unfit, compiles=True
+)
 FUSED = {
     "softmax": SDPA,
     "softmax inside": replace(SDPA, function=sdpa.inside, shortest=8),

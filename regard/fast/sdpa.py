@@ -41,6 +41,10 @@ def attend(
     return y if K == V else y[..., :V]
 
 
+def unfit(*tensors: Tensor | None, form: Form, **options) -> str | None:
+    return "it does not cap scores" if "soft_cap" in options else None
+
+
 def inside(
     q: Float[Tensor, "B H N c K"],
     k: Float[Tensor, "B H N s K"],

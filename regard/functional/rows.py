@@ -151,20 +151,22 @@ def attend(
     *,
     causal: bool = False,
     scale: float | None = None,
+    soft_cap: float | None = None,
     dropout: float = 0.0,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v; G divides H.
 
     mask: allowed pairs, or a bias that is added to the scores. causal: j <= i, for T = S. scale: 1 / sqrt(K) by default.
-    A query with no allowed key gives zero.
+    soft_cap: c, of `capped`. A query with no allowed key gives zero.
     """
     some = None
     if mask is not None and mask.dtype == torch.bool:
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     fused = choose("softmax", softmax_rows, impl, tile=TILE)
-    y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout)
+    how = {} if soft_cap is None else {"soft_cap": soft_cap}
+    y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout, **how)
     return y if some is None else torch.where(some, y, y.new_zeros(()))
 
 
@@ -176,6 +178,7 @@ def softmax_rows(
     *,
     causal: bool = False,
     scale: float | None = None,
+    soft_cap: float | None = None,
     dropout: float = 0.0,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
@@ -183,7 +186,7 @@ def softmax_rows(
         k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-        found = scores(q, k, scale)
+        found = capped(scores(q, k, scale), soft_cap)
         here = mask if mask is None or mask.shape[2] == 1 else mask[:, :, rows]
         if causal:
             place = torch.arange(k.shape[2], device=q.device)
@@ -207,6 +210,11 @@ def scores(
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return scale * q.to(wide) @ k.to(wide).mT
+
+
+def capped(scores: Float[Tensor, "*b T S"], c: float | None) -> Float[Tensor, "*b T S"]:
+    """c tanh(z / c) (Gemma 2, arXiv 2408.00118); None: as they are."""
+    return scores if c is None else c * (scores / c).tanh()
 
 
 def masked_softmax(

@@ -5,9 +5,11 @@ y_i = sum_j a_ij v_j,   a_i = softmax over the allowed j of  scale q_i . k_j + b
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from regard.functional.rows import (
     TILE,
     Impl,
     attend,
+    capped,
     choose,
     grouped,
     masked_softmax,
@@ -36,6 +39,7 @@ def softmax_attention(
     *,
     mask: Mask = OPEN,
     scale: float | None = None,
+    soft_cap: float | None = None,
     bias: Bias | None = None,
     window: int | None = None,
     exclude_self: bool = False,
@@ -44,12 +48,14 @@ def softmax_attention(
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T + bias) v over the allowed keys; G divides H. A query with no allowed key gives zero.
 
-    scale: 1 / sqrt(K) by default. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
+    scale: 1 / sqrt(K) by default. soft_cap: c of c tanh(z / c), which the scaled scores become before the bias. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
     see itself only if it may see nothing else (shared-QK attention, arXiv 2001.04451); it needs T = S. dropout: probability, applied
     as given. impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
     how: dict[str, Any] = {"scale": scale, "dropout": dropout}
+    if soft_cap is not None:
+        how["soft_cap"] = soft_cap
     attention = choose("softmax", softmax_rows, impl, tile=TILE)
     if bias is None and window is None and not exclude_self:
         if mask.only_causal and T == S:
@@ -79,6 +85,7 @@ def softmax_weights(
     *,
     mask: Mask = OPEN,
     scale: float | None = None,
+    soft_cap: float | None = None,
     bias: Bias | None = None,
     window: int | None = None,
     exclude_self: bool = False,
@@ -87,11 +94,47 @@ def softmax_weights(
     T, S = q.shape[2], k.shape[2]
     rows, cols = slice(0, T), slice(0, S)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = scale * q @ grouped(k, q.shape[1]).mT
+    scores = capped(scale * q @ grouped(k, q.shape[1]).mT, soft_cap)
     scores = scores if bias is None else scores + bias(rows, cols)
     return masked_softmax(
         scores, allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
     )
+
+
+def behind_sink(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    sinks: Float[Tensor, "H"] | None,
+    mask: Mask,
+    how: dict[str, Any],
+) -> tuple[Tensor, Tensor, Tensor, Mask, dict[str, Any]]:
+    """q, k, v, mask, and `how` with its scale and bias, with one more key in front: value zero, and the score `sinks` in a channel of its own.
+
+    So each kernel that takes keys takes sinks. In causal order a query is put in front, too, so that the order alone is the mask.
+    """
+    if sinks is None:
+        return q, k, v, mask, how
+    scale, bias = how["scale"], how.get("bias")
+    scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    logit = (sinks / scale).to(q.dtype)[:, None, None].expand(*q.shape[:3], 1)
+    q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
+    if mask.only_causal and q.shape[2] == k.shape[2] and bias is None:
+        q = F.pad(q, (0, 0, 1, 0))
+    channel = first[:, None].to(k.dtype).expand(*k.shape[:2], -1, 1)
+    k, v = torch.cat([F.pad(k, (0, 0, 1, 0)), channel], -1), F.pad(v, (0, 0, 1, 0))
+    valid, pairwise = (
+        None if z is None else F.pad(z, (1, 0), value=True) for z in (mask.valid, mask.pairwise)
+    )
+    shift = None if mask.shift is None else mask.shift + 1
+    mask = replace(mask, valid=valid, pairwise=pairwise, global_tokens=None, shift=shift)
+
+    def behind(rows: slice, cols: slice) -> Tensor:
+        assert bias is not None
+        z = bias(rows, slice(max(cols.start - 1, 0), cols.stop - 1))
+        return z if cols.start else F.pad(z, (1, 0))
+
+    return q, k, v, mask, how | {"scale": scale, "bias": bias and behind}
 
 
 def allowed_pairs(

@@ -12,7 +12,10 @@ The blocks are copies by position: slices in a loop have a backward that grows a
 stands at the last key. So a stream is nothing else: its w d latest keys come before the new ones.
 """
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -21,7 +24,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.rows import (
     Impl,
-    attend as attend_rows,
+    capped,
     choose,
     grouped,
     masked_softmax,
@@ -42,15 +45,20 @@ def window_attention(
     *,
     window: int,
     dilation: int = 1,
+    soft_cap: float | None = None,
+    sinks: Float[Tensor, "H"] | None = None,
     mask: Mask = OPEN,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Each query over its window, as far as the mask allows; zero where it may see nothing. G divides H, S >= T.
 
-    dilation: tokens from one key of a window to the next. With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
+    dilation: tokens from one key of a window to the next. soft_cap: c of c tanh(z / c), which scores become. sinks: one more score in each
+    softmax, of no value. With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
     """
     attention = choose("window", attend, impl, tile=TILE)
-    return attention(q, k, v, window=window, dilation=dilation, mask=mask)
+    more = {"soft_cap": soft_cap, "sinks": sinks}
+    given = {name: value for name, value in more.items() if value is not None}
+    return attention(q, k, v, window=window, dilation=dilation, mask=mask, **given)
 
 
 def attend(
@@ -60,13 +68,20 @@ def attend(
     *,
     window: int,
     dilation: int = 1,
+    soft_cap: float | None = None,
+    sinks: Float[Tensor, "H"] | None = None,
     mask: Mask = OPEN,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
     T, S, d = q.shape[2], k.shape[2], dilation
     k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
     if mask.global_tokens is not None:
-        return _dense(q, k, v, window, d, mask, tile)
+
+        def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+            a = _weights(q, k, pairs(window, d, mask, S, rows), soft_cap, sinks)
+            return a.to(v.dtype) @ v
+
+        return tiled(some, tile, q, k, v)
 
     w, c = torch.sym_min(window, S), torch.sym_min(tile, (T + d - 1) // d)
     step = torch.arange(
@@ -88,16 +103,24 @@ def attend(
     if mask.pairwise is not None:
         allowed = allowed & mask.pairwise[:, :, i[..., None], j[..., None, :]]
 
-    a = masked_softmax(scores(take(q, i), take(k, j)), allowed)
+    a = _weights(take(q, i), take(k, j), allowed, soft_cap, sinks)
     y = a.to(v.dtype) @ take(v, j)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 
-def _dense(q, k, v, window: int, dilation: int, mask: Mask, tile: int) -> Float[Tensor, "B H T V"]:
-    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-        return attend_rows(q, k, v, pairs(window, dilation, mask, k.shape[2], rows), impl="plain")
-
-    return tiled(some, tile, q, k, v)
+def _weights(
+    q: Float[Tensor, "B H *n t K"],
+    k: Float[Tensor, "B H *n s K"],
+    allowed: Bool[Tensor, "*b t s"],
+    soft_cap: float | None,
+    sinks: Float[Tensor, "H"] | None,
+) -> Float[Tensor, "B H *n t s"]:
+    z = scores(q, k)
+    if sinks is None:
+        return masked_softmax(capped(z, soft_cap), allowed)
+    sink = sinks.to(z.dtype).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
+    z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
+    return masked_softmax(capped(z, soft_cap), allowed)[..., :-1]
 
 
 def pairs(
@@ -127,6 +150,8 @@ def extend(
     *,
     window: int,
     dilation: int = 1,
+    soft_cap: float | None = None,
+    sinks: Float[Tensor, "H"] | None = None,
     valid: Bool[Tensor, "B N"] | None = None,
     impl: Impl = "auto",
 ) -> tuple[Float[Tensor, "B H N V"], State]:
@@ -135,7 +160,8 @@ def extend(
     k, v = torch.cat([state.k, k], dim=2), torch.cat([state.v, v], dim=2)
     here = torch.arange(R + N, device=q.device) >= R - state.length[:, None]
     mask = Mask(causal=True, valid=here)
-    y = window_attention(q, k, v, window=window, dilation=dilation, mask=mask, impl=impl)
+    more: Any = {"dilation": dilation, "soft_cap": soft_cap, "sinks": sinks}
+    y = window_attention(q, k, v, window=window, mask=mask, impl=impl, **more)
     length = advance(state.length, valid, N)
     last = (length - state.length)[:, None] + torch.arange(R, device=q.device)
     return y, State(pick(k, last), pick(v, last), length)

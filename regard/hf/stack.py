@@ -12,7 +12,7 @@ from regard.models.block import Block
 from regard.models.blocks import Mixing, streamed
 from regard.models.decoder import DecoderBlock
 from regard.models.encoder import State
-from regard.models.tokens import check_state, check_tokens, longest, places
+from regard.models.tokens import Places, check_state, check_tokens, longest
 from regard.nn.recorded import recorded
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 
@@ -48,7 +48,7 @@ class TokenEmbedding(nn.Module):
     ):
         super().__init__()
         self.word, self.place, self.kind, self.offset = word, place, kind, offset
-        self.scale = scale
+        self.scale, self.places = scale, Places()
         self.after = nn.Identity() if after is None else after
 
     def forward(
@@ -81,7 +81,7 @@ class TokenEmbedding(nn.Module):
         valid: Tensor | None,
         after: Tensor | None,
     ) -> Int[Tensor, "b T"]:
-        rows = places(tokens, valid) + self.offset
+        rows = self.places(tokens, valid) + self.offset
         most = tokens.shape[1] if valid is None else int(valid.sum(1).max())
         if after is not None:
             rows, most = rows + after[:, None], most + longest(after)
@@ -90,7 +90,7 @@ class TokenEmbedding(nn.Module):
                 f"this checkpoint does not support {most} tokens: its table has {place.num_embeddings - self.offset} "
                 "positions. regard.hf.convert(model, 'softmax', max_len=...) tiles it."
             )
-        return rows.clamp(max=place.num_embeddings - 1)
+        return rows
 
 
 class Stack(nn.Module):

@@ -14,7 +14,7 @@ from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.nn.feed_forward import FeedForward
+from regard.nn.feed_forward import FeedForward, tanh_gelu
 from regard.nn.heads import Heads
 
 
@@ -154,10 +154,6 @@ class LoadRequest(NamedTuple):
         if tied:
             head.weight = word.weight
         return head
-
-
-def tanh_gelu(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation
+from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
 from regard.core.request import first_parameter
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn.heads import Heads, MergingMixer
+from regard.nn.heads import HeadBias, HeadNorm, Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -136,7 +136,7 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer, MergingMixer):
+class HeadsMixer(SplitMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads.
 
     One that is a function of q, k and v writes `mix = HeadsMixer.mix_split`.
@@ -146,6 +146,7 @@ class HeadsMixer(SplitMixer, MergingMixer):
     """Keys of `regard.fast` that serve it: they say which `impl` there is."""
 
     position: Any  # the module of the positions inside, or None
+    sinks: nn.Parameter | None  # [H]: logits that join each softmax and have no value
 
     def __init__(
         self,
@@ -157,7 +158,11 @@ class HeadsMixer(SplitMixer, MergingMixer):
         position: str | None = None,
         position_options: Options | None = None,
         turned: bool = True,
-        bias: bool = False,
+        head_dim: int | None = None,
+        bias: HeadBias = False,
+        qk_norm: HeadNorm = False,
+        gate: bool = False,
+        sinks: bool = False,
         shared_qk: bool = False,
         repeat: bool = True,
         alike: bool = False,
@@ -167,24 +172,49 @@ class HeadsMixer(SplitMixer, MergingMixer):
         super().__init__(dim, max_len=max_len)
         self.impl = check_impl(self.name, impl, *self.operations)
         self.num_heads = num_heads
-        self.position = inside(self, num_heads, position, position_options)
+        self.position = inside(self, num_heads, position, position_options, head_dim)
+        if sinks and shared_qk:
+            raise OptionError(f"{self.name} takes one of sinks and shared_qk")
+        self.sinks = nn.Parameter(torch.empty(num_heads)) if sinks else None
         self.heads = Heads(
             dim,
             num_heads,
             num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
             bias=bias,
+            qk_norm=qk_norm,
+            gate=gate,
             shared_qk=shared_qk,
             repeat=repeat,
-            alike=alike and not isinstance(self.position, BiasPosition),
+            alike=alike and not sinks and not isinstance(self.position, BiasPosition),
             position=self.position if turned else None,
         )
         if self.position is not None and self.capabilities.cross:
             self.declare(cross=No("relative positions need queries and keys on one axis"))
         if shared_qk:
             self.declare(cross=No("its keys are the queries of the same tokens"))
+        if gate:
+            self.beside_heads = "its gate"
+        if sinks:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.sinks is not None:
+            nn.init.zeros_(self.sinks)
+
+    def mix(self, x, context, mask):
+        return self.heads.merge(self._mixed(x, context, mask))
+
+    def mix_split(self, x, context, mask):
+        return self._merge(x, self._attend(*self.heads.split(x, context), mask))
 
     def _split(self, x, context, at=None):
         return self.heads.split(x, context, None if at is None else at[:, 0])
 
     def _merge(self, x, mixed):
-        return self.heads.merge(mixed)
+        return self.heads.merge(self.heads.gated(x, mixed))
+
+    def _observe_heads(self, x, context, mask):
+        found = super()._observe_heads(x, context, mask)
+        assert found.heads is not None
+        return found._replace(heads=self.heads.gated(x, found.heads))

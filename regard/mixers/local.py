@@ -7,7 +7,8 @@ paper counts both sides, its code one.) L layers see L w dilation tokens to each
 
 Cost: T (2 w + 1) (K + V) per head. Where global tokens are given, T^2: any token may be one. State: the last
 w dilation keys and values. The output projection has no bias. `position="rotary"` (arXiv 2104.09864) turns queries and
-keys by their position in the whole sequence; `position_options` are the kind's own. Fewer key/value heads (`num_kv_heads`): arXiv 2305.13245.
+keys by their position in the whole sequence; `position_options` are the kind's own. Fewer key/value heads (`num_kv_heads`): arXiv 2305.13245. `sinks` and the other options
+of today's models are those of `softmax`; GPT-OSS and Gemma count the query in their window, which is `window_size` + 1.
 
 Args:
     window_size: tokens seen on each side of a query
@@ -18,9 +19,11 @@ from dataclasses import replace
 from typing import Any
 
 from regard.core import No
+from regard.core.options import Above0
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
+from regard.nn.heads import HeadBias, HeadNorm
 
 
 class Local(HeadsMixer):
@@ -40,6 +43,16 @@ class Local(HeadsMixer):
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},
         "grouped": {"window_size": 3, "num_kv_heads": 1, "position": "rotary"},
+        "modern": {
+            "window_size": 3,
+            "position": "rotary",
+            "head_dim": 6,
+            "bias": "qkv",
+            "qk_norm": True,
+            "soft_cap": 0.5,
+            "gate": True,
+            "sinks": True,
+        },
     }
     limits = {"softmax": ({"window_size": 64}, {})}
 
@@ -51,6 +64,12 @@ class Local(HeadsMixer):
         num_kv_heads: int | None = None,
         window_size: int = 128,
         dilation: int = 1,
+        head_dim: int | None = None,
+        bias: HeadBias = False,
+        qk_norm: HeadNorm = False,
+        soft_cap: Above0 | None = None,
+        gate: bool = False,
+        sinks: bool = False,
         position: str | None = None,
         position_options: Options | None = None,
         impl: Impl = "auto",
@@ -61,17 +80,26 @@ class Local(HeadsMixer):
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
+            head_dim=head_dim,
+            qk_norm=qk_norm,
+            gate=gate,
+            sinks=sinks,
+            bias=bias,
             repeat=False,
             alike=True,
             impl=impl,
         )
         self.window_size, self.reach = window_size, window_size * dilation
-        self._how: dict[str, Any] = {"window": window_size, "dilation": dilation}
+        self._how: dict[str, Any] = {
+            "window": window_size,
+            "dilation": dilation,
+            "soft_cap": soft_cap,
+        }
 
     mix = HeadsMixer.mix_split
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        return window_attention(q, k, v, mask=mask, impl=self.impl, **self._how)
+        return window_attention(q, k, v, mask=mask, sinks=self.sinks, impl=self.impl, **self._how)
 
     def _start(self, length, max_len):
         store = self.heads.zeros(len(length), self.reach)
@@ -79,4 +107,4 @@ class Local(HeadsMixer):
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
-        return extend(q, k, v, state, valid=valid, impl=self.impl, **self._how)
+        return extend(q, k, v, state, valid=valid, sinks=self.sinks, impl=self.impl, **self._how)

@@ -7,28 +7,31 @@ Cost: T S (K + V) per head; the fused kernel stores no weights. Options beyond t
 norm, the scale is 1 and a token sees itself only if it sees nothing else; positions inside attention (`position`):
 "rotary" turns queries and keys (arXiv 2104.09864), "alibi" (arXiv 2108.12409) and "t5" (arXiv 1910.10683) add a number
 to each scaled score, T H S more, computed for one tile of queries at a time. `position_options` are the kind's own; layers share a
-table of "t5" when one module is given to all: `layer.position = first.position`. T5 itself has `scale=1.0`.
+table of "t5" when one module is given to all: `layer.position = first.position`. T5 itself has `scale=1.0`. Today's models
+add norms of queries and keys (`qk_norm`: of heads as Qwen3, "all" as OLMo 2), a `soft_cap` (Gemma 2), an output `gate`
+(arXiv 2505.06708) and `sinks` (GPT-OSS), which `soft_cap` caps as it caps scores. A capped softmax has no fused kernel.
 
 Args:
     shared_qk: True: keys are made from the queries
     scale: factor of q . k before the normaliser, or the name of its rule; None: 1 / sqrt(K)
-    bias: True: linear maps have a bias
     dropout: share of values that is set to zero in training
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Mask, Observation
-from regard.core.options import Rate
+from regard.core.options import Above0, Rate
 from regard.functional.rows import Impl
-from regard.functional.softmax import softmax_attention, softmax_weights
+from regard.functional.softmax import behind_sink, softmax_attention, softmax_weights
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
+from regard.nn.heads import HeadBias, HeadNorm
 from regard.positions.relative import BiasPosition
 
 
@@ -49,6 +52,16 @@ class Softmax(CachedMixer, HeadsMixer):
         "rotary": {"position": "rotary"},
         "alibi": {"position": "alibi"},
         "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},
+        "modern": {
+            "position": "rotary",
+            "head_dim": 6,
+            "num_kv_heads": 1,
+            "bias": "qkv",
+            "qk_norm": True,
+            "gate": True,
+            "sinks": True,
+        },
+        "capped": {"soft_cap": 0.5, "sinks": True, "qk_norm": "all", "position": "alibi"},
     }
 
     def __init__(
@@ -58,8 +71,13 @@ class Softmax(CachedMixer, HeadsMixer):
         num_heads: int,
         num_kv_heads: int | None = None,
         shared_qk: bool = False,
+        head_dim: int | None = None,
         scale: float | None = None,
-        bias: bool = False,
+        bias: HeadBias = False,
+        qk_norm: HeadNorm = False,
+        soft_cap: Above0 | None = None,
+        gate: bool = False,
+        sinks: bool = False,
         position: str | None = None,
         position_options: Options | None = None,
         dropout: Rate = 0.0,
@@ -71,6 +89,10 @@ class Softmax(CachedMixer, HeadsMixer):
             num_kv_heads=num_kv_heads,
             position=position,
             position_options=position_options,
+            head_dim=head_dim,
+            qk_norm=qk_norm,
+            gate=gate,
+            sinks=sinks,
             bias=bias,
             shared_qk=shared_qk,
             repeat=False,
@@ -78,9 +100,16 @@ class Softmax(CachedMixer, HeadsMixer):
             impl=impl,
         )
         self.scale = 1.0 if shared_qk and scale is None else scale
-        self.shared_qk, self.dropout = shared_qk, dropout
+        self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
 
     mix = HeadsMixer.mix_split
+    added: Float[Tensor, "b h T S"] | None = None  # to scaled scores, beside the bias of positions
+
+    def adding(self, numbers: Float[Tensor, "b h T S"]) -> "Softmax":
+        """A copy with the same parameters that adds these numbers to the scaled scores of tokens without padding; not for streams."""
+        made = copy(self)
+        made.added = numbers
+        return made
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         how = self._how(q, query, key)
@@ -92,12 +121,16 @@ class Softmax(CachedMixer, HeadsMixer):
             first_or_other = (query[:, :, None] == 0) | (key[:, None] != query[:, :, None])
             how["exclude_self"] = False
             mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
-        dropout = self.dropout if self.training else 0.0
-        return softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
+        T, dropout = q.shape[2], self.dropout if self.training else 0.0
+        q, k, v, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
+        y = softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
+        return y[:, :, -T:]
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        return Observation(q, k, v, softmax_weights(q, k, mask=mask, **self._how(q)))
+        behind, keys, _, mask, how = behind_sink(q, k, v, self.sinks, mask, self._how(q))
+        weights = softmax_weights(behind, keys, mask=mask, **how)
+        return Observation(q, k, v, weights[:, :, -q.shape[2] :, -k.shape[2] :])
 
     def _how(
         self,
@@ -106,10 +139,20 @@ class Softmax(CachedMixer, HeadsMixer):
         key: Int[Tensor, "#b S"] | None = None,
     ) -> dict[str, Any]:
         """What weighs queries and keys at these positions, by default the first."""
-        how: dict[str, Any] = {"scale": self.scale, "exclude_self": self.shared_qk}
-        of, dtype = self.position, q.dtype
-        if isinstance(of, BiasPosition):
-            first = torch.arange(q.shape[2], device=q.device)[None]
-            i, j = (first if at is None else at for at in (query, key))
-            how["bias"] = lambda rows, cols: of.bias(i[:, rows], j[:, cols], dtype)
-        return how
+        how: dict[str, Any] = {
+            "scale": self.scale,
+            "soft_cap": self.soft_cap,
+            "exclude_self": self.shared_qk,
+        }
+        of, added, dtype = self.position, self.added, q.dtype
+        biased = isinstance(of, BiasPosition)
+        if not biased and added is None:
+            return how
+        first = torch.arange(q.shape[2], device=q.device)[None]
+        i, j = (first if at is None else at for at in (query, key))
+
+        def bias(rows: slice, cols: slice) -> Float[Tensor, "b h t s"]:
+            given = [] if added is None else [added[..., rows, cols].to(dtype)]
+            return sum(given, of.bias(i[:, rows], j[:, cols], dtype)) if biased else given[0]
+
+        return how | {"bias": bias}

@@ -31,6 +31,7 @@ from regard.models.masked_language_model import MaskedLanguageModel, MaskedLangu
 from regard.models.mmoe import MMoE, MMoEConfig
 from regard.models.patches import PatchClassifier, PatchClassifierConfig
 from regard.models.published.bigbird import bigbird
+from regard.models.published.decoders import gemma3, llama3, qwen3
 from regard.models.published.flash import flash, flash_quad
 from regard.models.published.fnet import fnet
 from regard.models.published.gmlp import gmlp, gmlp_image
@@ -98,6 +99,9 @@ MODELS: Catalog[Any] = Catalog(
         synthesizer,
         flash_quad,
         flash,
+        llama3,
+        qwen3,
+        gemma3,
     ),
 )
 
@@ -156,15 +160,18 @@ __all__ = [
     "flash",
     "flash_quad",
     "fnet",
+    "gemma3",
     "gmlp",
     "gmlp_image",
     "layers_per_block",
     "linformer",
+    "llama3",
     "longformer",
     "match_parameters",
     "mlp_mixer",
     "pad_documents",
     "performer",
+    "qwen3",
     "reformer",
     "reorder",
     "synthesizer",

@@ -2,6 +2,7 @@
 
     pre-norm:   x <- x + drop(f(norm(x)))       (Xiong et al. 2020, arXiv 2002.04745); the stack ends with a norm
     post-norm:  x <- norm(x + drop(f(x)))       (Vaswani et al. 2017, arXiv 1706.03762)
+    both:       x <- x + drop(norm(f(norm(x)))) with `norm_after` (Gemma 2, arXiv 2408.00118)
 
 f is the mixer, then the feed-forward layer. A mixer that includes its feed-forward gets no second layer, and two of
 its blocks count as one ordinary block.
@@ -52,6 +53,7 @@ class Block(ResidualPaths):
         *,
         norm: str = "layer",
         norm_first: bool = True,
+        norm_after: bool = False,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -61,6 +63,9 @@ class Block(ResidualPaths):
             )
         self.norm_first = norm_first
         self.mixer, self.mixer_norm = mixer, NORMS[norm](dim)
+        self.mixer_after = NORMS[norm](dim) if norm_after else nn.Identity()
+        if feed_forward is not None and norm_after:
+            feed_forward = nn.Sequential(feed_forward, NORMS[norm](dim))
         self.feed_forward = feed_forward
         self.feed_forward_norm = None if feed_forward is None else NORMS[norm](dim)
         self.dropout = nn.Dropout(dropout)
@@ -87,4 +92,4 @@ class Block(ResidualPaths):
 
     def after_mixer(self, x: Tensor, mixed: Tensor) -> Float[Tensor, "B T D"]:
         """The rest of the block: x is what came in, `mixed` what the mixer made of it."""
-        return self.feed(self.add(x, mixed, self.mixer_norm))
+        return self.feed(self.add(x, self.mixer_after(mixed), self.mixer_norm))

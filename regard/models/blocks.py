@@ -110,6 +110,7 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
                 config.dim,
                 mixer,
                 None if mixer.capabilities.includes_ffn else feed_forward(config),
+                norm_after=config.norm_after,
                 **config.norms,
             )
             for mixer in mixers

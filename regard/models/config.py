@@ -1,7 +1,7 @@
 """Configurations of every model, of stacks of blocks, and of models of a table's fields."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, ClassVar, Literal, dataclass_transform
@@ -96,6 +96,7 @@ class StackConfig(SizesConfig):
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
     with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ.
     hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
+    mixers is a short way to such a tuple, repeated in order up to num_layers: "gated_delta*3 softmax", or names, (name, options) and Layers.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
     embedding_norm puts a norm after the positions. global_tokens: so many first tokens of each row see all and are
     seen by all, in a bidirectional stack; so do every `global_every`-th from the first on, and tokens among `global_ids`,
@@ -109,6 +110,9 @@ class StackConfig(SizesConfig):
     Args:
         mixer: mixer, of `regard ls mixers` or a class; or one for each layer
         mixer_options: options of the mixer
+        mixers: pattern of mixers, repeated over the layers: "gated_delta*3 softmax", or a list of names and (name, options)
+        embedding_scale: factor of the token embeddings; None: sqrt(dim)
+        norm_after: True: a norm stands after each layer as well, before the sum
         feed_forward_bias: True: feed-forward layers have biases
         position: positions, of `regard ls positions`
         position_options: options of the positions
@@ -124,11 +128,14 @@ class StackConfig(SizesConfig):
     max_len: int = 1024
     mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
+    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]] = ()
+    embedding_scale: float | None = None
     feed_forward_bias: bool = False
     position: str = "sinusoidal"
     position_options: Mapping[str, Any] = field(default_factory=dict)
     norm: str = "layer"
     norm_first: bool = True
+    norm_after: bool = False
     embedding_norm: bool = False
     global_tokens: Count = 0
     global_every: int | None = None
@@ -178,6 +185,11 @@ class StackConfig(SizesConfig):
         return ", ".join(dict.fromkeys(names))
 
     def __post_init__(self):
+        if self.mixers:
+            if self.mixer != "softmax":
+                raise OptionError(f"{self.name} takes one of mixer and mixers")
+            object.__setattr__(self, "mixer", pattern(self.mixers))
+            object.__setattr__(self, "mixers", ())
         if isinstance(self.mixer, tuple):
             self._check_layers(self.mixer)
         else:
@@ -190,22 +202,41 @@ class StackConfig(SizesConfig):
     def _check_layers(self, layers: tuple[Layer, ...]) -> None:
         if not layers or not all(isinstance(layer, Layer) for layer in layers):
             raise OptionError(f"mixer must be a name, a class or a tuple of Layers, got {layers!r}")
-        if self.num_layers % len(layers):
-            raise OptionError(
-                f"num_layers ({self.num_layers}) must be a multiple of the {len(layers)} Layers of mixer"
-            )
         if self.mixer_options:
             raise OptionError(
                 "mixer_options must be empty where mixer is a tuple: each Layer has its own"
             )
 
     def _check_memory(self) -> None:
+        if self.norm_after and (self.residual != "plain" or not self.norm_first):
+            raise OptionError("norm_after=True needs norm_first=True and residual='plain'")
         if self.residual != "plain" and not self.norm_first:
             raise OptionError(f"residual={self.residual!r} needs norm_first=True")
         if self.residual != "plain" and self.checkpoint:
             raise OptionError(
                 f"residual={self.residual!r} computes every block again already: leave checkpoint=False"
             )
+
+
+def pattern(
+    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]],
+) -> tuple[Layer, ...]:
+    """The Layers that `mixers` names in short.
+
+    >>> pattern("gated_delta*3 softmax")
+    """
+    layers: list[Layer] = []
+    for part in mixers.split() if isinstance(mixers, str) else mixers:
+        if isinstance(part, str):
+            name, star, times = part.partition("*")
+            if star and not (times.isdecimal() and 1 <= int(times) <= 10_000):
+                raise OptionError(
+                    f"mixers: {part!r} must be a name, or a name and how often: softmax*3"
+                )
+            layers += [Layer(name)] * int(times or 1)
+        else:
+            layers.append(part if isinstance(part, Layer) else Layer(*part))
+    return tuple(layers)
 
 
 def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any]) -> None:

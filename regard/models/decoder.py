@@ -55,6 +55,8 @@ class EncoderDecoderConfig(StackConfig):
                 f"residual ({self.residual!r}) must be 'plain' here: a decoder's block has three parts, and two streams "
                 "have place for two"
             )
+        if self.norm_after:
+            raise OptionError("norm_after (True) must be False here: a decoder's block has none")
         check_mixer("decoder_mixer", self.decoder_mixer, self.decoder_mixer_options)
         check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
 

@@ -13,9 +13,20 @@ from regard.core.request import clear
 from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
-from regard.models.blocks import make_blocks
+from regard.models.block import Block
+from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
-from regard.models.tokens import check_length, check_state, check_tokens, longest, looked_up, places
+from regard.models.tokens import (
+    IDS,
+    Places,
+    check_length,
+    check_like,
+    check_state,
+    check_tokens,
+    longest,
+    looked_up,
+    places,
+)
 from regard.nn import NORMS
 from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
@@ -28,13 +39,14 @@ class State(Streamed):
 
 
 class Embedding(nn.Module):
-    """sqrt(D) E[token] + position, normed if so configured; rows of E with variance 1/D. Tokens that are not valid become zero."""
+    """sqrt(D) E[token] + position, normed if so configured; rows of E with variance 1/D. `embedding_scale` replaces sqrt(D). Tokens that are not valid become zero."""
 
     def __init__(self, config: StackConfig, position: AbsolutePosition, vocab_size: int):
         super().__init__()
-        self.scale = math.sqrt(config.dim)
+        scale = config.embedding_scale
+        self.scale = math.sqrt(config.dim) if scale is None else scale
         self.table = NormalRows(vocab_size, config.dim)
-        normal_rows(self.table, std=1 / self.scale)
+        normal_rows(self.table, std=config.dim**-0.5)
         self.position = position
         self.norm = NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
@@ -67,6 +79,7 @@ class Encoder(nn.Module):
         position = added_position(config)
         self.causal = causal
         self.embedding = Embedding(config, position, config.vocab_size)
+        self.places = Places()
         self.blocks = make_blocks(config, causal=causal)
         self.config, self.width = config, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
@@ -79,17 +92,35 @@ class Encoder(nn.Module):
     def max_len(self) -> int | None:
         return bound(self.config, self.embedding.position, self.mixers)
 
+    @property
+    def last_norm(self) -> nn.Module:
+        """The norm whose output is that of the stack."""
+        if self.config.norm_first:
+            return self.norm
+        block = cast(Block, cast(Blocks, self.blocks)[-1])
+        norm = block.feed_forward_norm
+        return block.mixer_norm if norm is None else norm
+
     def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T width"]:
-        """Raises ShapeError for token ids or lengths that do not fit."""
+        """documents: tokens of unlike numbers are as if in rows of their own, each of at most max_len tokens.
+
+        Raises ShapeError for token ids or lengths that do not fit.
+        """
         self.check_tokens(tokens, valid)
-        check_length(self.who, "length", tokens.shape[1], self.max_len)
-        place = places(tokens, valid)
+        if documents is not None:
+            check_like(self.who, "documents", documents, tokens, IDS, "integers")
+        place = self.places(tokens, valid, documents)
+        length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
+        check_length(self.who, "length", length, self.max_len)
         x = self.embedding(tokens, place, valid)
-        mask = Mask(
-            causal=self.causal, valid=valid, global_tokens=self.config.global_at(place, tokens)
-        )
+        marks = self.config.global_at(place, tokens)
+        mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 
     def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:

@@ -1,6 +1,7 @@
 """LanguageModel: a causal stack whose output matrix is its embedding, and generation through streaming states.
 
-The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own.
+The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own. The gain of the last norm
+begins at 1 / sqrt(D), so that logits are small at first, and the first loss is that of a uniform guess.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,20 @@ from regard.core import Mixer
 from regard.models.config import StackConfig
 from regard.models.encoder import Embedding, Encoder, State
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
+from regard.nn.norm import start_gain
 
 
 class LanguageModelConfig(StackConfig):
-    """A stack of causal blocks that predicts the next token; fields as in StackConfig."""
+    """A stack of causal blocks that predicts the next token; fields as in StackConfig.
+
+    Args:
+        tied: True: the output matrix is the embedding; False: it is another one
+    """
 
     name = "language_model"
     kinds = ("language_model",)
+
+    tied: bool = True
 
     def build(self) -> "LanguageModel":
         return LanguageModel(self)
@@ -38,8 +46,10 @@ class LanguageModel(GenerativeModel):
     def __init__(self, config: LanguageModelConfig):
         super().__init__(config)
         self.encoder = Encoder(config, causal=True)
-        wider = self.encoder.width != config.dim
-        self.own_logits = nn.Linear(self.encoder.width, config.vocab_size) if wider else None
+        width = self.encoder.width
+        own, wider = not config.tied or width != config.dim, width != config.dim
+        self.own_logits = nn.Linear(width, config.vocab_size, bias=wider) if own else None
+        start_gain(self.encoder.last_norm, config.dim**-0.5)
         self.who = self.encoder.who
 
     @property
@@ -55,9 +65,14 @@ class LanguageModel(GenerativeModel):
         return self.encoder.mixers
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T vocab"]:
-        return self._logits(self.encoder(tokens, valid=valid))
+        """documents: tokens of unlike numbers are as if in rows of their own."""
+        return self._logits(self.encoder(tokens, valid=valid, documents=documents))
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room for so many."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
 from regard.nn import NORMS
+from regard.nn.norm import start_gain
 
 
 class MaskedLanguageModelConfig(StackConfig):
@@ -36,6 +37,7 @@ class MaskedLanguageModel(Model):
         self.encoder = Encoder(config)
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)
+        start_gain(self.norm, config.dim**-0.5)
         self.bias = nn.Parameter(torch.empty(config.vocab_size))
         self.reset_parameters()
 
@@ -43,7 +45,13 @@ class MaskedLanguageModel(Model):
         nn.init.zeros_(self.bias)
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T vocab"]:
-        hidden = self.norm(F.gelu(self.transform(self.encoder(tokens, valid=valid))))
+        """documents: tokens of unlike numbers are as if in rows of their own."""
+        hidden = self.encoder(tokens, valid=valid, documents=documents)
+        hidden = self.norm(F.gelu(self.transform(hidden)))
         return F.linear(hidden, self.encoder.embedding.table.weight, self.bias)

@@ -102,8 +102,30 @@ def looked_up(
     return clear(table(tokens.masked_fill(~valid, 0)), valid)
 
 
-def places(tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None) -> Int[Tensor, "b T"]:
-    """The position of each token among the valid ones of its row."""
-    if valid is None:
-        return torch.arange(tokens.shape[1], device=tokens.device)[None]
-    return (valid.cumsum(1) - 1).clamp(min=0)
+def places(
+    tokens: Int[Tensor, "B T"],
+    valid: Bool[Tensor, "B T"] | None,
+    documents: Int[Tensor, "B T"] | None = None,
+) -> Int[Tensor, "b T"]:
+    """The position of each token among the valid ones of its row, or of its document."""
+    place = columns = torch.arange(tokens.shape[1], device=tokens.device)[None]
+    if valid is not None:
+        place = (valid.cumsum(1) - 1).clamp(min=0)
+    if documents is None:
+        return place
+    if valid is not None:  # padding belongs to the document before it
+        documents = documents.gather(1, (columns * valid).cummax(1).values)
+    begins = documents != torch.cat([documents[:, :1], documents[:, :-1]], 1)
+    return place - (place * begins).cummax(1).values
+
+
+class Places(nn.Module):
+    """`places` as a module, whose hooks may count tokens that other ranks hold."""
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        valid: Bool[Tensor, "B T"] | None,
+        documents: Int[Tensor, "B T"] | None = None,
+    ) -> Int[Tensor, "b T"]:
+        return places(tokens, valid, documents)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mixer
+from regard.core import Mixer, UnsupportedError
 from regard.core.options import Rate
 from regard.core.request import compaction, permute
 from regard.functional.rows import recomputed
@@ -106,8 +106,16 @@ class TransformerXL(LanguageModel):
         return self
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+        self,
+        tokens: Int[Tensor, "B T"],
+        *,
+        valid: Bool[Tensor, "B T"] | None = None,
+        documents: Tensor | None = None,
     ) -> Float[Tensor, "B T vocab"]:
+        if documents is not None:
+            raise UnsupportedError(
+                f"{self.name} does not support documents: its segments are of whole rows. Give each document as a row."
+            )
         self.encoder.check_tokens(tokens, valid)
         return self.extend(tokens, self.initial_state(len(tokens)), valid=valid)[0]
 

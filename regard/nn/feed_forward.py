@@ -71,6 +71,10 @@ class FeedForwardKind:
         )
 
 
+def tanh_gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
 def _identity(x: Tensor) -> Tensor:
     return x
 
@@ -85,6 +89,7 @@ FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
         FeedForwardKind("bilinear", _identity, gated=True),
         FeedForwardKind("reglu", F.relu, gated=True),
         FeedForwardKind("geglu", F.gelu, gated=True),
+        FeedForwardKind("geglu_tanh", tanh_gelu, gated=True),
         FeedForwardKind("swiglu", F.silu, gated=True),
     ),
 )

@@ -1,21 +1,25 @@
 """Heads and Values: the projections around multi-head attention."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer
 from regard.core.errors import OptionError, ShapeError
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
+from regard.nn.norm import RMSNorm
 from regard.nn.starts import Glorot, glorot
 
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
+HeadNorm = bool | Literal["all"]
+"""RMSNorm of queries and keys: of each head, or "all" heads together."""
+HeadBias = bool | Literal["qkv"]
+"""Biases of all four projections, or of those of queries, keys and values alone."""
 
 
 class Heads(nn.Module):
@@ -24,7 +28,8 @@ class Heads(nn.Module):
     Queries and keys have `key_dim` channels each, values `value_dim`; `head_dim` is both, by default dim / num_heads.
     Keys and values may have fewer heads than queries (grouped-query attention, arXiv 2305.13245), which `repeat` hands
     out once for each head of queries; with `shared_qk` keys are the queries of unit norm, and have no projection. A
-    rotation turns queries and keys by their places (arXiv 2104.09864).
+    rotation turns queries and keys by their places (arXiv 2104.09864), before which `qk_norm` normalises them (arXiv 2302.05442, 2501.00656).
+    `gate`: outputs of heads are multiplied by sigmoid(W_g x) before the last projection (arXiv 2505.06708): by about 1/2 at the start.
     Initialised with Glorot over the whole matrix (Vaswani et al. 2017, arXiv 1706.03762).
 
     Heads are counted from the width that projections give. A process of tensor parallel (query, key and value
@@ -41,7 +46,9 @@ class Heads(nn.Module):
         head_dim: int | None = None,
         key_dim: int | None = None,
         value_dim: int | None = None,
-        bias: bool = False,
+        bias: HeadBias = False,
+        qk_norm: HeadNorm = False,
+        gate: bool = False,
         shared_qk: bool = False,
         repeat: bool = False,
         alike: bool = False,
@@ -62,21 +69,25 @@ class Heads(nn.Module):
         self.value_dim = self.head_dim if value_dim is None else value_dim
         self.copies = num_heads // num_kv_heads if repeat else 1
         self.shared_by = num_heads // num_kv_heads // self.copies
-        self.alike = alike
+        self.alike = alike and not gate and qk_norm != "all"
         self.rotation: Any = position if hasattr(position, "rotate") else None
         K, V = self.key_dim, self.value_dim
-        self.query: nn.Linear = Glorot(dim, num_heads * K, bias=bias)
-        self.key: nn.Linear | None = None if shared_qk else Glorot(dim, num_kv_heads * K, bias=bias)
-        self.value: nn.Linear = Glorot(dim, num_kv_heads * V, bias=bias)
-        self.out: nn.Linear = Glorot(num_heads * V, dim, bias=bias)
-        glorot(self.query, self.key, self.value, self.out)
+        has = bool(bias)
+        self.query: nn.Linear = Glorot(dim, num_heads * K, bias=has)
+        self.key: nn.Linear | None = None if shared_qk else Glorot(dim, num_kv_heads * K, bias=has)
+        self.value: nn.Linear = Glorot(dim, num_kv_heads * V, bias=has)
+        self.out: nn.Linear = Glorot(num_heads * V, dim, bias=bias is True)
+        self.gate: nn.Linear | None = Glorot(dim, num_heads * V, bias=has) if gate else None
+        glorot(self.query, self.key, self.value, self.out, self.gate)
+        q, k = (num_heads * K, num_kv_heads * K) if qk_norm == "all" else (K, K)
+        self.query_norm = RMSNorm(q) if qk_norm else None
+        self.key_norm = RMSNorm(k) if qk_norm and not shared_qk else None
 
     def queries(
         self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
-        z = split_heads(self.query(x), self.num_heads, self.key_dim, alike=self.alike)
-        return z if self.rotation is None else self._turned(z, after)
+        return self._placed(self.query(x), self.query_norm, self.num_heads, after)
 
     def keys(
         self, x: Float[Tensor, "B S D"], after: Int[Tensor, "B"] | None = None
@@ -84,8 +95,7 @@ class Heads(nn.Module):
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self.queries(x, after))
-        z = split_heads(self.key(x), self.num_kv_heads, self.key_dim, alike=self.alike)
-        z = z if self.rotation is None else self._turned(z, after)
+        z = self._placed(self.key(x), self.key_norm, self.num_kv_heads, after)
         return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
@@ -109,6 +119,13 @@ class Heads(nn.Module):
             )
         return q, k, v
 
+    def gated(
+        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B H T V"]
+    ) -> Float[Tensor, "B H T V"]:
+        if self.gate is None:
+            return mixed
+        return mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
+
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
         return self.out(mixed.transpose(1, 2).flatten(2))
 
@@ -118,25 +135,18 @@ class Heads(nn.Module):
         G = split_heads(weight.mT[None], self.num_kv_heads, V, alike=self.alike).shape[1]
         return weight.new_zeros(batch_size, G * self.copies, room, V if width is None else width)
 
-    def _turned(
-        self, z: Float[Tensor, "B H T K"], after: Int[Tensor, "B"] | None
+    def _placed(
+        self, z: Float[Tensor, "B T _"], norm: RMSNorm | None, H: int, after: Tensor | None
     ) -> Float[Tensor, "B H T K"]:
+        """The heads of a projection, normalised and turned."""
+        together = norm is not None and norm.normalized_shape[0] == z.shape[2]
+        z = norm(z) if norm is not None and together else z
+        z = split_heads(z, H, self.key_dim, alike=self.alike)
+        z = z if norm is None or together else norm(z)
+        if self.rotation is None:
+            return z
         place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
         return self.rotation.rotate(z, place if after is None else after[:, None] + place)
-
-
-class MergingMixer(Mixer):
-    """The forward of mixers over heads: y = heads.merge(_mixed(x)), or of a function of q, k and v, `mix_split`."""
-
-    heads: Heads
-    _mixed: Any
-    _attend: Any
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        return self.heads.merge(self._attend(*self.heads.split(x, context), mask))
 
 
 class Values(nn.Module):

@@ -12,24 +12,34 @@ from regard.core.catalog import Catalog
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's, under a name. normalized_shape: channels of a token. eps: added to the variance."""
+    """torch's, under a name, with a gain that begins at `start`. normalized_shape: channels of a token. eps: added to the variance."""
 
     name = "layer"
+    start = 1.0
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.constant_(self.weight, self.start)
 
 
 class RMSNorm(nn.RMSNorm):
     """One gain for each channel, and no mean is taken away."""
 
     name = "rms"
+    start = 1.0
 
     def __init__(self, dim: int):
         super().__init__(dim, eps=1e-5)
 
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.weight, self.start)
+
 
 class ScaleNorm(nn.Module):
-    """eps is inside the root; g starts at 1."""
+    """eps is inside the root; g begins at `start`."""
 
     name = "scale"
+    start = 1.0
 
     def __init__(self, dim: int, eps: float = 1e-5):
         super().__init__()
@@ -38,10 +48,17 @@ class ScaleNorm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.ones_(self.gain)
+        nn.init.constant_(self.gain, self.start)
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+
+
+def start_gain(norm: nn.Module, start: float) -> None:
+    """The gain of one of NORMS begins here, now and when it is reset."""
+    assert isinstance(norm, LayerNorm | RMSNorm | ScaleNorm)
+    norm.start = start
+    norm.reset_parameters()
 
 
 NORMS: Catalog[type[LayerNorm] | type[RMSNorm] | type[ScaleNorm]] = Catalog(

@@ -11,7 +11,11 @@ KINDS: Catalog[type[Position]] = Catalog("position inside attention", (Rotary, A
 
 
 def inside(
-    mixer: Mixer, num_heads: int, name: str | None, options: Mapping[str, Any] | None
+    mixer: Mixer,
+    num_heads: int,
+    name: str | None,
+    options: Mapping[str, Any] | None,
+    head_dim: int | None = None,
 ) -> Position | None:
     """The module of this kind for `mixer`; None where no name is given.
 
@@ -27,9 +31,11 @@ def inside(
         raise UnsupportedError(
             f"{mixer.name} does not support {name} positions: it takes {', '.join(sorted(takes))}"
         )
-    if name == Rotary.name and mixer.dim // num_heads % 2:
+    width, known = (
+        (mixer.dim // num_heads, "dim / num_heads") if head_dim is None else (head_dim, "head_dim")
+    )
+    if name == Rotary.name and width % 2:
         raise OptionError(
-            f"{mixer.name}: rotary positions turn channels in pairs, so dim / num_heads "
-            f"({mixer.dim // num_heads}) must be even"
+            f"{mixer.name}: rotary positions turn channels in pairs, so {known} ({width}) must be even"
         )
     return make(cls, {"dim": mixer.dim, "num_heads": num_heads}, options or {})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.reference._rows import Params, Row, heads, linear, mix, softmax
+from regard.reference._rows import Params, Row, beside_sink, heads, mix, projected
 
 
 def attend_over(
@@ -12,7 +12,7 @@ def attend_over(
 ) -> tuple[Tensor, Tensor]:
     """-> (y [T D], weights [H T E+T])"""
     mixed, weights = heads_over(pairs, params, options, row)
-    return linear(params, "heads.out", mixed), weights
+    return projected(params, row, mixed), weights
 
 
 def heads_over(
@@ -35,6 +35,7 @@ def heads_over(
             E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
         ]
         seen = [*range(E), *tokens]
-        return softmax(dict(zip(seen, k[seen, h] @ q[i, h] * q.shape[2] ** -0.5, strict=True)))
+        products = k[seen, h] @ q[i, h] * q.shape[2] ** -0.5
+        return beside_sink(dict(zip(seen, products, strict=True)), params, options, h)
 
     return mix(row, v, weigh)

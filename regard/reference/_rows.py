@@ -144,13 +144,24 @@ def heads(
     of a mixer whose positions turn queries and keys.
     """
     source = row.context if external is None else torch.cat([external, row.context])
-    q = linear(params, f"{of}.query", row.x).reshape(row.T, row.H, -1)
+    q = normed(params, f"{of}.query_norm", linear(params, f"{of}.query", row.x))
+    q = q.reshape(row.T, row.H, -1)
     v = of_groups(linear(params, f"{of}.value", source), row.H, q.shape[2])
     if f"{of}.key.weight" in params:
-        k = of_groups(linear(params, f"{of}.key", source), row.H, q.shape[2])
+        k = normed(params, f"{of}.key_norm", linear(params, f"{of}.key", source))
+        k = of_groups(k, row.H, q.shape[2])
     else:
         k = q / q.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     return turned(q, turn or {}), turned(k, turn or {}), v
+
+
+def normed(params: Params, name: str, z: Tensor) -> Tensor:
+    """RMS norm of as many channels at a time as the gain has, where there is one."""
+    if f"{name}.weight" not in params:
+        return z
+    gain = params[f"{name}.weight"]
+    parts = z.unflatten(-1, (-1, len(gain)))
+    return (gain * parts / (parts.square().mean(-1, keepdim=True) + 1e-5).sqrt()).flatten(-2)
 
 
 def of_groups(z: Tensor, H: int, K: int) -> Tensor:
@@ -168,7 +179,14 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """`mix`, and its output through the projection `out` -> (y [T D], weights [H T S])."""
     mixed, weights = mix(row, v, weigh)
-    return linear(params, out, mixed), weights
+    return projected(params, row, mixed, out), weights
+
+
+def projected(params: Params, row: Row, mixed: Tensor, out: str = "heads.out") -> Tensor:
+    """Through the output gate, where there is one, and the projection `out`."""
+    if "heads.gate.weight" in params:
+        mixed = mixed * linear(params, "heads.gate", row.x).sigmoid()
+    return linear(params, out, mixed)
 
 
 def mix(
@@ -199,6 +217,22 @@ def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
     values = torch.stack(list(scores.values()))
     e = (values - values.max().detach()).exp()
     return dict(zip(scores, e / e.sum(0), strict=True))
+
+
+def beside_sink(
+    scores: dict[int, Tensor],
+    params: Params,
+    options: dict,
+    h: int,
+    added: Callable[[int], Tensor | float] = lambda j: 0.0,
+) -> dict[int, Tensor]:
+    """Softmax of scores and of the sink of head h, which has no value, capped by c tanh(z / c), before a bias is added to those of keys."""
+    if "sinks" in params:
+        scores = {**scores, -1: params["sinks"][h]}
+    if c := options.get("soft_cap"):
+        scores = {j: c * (z / c).tanh() for j, z in scores.items()}
+    scores = {j: z + added(j) if j >= 0 else z for j, z in scores.items()}
+    return {j: w for j, w in softmax(scores).items() if j >= 0}
 
 
 def softmax_of_all(scores: Iterable[Tensor]) -> list[Tensor]:

@@ -4,10 +4,11 @@ Positions inside attention: rotary (arXiv 2104.09864), ALiBi (arXiv 2108.12409),
 """
 
 import math
+from functools import partial
 
 from torch import Tensor
 
-from regard.reference._rows import attend, heads, oracle, softmax as softmax_of
+from regard.reference._rows import attend, beside_sink, heads, oracle
 
 
 @oracle
@@ -33,9 +34,10 @@ def softmax(params, options, row):
         if shared and any(j != i for j in keys):
             keys = [j for j in keys if j != i]
         products = scale * k[keys, h] @ q[i, h]
+        scores = dict(zip(keys, products, strict=True))
         if position not in ("alibi", "t5"):
-            return softmax_of(dict(zip(keys, products, strict=True)))
-        return softmax_of({j: s + added(h, i, j) for j, s in zip(keys, products, strict=True)})
+            return beside_sink(scores, params, options, h)
+        return beside_sink(scores, params, options, h, partial(added, h, i))
 
     return attend(params, row, v, weigh)
 

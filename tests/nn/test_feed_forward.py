@@ -10,6 +10,7 @@ GATES = {
     "bilinear": lambda a: a,
     "reglu": torch.relu,
     "geglu": nn.functional.gelu,
+    "geglu_tanh": lambda a: nn.functional.gelu(a, approximate="tanh"),
     "swiglu": lambda a: a * torch.sigmoid(a),
 }
 PLAIN = {"relu": torch.relu, "gelu": nn.functional.gelu, "swish": lambda a: a * torch.sigmoid(a)}

@@ -226,6 +226,8 @@ class _Tiles(torch.autograd.Function):
 
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:
     """The reason why a window is not for this kernel, or None."""
+    if options.keys() & {"soft_cap", "sinks"}:
+        return "it neither caps scores nor has sinks"
     if q.shape[1:3] != k.shape[1:3]:
         return "it is for as many keys as queries, on one axis"
     return None if mask.global_tokens is None else "any token may be global"

@@ -83,6 +83,14 @@ ENTRIES = (
     _entry("flash, chunks of 8, keys of 32", chunk_size=8, key_dim=32),
     _entry("mixed_chunk, chunks of 8", chunk_size=8),
     _entry("transformer_xl"),
+    _entry("scalar_decay, retention"),
+    _entry("gated_delta"),
+    _entry("kimi_delta"),
+    _entry("gated_linear"),
+    _entry("latent, 8 channels", latent_dim=8),
+    _entry("forgetting"),
+    _entry("differential"),
+    _entry("nystrom, 8 landmarks", num_landmarks=8, conv_size=9),
 )  # fmt: skip
 
 

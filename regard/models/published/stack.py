@@ -76,7 +76,7 @@ class Published:
     def __call__(self, preset: str, *, head: Head | None = None, **fields: Any) -> StackConfig:
         """The head's configuration; `fields` of it replace those of the preset.
 
-        A mixer comes with its own `mixer_options`, not with the preset's. A causal head has no global tokens.
+        A mixer (or `mixers`) comes with its own `mixer_options`, not with the preset's. A causal head has no global tokens.
         Raises UnknownNameError (preset, field), OptionError (a head that it does not have, a value that cannot be).
         """
         if not isinstance(preset, str) or preset not in self.presets:
@@ -87,8 +87,9 @@ class Published:
         chosen = dict(self.presets[preset])
         if head == "language_model" and chosen.pop("global_tokens", None):
             chosen["mixer_options"] = {**chosen["mixer_options"], "max_global": 0}
-        if "mixer" in fields:
-            chosen.pop("mixer_options", None)
+        if fields.keys() & {"mixer", "mixers"}:
+            for name in ("mixer", "mixers", "mixer_options"):
+                chosen.pop(name, None)
         chosen |= fields
         if head == "transformer":
             own = {"decoder_mixer": chosen["mixer"]}

@@ -17,6 +17,7 @@ TRAINED = {
     **dict.fromkeys(STACKS, "listops"),
     **dict.fromkeys(("mlp_mixer", "gmlp_image"), "digits"),
     **dict.fromkeys(("performer", "gmlp", "synthesizer", "flash"), "stdlib_bytes"),
+    **dict.fromkeys(("llama3", "qwen3", "gemma3"), "stdlib_bytes"),
     "reformer": "recall",
     "flash_quad": "recall",
     "xlnet_classifier": "listops",

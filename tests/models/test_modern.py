@@ -1,0 +1,326 @@
+"""Mixed stacks, packed documents, the first loss, and the decoders of today beside Transformers'."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.models import (
+    LanguageModelConfig,
+    Layer,
+    MaskedLanguageModelConfig,
+    TransformerConfig,
+    TransformerXLConfig,
+    count_parameters,
+    gemma3,
+    llama3,
+    qwen3,
+)
+from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
+
+# ---------------------------------------------------------------------- stacks of unlike layers
+
+
+def names(**options: Any) -> list[str]:
+    return [mixer.name for mixer in language_model(**options).encoder.mixers]
+
+
+def test_a_pattern_is_repeated_over_the_layers():
+    assert names(mixers="gated_delta*3 softmax", num_layers=6) == [
+        *["gated_delta"] * 3,
+        "softmax",
+        *["gated_delta"] * 2,
+    ]
+    assert names(mixers="local softmax", num_layers=3) == ["local", "softmax", "local"]
+    model = language_model(
+        mixers=["linear", ("local", {"window_size": 2}), Layer("softmax", {"position": "alibi"})],
+        num_layers=4,
+    )
+    assert [mixer.name for mixer in model.encoder.mixers] == [
+        "linear",
+        "local",
+        "softmax",
+        "linear",
+    ]
+    assert model.encoder.mixers[1].options["window_size"] == 2
+    assert model.config.mixer_name == "linear, local, softmax"
+
+
+def test_a_pattern_is_the_layers_that_it_names():
+    """So that what is saved, replaced and compared is one thing."""
+    short = LanguageModelConfig(**STACK, mixers="linear*2 softmax")
+    layers = (Layer("linear"), Layer("linear"), Layer("softmax"))
+    assert short == LanguageModelConfig(**STACK, mixer=layers)
+    assert asdict(short)["mixers"] == ()
+    assert replace(short, dim=48).layers == short.layers
+    assert replace(short, mixer="softmax", mixers="local").mixer == (Layer("local"),)
+
+
+def test_a_mixed_stack_streams_and_generates():
+    model = language_model(mixers="gated_delta*2 softmax", num_layers=3)
+    tokens = prompts(9)
+    state, parts = model.initial_state(3), []
+    for part in tokens.split([4, 1, 4], 1):
+        logits, state = model.extend(part, state)
+        parts.append(logits)
+    torch.testing.assert_close(torch.cat(parts, 1), model(tokens), rtol=0, atol=1e-10)
+    found = model.generate(tokens, max_new_tokens=3)
+    for _ in range(3):
+        tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], 1)
+    assert found.tolist() == tokens[:, 9:].tolist()
+
+
+@pytest.mark.parametrize(
+    "change, error, said",
+    [
+        ({"mixers": "softmax*x"}, OptionError, r"'softmax\*x' must be a name, or a name and how"),
+        ({"mixers": "softmax*0"}, OptionError, r"'softmax\*0' must be"),
+        ({"mixers": "linear sofmax"}, UnknownNameError, "Did you mean 'softmax'"),
+        ({"mixers": " "}, OptionError, "tuple of Layers"),
+        ({"mixers": 3}, OptionError, "mixers"),
+        ({"mixers": "linear", "mixer": "local"}, OptionError, "takes one of mixer and mixers"),
+        ({"mixers": "linear", "mixer_options": {"bias": True}}, OptionError, "must be empty"),
+        ({"norm_after": True, "norm_first": False}, OptionError, "norm_after=True needs"),
+        ({"norm_after": True, "residual": "reversible"}, OptionError, "norm_after=True needs"),
+    ],
+)
+def test_patterns_that_cannot_be_are_named(change, error, said):
+    with pytest.raises(error, match=said):
+        LanguageModelConfig(**{**STACK, **change})
+
+
+def test_a_decoder_beside_an_encoder_has_no_norms_after_its_layers():
+    with pytest.raises(OptionError, match="norm_after"):
+        TransformerConfig(**STACK, norm_after=True)
+
+
+# ---------------------------------------------------------------------- packed documents
+
+DOCUMENTS = torch.tensor(
+    [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9, 8, 8, 8, 8, 8, 8, 8, 7, 7, 2, 2]]
+)
+
+
+def rows(tokens: Tensor, valid: Tensor) -> list[tuple[int, Tensor]]:
+    """Row, and columns of the valid tokens, of each document."""
+    return [
+        (b, torch.nonzero((DOCUMENTS[b] == number) & valid[b])[:, 0])
+        for b in range(len(tokens))
+        for number in DOCUMENTS[b].unique().tolist()
+    ]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"position": "learned"},
+        {"mixers": "gated_delta softmax", "checkpoint": True},
+        {"mixer": "local", "mixer_options": {"window_size": 2}, "position": "rotary"},
+        {"residual": "reversible", "position": "axial"},
+        {"masked": True, "mixer": "longformer", "global_tokens": 1},
+    ],
+)
+def test_packed_documents_are_separate_rows(options, padded):
+    config = {**STACK, **options}
+    kind = MaskedLanguageModelConfig if config.pop("masked", False) else LanguageModelConfig
+    torch.manual_seed(0)
+    model = kind(**config).build().double()
+    tokens = prompts(12)
+    valid = ragged(12) if padded else torch.ones(3, 12, dtype=torch.bool)
+    weight = torch.randn(3, 12, VOCAB, dtype=torch.float64)
+    packed = model(tokens, valid=valid if padded else None, documents=DOCUMENTS)
+    (packed * weight)[valid].sum().backward()
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    for b, columns in rows(tokens, valid):
+        if len(columns):
+            alone = model(tokens[b, columns][None])[0]
+            torch.testing.assert_close(packed[b, columns], alone, rtol=0, atol=1e-10)
+            (alone * weight[b, columns]).sum().backward()
+    for ours, parameter in zip(found, model.parameters(), strict=True):
+        torch.testing.assert_close(ours, parameter.grad, rtol=0, atol=1e-9)
+
+
+def test_max_len_bounds_a_document():
+    model = language_model(position="learned", max_len=7)
+    assert model(prompts(12)[[0, 0]], documents=DOCUMENTS[[0, 0]]).shape == (2, 12, VOCAB)
+    with pytest.raises(ShapeError, match=r"length \(12\) exceeds max_len \(7\)"):
+        model(prompts(12), documents=DOCUMENTS)
+    with pytest.raises(ShapeError, match=r"length \(12\) exceeds max_len \(7\)"):
+        model(prompts(12))
+
+
+def test_documents_that_do_not_fit_are_named():
+    model = language_model()
+    for documents in (DOCUMENTS[:, :7], DOCUMENTS.float(), [1]):
+        with pytest.raises(ShapeError, match=r"documents must be integers \[3, 12\]"):
+            model(prompts(12), documents=documents)
+    with pytest.raises(ShapeError, match="again after a gap"):
+        model(prompts(3), documents=torch.tensor([[1, 2, 1]] * 3))
+    recurrent = TransformerXLConfig(vocab_size=VOCAB, dim=24, num_heads=3).build()
+    with pytest.raises(UnsupportedError, match="transformer_xl does not support documents"):
+        recurrent(prompts(12), documents=DOCUMENTS)
+
+
+# ---------------------------------------------------------------------- the first loss
+
+
+@pytest.mark.parametrize("vocab_size", [31, 257, 5000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"position": "rotary"},
+        {"position": "none", "mixer": "gau"},
+        {"norm_first": False, "norm": "scale"},
+        {"residual": "reversible"},
+        {"tied": False, "norm": "rms"},
+        {"embedding_scale": 1.0, "dim": 256},
+        {"norm_after": True, "dim": 16, "num_heads": 2},
+    ],
+)
+def test_a_new_language_model_guesses_uniformly(options, vocab_size):
+    torch.manual_seed(0)
+    config = {"dim": 128, "num_heads": 4, "num_layers": 2, "max_len": 64, **options}
+    model = LanguageModelConfig(vocab_size=vocab_size, **config).build()
+    tokens = torch.randint(vocab_size, (8, 65))
+    logits = model(tokens[:, :-1])
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    assert abs(loss.item() / math.log(vocab_size) - 1) < 0.02
+    state = model.state_dict()
+    model.encoder.last_norm.reset_parameters()
+    torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
+
+
+def test_a_new_masked_language_model_guesses_uniformly():
+    torch.manual_seed(0)
+    model = MaskedLanguageModelConfig(vocab_size=257, max_len=64).build()
+    tokens = torch.randint(257, (8, 64))
+    loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+    assert abs(loss.item() / math.log(257) - 1) < 0.02
+
+
+# ---------------------------------------------------------------------- beside Transformers
+
+SIZES = {
+    "vocab_size": VOCAB,
+    "hidden_size": 24,
+    "intermediate_size": 32,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "head_dim": 10,
+    "rms_norm_eps": 1e-5,
+    "attn_implementation": "eager",
+    "initializer_range": 0.2,
+}
+WORDS = {
+    "model.embed_tokens": "encoder.embedding.table",
+    "model.norm": "encoder.norm",
+    "lm_head": "own_logits",
+    "model.layers": "encoder.blocks",
+    "self_attn.q_proj": "mixer.heads.query",
+    "self_attn.k_proj": "mixer.heads.key",
+    "self_attn.v_proj": "mixer.heads.value",
+    "self_attn.o_proj": "mixer.heads.out",
+    "self_attn.q_norm": "mixer.heads.query_norm",
+    "self_attn.k_norm": "mixer.heads.key_norm",
+    "input_layernorm": "mixer_norm",
+}
+PLAIN = {
+    "post_attention_layernorm": "feed_forward_norm",
+    "mlp.gate_proj": "feed_forward.gate",
+    "mlp.up_proj": "feed_forward.value",
+    "mlp.down_proj": "feed_forward.out",
+}
+GEMMA = {
+    "pre_feedforward_layernorm": "feed_forward_norm",
+    "post_feedforward_layernorm": "feed_forward.1",
+    "post_attention_layernorm": "mixer_after",
+    "mlp.gate_proj": "feed_forward.0.gate",
+    "mlp.up_proj": "feed_forward.0.value",
+    "mlp.down_proj": "feed_forward.0.out",
+}
+SAME = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "hidden_dim": 48}
+
+
+def ours_and_theirs(name: str, tied: bool):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if name == "gemma3":
+        theirs = transformers.Gemma3ForCausalLM(
+            transformers.Gemma3TextConfig(
+                **SIZES, num_hidden_layers=8, sliding_window=4, query_pre_attn_scalar=10
+            )
+        )
+        made = gemma3("small", **SAME, num_layers=8)
+        near, far = made.mixer[0], made.mixer[-1]
+        own = {"head_dim": 10}
+        near = Layer("local", {**near.options, **own, "window_size": 3})
+        ours = replace(made, mixer=(near,) * 5 + (Layer("softmax", {**far.options, **own}),))
+    else:
+        base = 5e5 if name == "llama3" else 1e6
+        kind = "Llama" if name == "llama3" else "Qwen3"
+        config = getattr(transformers, f"{kind}Config")(
+            **SIZES,
+            num_hidden_layers=2,
+            tie_word_embeddings=tied,
+            rope_parameters={"rope_type": "default", "rope_theta": base},
+        )
+        theirs = getattr(transformers, f"{kind}ForCausalLM")(config)
+        made = (llama3 if name == "llama3" else qwen3)("small", **SAME, tied=tied)
+        options = {**made.mixer_options, "num_kv_heads": 1, "head_dim": 10}
+        ours = replace(made, mixer_options=options)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return ours.build().double(), theirs.double()
+
+
+def renamed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors under our names."""
+    found = {}
+    for theirs, tensor in tensors.items():
+        ours = theirs
+        for old, new in {**WORDS, **(GEMMA if name == "gemma3" else PLAIN)}.items():
+            ours = ours.replace(f"{old}.", f"{new}.")
+        found[ours] = tensor
+    return found
+
+
+@pytest.mark.parametrize(
+    "name, tied", [("llama3", False), ("qwen3", True), ("qwen3", False), ("gemma3", True)]
+)
+def test_presets_are_the_released_models(name, tied):
+    """Logits and all gradients; their norms and angles are in float32, which bounds the difference."""
+    ours, theirs = ours_and_theirs(name, tied)
+    given = renamed(name, dict(theirs.named_parameters()))
+    less = {n for n, p in given.items() if name == "gemma3" and p.dim() == 1}
+    ours.load_state_dict({n: 1 + p if n in less else p for n, p in given.items()})
+    tokens = torch.randint(VOCAB, (2, 13), generator=torch.Generator().manual_seed(1))
+    found, expected = ours(tokens), theirs(tokens).logits
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    for logits in (found, expected):
+        logits.tanh().square().sum().backward()
+    gradients = {n: p.grad for n, p in renamed(name, dict(theirs.named_parameters())).items()}
+    for n, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[n], rtol=1e-4, atol=1e-4, msg=n)
+
+
+@pytest.mark.parametrize(
+    "entry, preset, vocab_size, millions",
+    [
+        (llama3, "8b", 128256, 8030),
+        (qwen3, "0.6b", 151936, 596),
+        (qwen3, "8b", 151936, 8191),
+        (gemma3, "270m", 262144, 268),
+        (gemma3, "1b", 262144, 1000),
+    ],
+)
+def test_presets_have_the_released_sizes(entry, preset, vocab_size, millions):
+    found = count_parameters(entry(preset, vocab_size=vocab_size)) / 1e6
+    assert abs(found - millions) < 0.001 * millions
