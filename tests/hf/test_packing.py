@@ -8,7 +8,8 @@ from tests.hf.small import transformers
 from tests.hf.test_causal import llama, wrapped
 
 import regard.hf  # isort: skip
-from regard import ShapeError, UnsupportedError
+from regard import Mask, ShapeError, UnsupportedError
+from regard.hf.attention import TokenMask
 from regard.hf.states import StateCache
 from regard.models import ClassifierConfig
 
@@ -64,6 +65,12 @@ def test_offsets_alone_reach_attention(told):
     """The model turns queries and keys by places in the row, which changes no distance."""
     model = small.model("llama", "regard_softmax")
     close(model(FLAT["input_ids"], **ALONE[told]).logits, apart(model))
+
+
+def test_a_mask_that_is_moved_keeps_its_documents():
+    numbers = torch.tensor([[0, 0, 1]])
+    mask = TokenMask.make(Mask(causal=True, documents=numbers), (1, 1, 3, 3), 3, "cpu")
+    assert torch.equal(mask.clone().mask.documents, numbers) and mask.to("cpu").mask.causal
 
 
 def test_windows_of_a_model_are_packed_too():
