@@ -81,6 +81,7 @@ PARTS = "terms of a pattern are parts, which are tiled, and ask each term which 
 TIME = "chunks of time and the states between them are functions of their own inside the sums"
 LAYERS = "a convolution, a decay and a norm are layers of their own"
 MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
+CHOSEN = "keys are chosen, copied and weighed for one tile of queries after the other"
 OVER: dict[str, tuple[str, dict[str, int]]] = {
     **dict.fromkeys(("softmax", "scored"), (LEAF, {"deep": 9})),
     **dict.fromkeys(("luong_local", "sinkhorn", "linformer"), (LEAF, {"deep": 10})),
@@ -104,6 +105,9 @@ OVER: dict[str, tuple[str, dict[str, int]]] = {
     "gated_linear": (LAYERS, {"files": 9}),
     "latent": (LEAF, {"deep": 10}),
     **dict.fromkeys(("forgetting", "differential"), (LEAF, {"deep": 11})),
+    "moba": (CHOSEN, {"functions": 43, "files": 10, "deep": 13, "calls": 255}),
+    "indexed": (CHOSEN, {"functions": 43, "files": 10, "deep": 12, "calls": 102}),
+    "native_sparse": (CHOSEN, {"functions": 52, "files": 11, "deep": 13, "calls": 486}),
     "head_mix": (MEMBERS, {"deep": 11}),
     "mixture": (MEMBERS, {"files": 9, "deep": 9, "calls": 101}),
     "head_groups": (MEMBERS, {"functions": 49, "files": 12, "deep": 12}),

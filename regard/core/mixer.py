@@ -265,11 +265,11 @@ class Mixer(Recorded):
 
         Raises UnsupportedError for documents.
         """
+        check_request(self, x, context, mask)
         if mask.documents is not None:
             raise UnsupportedError(
                 f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
             )
-        check_request(self, x, context, mask)
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return self._plan(request.x, request.context, request.mask)
 

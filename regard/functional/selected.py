@@ -39,7 +39,10 @@ def selected_attention(
     block_size: int = 1,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
-    """Attention to the keys, up to `last`, of the `count` blocks of largest index; a query without any gives zero. G divides H."""
+    """Attention to the keys, up to `last`, of the `count` blocks of largest index; a query without any gives zero. G divides H.
+
+    block_size: tokens of a block, C. tile: queries whose keys are copied at once.
+    """
 
     def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H t V"]:
         with torch.no_grad():
@@ -61,7 +64,10 @@ def divergence(
     block_size: int = 1,
     tile: int = TILE,
 ) -> Float[Tensor, "B 1 T 1"]:
-    """KL(p || softmax(index)) over the chosen blocks; p: weights of attention to them, of all heads that share a choice, without gradient."""
+    """KL(p || softmax(index)) over the chosen blocks; p: weights of attention to them, of all heads that share a choice, without gradient.
+
+    count, block_size, tile: see `selected_attention`.
+    """
 
     def some(rows: slice, q: Tensor, keys: Tensor) -> Float[Tensor, "B 1 t 1"]:
         found, allowed, forced = index(rows)

@@ -88,7 +88,7 @@ class TokenMask(Tensor):
         return args[0]._moved(result.device) if name in _MOVES else result
 
     def _moved(self, device: torch.device) -> "TokenMask":
-        mask = pytree.tree_map(lambda part: part.to(device), self.mask)
+        mask = pytree.tree_map_only(Tensor, lambda part: part.to(device), self.mask)
         return TokenMask.make(mask, tuple(self.shape), self.num_keys, device)
 
 

@@ -30,7 +30,7 @@ from regard.parallel.ranks import Ranks
 
 Way = Literal["state", "context", "tokens"]
 
-SUMS, KEYS = {"linear", "rfa"}, {"softmax", "scored", "latent", "differential"}
+SUMS, KEYS = {"linear", "rfa"}, {"softmax", "latent", "differential"}
 """Mixers whose ContextState is a sum over tokens, and those whose ContextState has an entry for each and no position."""
 
 FIELDS = ("pairwise", "global_tokens", "documents")

@@ -23,6 +23,7 @@ class TrainConfig(metaclass=CheckedOptions):
     tokens: int | None = None  # the run ends with the step in which the items' tokens reach them
     batch_size: int = 32  # over all processes
     bucket: int | None = None  # batches whose items are sorted by length among themselves
+    packing: bool = False  # texts of a batch share rows, as documents; for losses of each token
     workers: Count = 0  # processes that make batches ahead; 0: the training process makes them
     lr: Above0 = 1e-3  # at the top of the schedule
     warmup: Rate = 0.05  # share of the steps in which the rate rises

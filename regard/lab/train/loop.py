@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from regard.core import OptionError, RegardError
 from regard.lab.data.records import Records
 from regard.lab.tasks import Batch, Splits, Task
-from regard.lab.train.batches import Batches, in_order, loaded, steps_for_tokens
+from regard.lab.train.batches import Batches, in_order, loaded, packing, steps_for_tokens
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import bar_of, check_trackers, log_to
 from regard.lab.train.launched import accelerated, alone, by_main
@@ -129,6 +129,7 @@ class _Trainer:
         self.steps = config.steps or steps_for_tokens(
             config.tokens or 0, self.batches, splits.train
         )
+        self.collate = packing(task, model, splits.train) if config.packing else task.collate
         set_seed(config.seed, device_specific=processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
         optimizer = self.optimizer.optimizer
@@ -160,7 +161,7 @@ class _Trainer:
         shares = (
             self.batches[step][rank::processes] for step in range(state.step, self.steps)
         )  # this process's part of the batches that are still to be trained on
-        batches = loaded(self.splits.train, self.task.collate, shares, config.workers)
+        batches = loaded(self.splits.train, self.collate, shares, config.workers)
         while state.step < self.steps and not state.stopped:
             tokens, seconds = state.tokens, state.seconds
             every = (config.eval_every, config.checkpoint_every, config.log_every)

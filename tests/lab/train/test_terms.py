@@ -106,6 +106,7 @@ def test_batch_l2_is_added_from_the_counts_of_the_table(tmp_path):
     [
         ("softmax", {"commitment": 1e-4}, "no mixer with centroids"),
         ("compressed", {"disagreement": "position"}, "does not support attention_map"),
+        ("routing", {"auxiliary": 1.0}, "no mixer with an auxiliary loss"),
         ("softmax", {"batch_l2": 0.1}, "batch_l2 is DIN's"),
         ("fnet", {"disagreement": "output"}, "no mixer with several heads"),
     ],
