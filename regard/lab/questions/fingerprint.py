@@ -91,6 +91,9 @@ ENTRIES = (
     _entry("forgetting"),
     _entry("differential"),
     _entry("nystrom, 8 landmarks", num_landmarks=8, conv_size=9),
+    _entry("moba, 3 blocks of 4", block_size=4, top_k=3),
+    _entry("indexed, 8 keys", top_k=8),
+    _entry("native_sparse, 6 blocks of 2, window 4", block_size=2, top_k=6, window_size=4),
 )  # fmt: skip
 
 
