@@ -255,7 +255,10 @@ class Mixer(Recorded):
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
     ) -> dict[str, Tensor] | None:
-        """Random or data-dependent structure (hashes, blocks) that `forward` uses, for oracles; positions count the valid tokens of the row."""
+        """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
+
+        Positions in it are compact: those among the valid tokens of the row. Raises UnsupportedError for documents.
+        """
         if mask.documents is not None:
             raise UnsupportedError(
                 f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
