@@ -99,11 +99,12 @@ class NativeSparse(SelectedMixer):
         def compressed(rows, q, k, v):
             return (self._shares(q, k, last[:, rows]).to(v.dtype) @ v[:, :, None]).flatten(1, 2)
 
+        near = softmax_attention(q, k, v, mask=mask, window=self.window_size, impl=self.impl)
         branches = (
             tiled(
                 compressed, how["tile"], q, *(block_means(z, self.block_size, last) for z in (k, v))
             ),
             selected_attention(q, k, v, self._index(q, k, mask), **how),
-            softmax_attention(q, k, v, mask=mask, window=self.window_size, impl=self.impl),
+            near,
         )
         return sum(g * y for g, y in zip(gates.split(1, -1), branches, strict=True))

@@ -41,7 +41,8 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         return mixer._projected(mixed)
     if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
         return mixer._merge(x, mixed)
-    return next(m for m in mixer.modules() if isinstance(m, Heads | Values)).merge(mixed)
+    heads = next(m for m in mixer.modules() if isinstance(m, Heads | Values))
+    return heads.merge(heads.gated(x, mixed) if isinstance(heads, Heads) else mixed)
 
 
 def requests(subject: Subject) -> list[Request]:
