@@ -72,8 +72,8 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     for mixer in mixers:
         monkeypatch.setattr(mixer, "after_step", lambda: calls.append(1))
     arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), max_steps=20, learning_rate=1e-2, per_device_train_batch_size=4, report_to=[],
-        logging_steps=1, save_strategy="steps", save_steps=20, disable_tqdm=True, use_cpu=True,
+        output_dir=str(tmp_path), max_steps=40, learning_rate=1e-2, per_device_train_batch_size=4, report_to=[],
+        logging_steps=1, save_strategy="steps", save_steps=40, disable_tqdm=True, use_cpu=True,
         gradient_accumulation_steps=2,
     )  # fmt: skip
     trainer = transformers.Trainer(
@@ -82,8 +82,8 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses[-1] < losses[0] / 2
-    assert len(mixers) == 2 and len(calls) == 20 * 2
-    assert (tmp_path / "checkpoint-20" / "model.safetensors").exists()
+    assert len(mixers) == 2 and len(calls) == 40 * 2
+    assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
 
 
 def test_generate():
