@@ -15,7 +15,7 @@ from ours import build_ours, forward_cost, given
 from pairs import PAIRS, TOO_LONG, Case, Pair, Pass, Peer
 from torch import nn
 
-from regard.lab.experiment.matrix_product import MatrixProduct
+from regard.lab.experiment.speed import MatrixProduct
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 BACKWARD = 3  # a training step needs three times the operations of its forward pass

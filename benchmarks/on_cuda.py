@@ -343,7 +343,7 @@ def _options(name: str) -> dict[str, Any]:
 
 def _machine(plan: Plan, key: Key) -> dict[str, Any]:
     """Rates: a large matrix product, and a copy of 256 MiB, which is read and written."""
-    from regard.lab.experiment.matrix_product import MatrixProduct
+    from regard.lab.experiment.speed import MatrixProduct
 
     rate = MatrixProduct(plan.device, getattr(torch, key[1]))
     a = torch.empty((1 if plan.small else 256) * 2**20, dtype=torch.uint8, device=plan.device)
@@ -556,7 +556,7 @@ def _peers(plan: Plan, key: Key) -> dict[str, Any]:
 
 def _medians(plan: Plan, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Milliseconds, the device's work included; compilation is in an earlier call."""
-    from regard.lab.experiment.matrix_product import synchronize
+    from regard.lab.experiment.speed import synchronize
 
     def waiting(call: Callable[[], Any]) -> Callable[[], None]:
         def timed() -> None:

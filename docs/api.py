@@ -22,6 +22,7 @@ MODULES = (
     "regard.positions",
     "regard.pools",
     "regard.models",
+    "regard.parallel",
     "regard.testing",
     "regard.hf",
     "regard.explore",

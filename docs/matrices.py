@@ -110,6 +110,7 @@ def pictures() -> dict[Path, str]:
 def effective(name: str) -> dict[str, list[str]]:
     """Direction -> how far each output moves with each token, as digits."""
     small = {"window_size": 4, "stride": 6, "block_size": 4, "chunk_size": 4, "num_clusters": 4}
+    small |= {"num_landmarks": 4, "conv_size": 3, "top_k": 4}
     known = inspect.signature(regard.MIXERS[name]).parameters
     options = {option: value for option, value in small.items() if option in known}
     if name in ("strided", "routing"):

@@ -81,6 +81,9 @@ def mechanism(cls: type[regard.Mixer]) -> str:
     """The page of one mixer."""
     told, whole = about("mixers", cls), cls.capabilities.approximates
     can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
+    can["inputs in float16"] = (
+        f"finite results to a scale of {told['finite_to']:g}, where softmax's are"
+    )
     lines = [
         f"# {cls.name}",
         "",

@@ -7,7 +7,7 @@ import torch
 import regard
 
 torch.manual_seed(0)
-print(len(regard.MIXERS.names()), "mechanisms:", ", ".join(regard.MIXERS.names()[:6]), "...")
+print("Mechanisms:", ", ".join(regard.MIXERS.names()[:6]), "...")
 
 # %%
 # Padding is as if absent: the outputs of 80 tokens are those of the 80 tokens alone.

@@ -37,6 +37,7 @@ _PARTS = (
     "lab",
     "models",
     "nn",
+    "parallel",
     "pools",
     "positions",
     "reference",

@@ -40,26 +40,38 @@ from regard.positions import POSITIONS
 B, T, D, VOCAB = 2, 5, 8, 9
 FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
 
-VALUES: tuple[Any, ...] = (
-    *(
-        "zz",
-        "false",
-        "",
-        "softmax",
-        b"x",
-        None,
-        True,
-        False,
-        ...,
-        object(),
-        int,
-        abs,
-        NotImplemented,
-    ),
-    *(-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400)),
-    *(0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j),
-    *([], (), {}, set(), [1], (1, 2), ["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
+WORDS = (
+    "zz",
+    "false",
+    "",
+    "softmax",
+    b"x",
+    None,
+    True,
+    False,
+    ...,
+    object(),
+    int,
+    abs,
+    NotImplemented,
 )
+INTEGERS = (-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400))
+REALS = (0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j)
+HOLDERS = (
+    [],
+    (),
+    {},
+    set(),
+    [1],
+    (1, 2),
+    ["softmax"],
+    ("a", 1),
+    {"a": 1},
+    {1: 2},
+    [None],
+    ((1, 0),),
+)
+VALUES: tuple[Any, ...] = (*WORDS, *INTEGERS, *REALS, *HOLDERS)
 
 
 @dataclass(frozen=True)
@@ -74,19 +86,9 @@ class Found:
 class BadCalls:
     """Outcomes of generated calls. by_subject: how many calls went to mixers, pools, states and so on."""
 
-    refused: int
-    valid: int
-    raw: tuple[Found, ...]
-    silent: tuple[Found, ...]
-    by_subject: Mapping[str, int]
-
-    @property
-    def calls(self) -> int:
-        return self.refused + self.valid + len(self.raw) + len(self.silent)
-
-    @property
-    def findings(self) -> tuple[Found, ...]:
-        return self.raw + self.silent
+    outcomes: Counter[str]  # refused, valid, raw or silent
+    by_subject: Counter[str]
+    findings: tuple[Found, ...]
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,9 @@ class Case:
 
 def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     """Generate and make so many calls; the same seed makes the same calls."""
-    rng = random.Random(seed)
-    outcomes: Counter[str] = Counter()
-    subjects: Counter[str] = Counter()
-    found: dict[str, list[Found]] = {"raw": [], "silent": []}
+    rng, outcomes, subjects = random.Random(seed), Counter[str](), Counter[str]()
+    findings: list[Found] = []
+    by_subject: dict[str, list[Case]] = {}
     with (
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
@@ -115,24 +116,15 @@ def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     ):
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
-        by_subject: dict[str, list[Case]] = {}
         for case in _cases():
             by_subject.setdefault(case.subject, []).append(case)
         for n in range(count):
-            cases = by_subject[list(by_subject)[n % len(by_subject)]]
-            case = rng.choice(cases)
-            outcome, finding = _outcome(case, rng)
+            subject = list(by_subject)[n % len(by_subject)]
+            outcome, finding = _outcome(rng.choice(by_subject[subject]), rng)
             outcomes[outcome] += 1
-            subjects[case.subject] += 1
-            if finding is not None:
-                found[outcome].append(finding)
-    return BadCalls(
-        outcomes["refused"],
-        outcomes["valid"],
-        tuple(found["raw"]),
-        tuple(found["silent"]),
-        dict(subjects),
-    )
+            subjects[subject] += 1
+            findings += [] if finding is None else [finding]
+    return BadCalls(outcomes, subjects, tuple(findings))
 
 
 def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
@@ -272,14 +264,15 @@ def _is_tensor(kind: Any) -> bool:
     return any(hasattr(member, "array_type") or member is Tensor for member in members)
 
 
-def _of_a_wrong_type(kind: Any, value: Any) -> bool:
-    """True only where the annotation is simple and the value plainly is not of it."""
-    if isinstance(value, _Made):
-        return False
+def _members(kind: Any) -> tuple[Any, ...]:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return all(_plainly_not(member, value) for member in members)
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _of_a_wrong_type(kind: Any, value: Any) -> bool:
+    """True only where the annotation is simple and the value plainly is not of it."""
+    return not isinstance(value, _Made) and all(_plainly_not(m, value) for m in _members(kind))
 
 
 def _plainly_not(kind: Any, value: Any) -> bool:
@@ -310,14 +303,9 @@ def _plainly_not(kind: Any, value: Any) -> bool:
 
 
 def _cases() -> Iterator[Case]:
-    yield from _mixers()
-    yield from _pools_scores_positions()
-    yield from _models()
-    yield from _torchs_layer()
-    yield from _explorer()
-    yield from _adapters()
-    yield from _laboratory()
-    yield from _tables()
+    of_parts = (_mixers, _pools_scores_positions, _models, _torchs_layer)
+    for part in (*of_parts, _explorer, _adapters, _laboratory, _tables):
+        yield from part()
     types = get_type_hints(Mask.__init__, include_extras=True)
     types.pop("return", None)
     yield Case("masks", "Mask", Mask, dict, types)
@@ -385,14 +373,8 @@ def _streams(mixer: Mixer) -> Iterator[Case]:
     for cls in MIXERS.values():
         if cls.capabilities.streaming and cls.name != mixer.name:
             stranger = cls(**_facts(cls))
-            yield Case(
-                "states of others",
-                f"{mixer.name}.extend",
-                partial(_go_on, mixer, stranger, x),
-                dict,
-                {"state": Any},
-                never=True,
-            )
+            call, label = partial(_go_on, mixer, stranger, x), f"{mixer.name}.extend"
+            yield Case("states of others", label, call, dict, {"state": Any}, never=True)
 
 
 def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> Any:
@@ -424,9 +406,8 @@ def _pools_scores_positions() -> Iterator[Case]:
         case = _constructor("scores", score_class, given)
         yield case
         q, k = torch.randn(B, 2, 3, D), torch.randn(B, 2, T, D)
-        yield _method(
-            "scores", score_class(**case.given()).eval(), "forward", partial(dict, q=q, k=k)
-        )
+        score = score_class(**case.given()).eval()
+        yield _method("scores", score, "forward", partial(dict, q=q, k=k))
     for position_class in POSITIONS.values():
         if "args" in inspect.signature(position_class.__init__).parameters:
             continue
@@ -434,9 +415,8 @@ def _pools_scores_positions() -> Iterator[Case]:
         yield case
         made = position_class(**case.given())
         if made.kind == "absolute":
-            yield _method(
-                "positions", made, "forward", lambda: {"x": x, "position": torch.arange(T)[None]}
-            )
+            given_here = {"x": x, "position": torch.arange(T)[None]}
+            yield _method("positions", made, "forward", partial(dict, given_here))
 
 
 def _models() -> Iterator[Case]:
@@ -449,9 +429,8 @@ def _models() -> Iterator[Case]:
         def built(cls: Any = config_class, **given: Any) -> Any:
             return cls(**given).build()
 
-        kinds = {
-            f.name: _hints(config_class.__init__)[f.name] for f in fields(config_class) if f.init
-        }
+        hints = _hints(config_class.__init__)
+        kinds = {f.name: hints[f.name] for f in fields(config_class) if f.init}
         yield Case("models", config_class.__name__, built, partial(dict, sizes), kinds)
         yield Case("models", entry.__name__, entry, dict, {"config": config_class})
         model = config_class(**sizes).build().eval()
@@ -471,13 +450,10 @@ BATCH: Mapping[str, Tensor] = {
 
 def _model_sizes(config_class: Any) -> dict[str, Any]:
     assert is_dataclass(config_class)
-    sizes = {
-        **{"vocab_size": VOCAB, "dim": D, "num_heads": 2, "num_layers": 1, "max_len": 16},
-        **{"num_classes": 2, "hidden_dim": D, "attention_dim": D, "num_experts": 2},
-        **{"fields": FIELDS, "history": ("history",), "image_size": (4, 4), "patch_size": 2},
-        **{"segment_len": 4, "mem_len": 3, "mlp_dim": D, "head_dim": 4, "hidden_dims": (4,)},
-        **{"expert_dims": (4,), "tower_dim": 4},
-    }
+    sizes = dict(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16, num_classes=2)
+    sizes |= dict(hidden_dim=D, attention_dim=D, num_experts=2, fields=FIELDS, head_dim=4)
+    sizes |= dict(history=("history",), image_size=(4, 4), patch_size=2, segment_len=4)
+    sizes |= dict(mem_len=3, mlp_dim=D, hidden_dims=(4,), expert_dims=(4,), tower_dim=4)
     known = {f.name for f in fields(config_class) if f.init}
     return {name: value for name, value in sizes.items() if name in known}
 
@@ -500,47 +476,27 @@ def _model_arguments(model: Any, method: str) -> dict[str, Any]:
     parameters = inspect.signature(getattr(model, method)).parameters
     given = {name: value for name, value in known.items() if name in parameters}
     if "state" in parameters:
-        of_source = (
-            {"source": ids} if "source" in _of(model, "initial_state") else {"batch_size": B}
-        )
-        given["state"] = model.initial_state(**of_source)
+        of_source = "source" in inspect.signature(model.initial_state).parameters
+        begins = {"source": ids} if of_source else {"batch_size": B}
+        given["state"] = model.initial_state(**begins)
     return given
 
 
 def _torchs_layer() -> Iterator[Case]:
-    mixer, width = build("softmax", dim=D, num_heads=2), {"dim": D, "num_heads": 2}
-    yield Case(
-        "torch's layer",
-        "MultiheadAttention",
-        MultiheadAttention,
-        lambda: {"mixer": mixer},
-        _hints(MultiheadAttention.__init__),
-    )
-    x = torch.randn(B, T, D)
-    for other in (mixer, build("linear", **width)):
+    where, hints = "torch's layer", _hints(MultiheadAttention.__init__)
+    mixer, x = build("softmax", dim=D, num_heads=2), torch.randn(B, T, D)
+    of_torch = torch.nn.MultiheadAttention(D, 2, batch_first=True)
+    yield Case(where, "MultiheadAttention", MultiheadAttention, lambda: {"mixer": mixer}, hints)
+    replacing = partial(dict, attention=of_torch, mixer=mixer)
+    yield _method(where, MultiheadAttention, "replacing", replacing)
+    for other in (mixer, build("linear", dim=D, num_heads=2)):
         layer = MultiheadAttention(other, batch_first=True).eval()
         for key in (x, torch.randn(B, 4, D)):
-            given = {
-                "query": x,
-                "key": key,
-                "value": key,
-                "key_padding_mask": torch.zeros(key.shape[:2], dtype=torch.bool),
-            }
-            given |= (
-                {"attn_mask": torch.zeros(T, key.shape[1], dtype=torch.bool)}
-                if other is mixer
-                else {}
-            )
-            yield _method(
-                "torch's layer", layer, "forward", partial(dict, given, need_weights=False)
-            )
-    of_torch = torch.nn.MultiheadAttention(D, 2, batch_first=True)
-    yield _method(
-        "torch's layer",
-        MultiheadAttention,
-        "replacing",
-        lambda: {"attention": of_torch, "mixer": mixer},
-    )
+            absent = torch.zeros(key.shape[:2], dtype=torch.bool)
+            given = dict(query=x, key=key, value=key, key_padding_mask=absent, need_weights=False)
+            if other is mixer:
+                given["attn_mask"] = torch.zeros(T, key.shape[1], dtype=torch.bool)
+            yield _method(where, layer, "forward", partial(dict, given))
 
 
 def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator[Case]:
@@ -548,22 +504,18 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
     for name in package.__all__:
         entry = getattr(package, name)
         if inspect.isfunction(entry) or is_dataclass(entry):
-            parameters = [*inspect.signature(entry).parameters.values()]
-            taken = {
-                p.name: given[p.name]
-                for p in parameters
-                if p.name in given and p.kind is not p.VAR_POSITIONAL
-            }
-            if any(p.kind is p.VAR_KEYWORD for p in parameters) and subject == "explorer":
+            parameters = inspect.signature(entry).parameters.items()
+            listed = [name for name, p in parameters if p.kind is not p.VAR_POSITIONAL]
+            taken = {name: given[name] for name in listed if name in given}
+            if subject == "explorer" and any(p.kind is p.VAR_KEYWORD for _, p in parameters):
                 taken["tokens"] = given["tokens"]
             hints = _hints(entry.__init__ if inspect.isclass(entry) else entry)
-            kinds = {
-                key: kind
-                for key, kind in hints.items()
-                if key not in ("args", "kwargs", "more", "options")
-            }
-            case = Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
-            yield from [case] if kinds else []
+            kinds = {key: kind for key, kind in hints.items() if key not in MORE}
+            if kinds:
+                yield Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
+
+
+MORE = ("args", "kwargs", "more", "options")
 
 
 def _exhausted(entry: Callable[..., Any], **given: Any) -> Any:
@@ -576,67 +528,25 @@ def _explorer() -> Iterator[Case]:
     config = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
     model, ids = config.build().eval(), torch.arange(B * T).reshape(B, T) % VOCAB
     w, line = torch.rand(B, 2, T, T).softmax(-1), torch.rand(T)
-    yield from _functions(
-        "explorer",
-        regard.explore,
-        {
-            **{
-                "model": model,
-                "tokens": ids,
-                "inputs": ids,
-                "mixer": build("softmax", dim=D, num_heads=2),
-            },
-            **{
-                "x": torch.randn(B, T, D),
-                "weights": w,
-                "maps": [w, w],
-                "a": line,
-                "b": line.flip(0),
-                "k": 2,
-            },
-            **{
-                "scores": {"one": line, "two": line.flip(0)},
-                "links": torch.rand(B, 2, T, T) > 0.5,
-                "steps": 2,
-            },
-            **{
-                "function": torch.tanh,
-                "output": torch.randn(B, T, VOCAB),
-                "valid": ids > 0,
-                "args": (ids,),
-            },
-            **{"values": w, "kind": "stochastic", "html": "x"},
-        },
-    )
+    given = dict(model=model, tokens=ids, inputs=ids, args=(ids,), valid=ids > 0, steps=2, k=2)
+    given |= dict(mixer=build("softmax", dim=D, num_heads=2), x=torch.randn(B, T, D))
+    given |= dict(weights=w, maps=[w, w], values=w, links=torch.rand(B, 2, T, T) > 0.5, html="x")
+    given |= dict(a=line, b=line.flip(0), scores={"one": line, "two": line.flip(0)})
+    given |= dict(function=torch.tanh, output=torch.randn(B, T, VOCAB), kind="stochastic")
+    yield from _functions("explorer", regard.explore, given)
 
 
 def _adapters() -> Iterator[Case]:
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=D,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=D,
-    )
-    original = transformers.LlamaForCausalLM(config)
-    made = regard.hf.load(original.state_dict(), config.to_dict())
-    ids = torch.arange(B * T).reshape(B, T) % VOCAB
-    given = {
-        **{
-            "model": made,
-            "student": made,
-            "teacher": made,
-            "mixer": "linear",
-            "batches": [(ids, None)],
-        },
-        **{
-            "optimizer": torch.optim.SGD(made.parameters(), lr=0.0),
-            "source": original.state_dict(),
-        },
-        **{"config": config.to_dict(), "folder": "folder", "name": "linear"},
-    }
+    sizes = dict(hidden_size=D, num_hidden_layers=1, num_attention_heads=2, intermediate_size=D)
+    config = transformers.LlamaConfig(vocab_size=VOCAB, **sizes)
+    source = transformers.LlamaForCausalLM(config).state_dict()
+    made = regard.hf.load(source, config.to_dict())
+    ids = torch.arange(B * T).reshape(B, T)
+    given = dict(model=made, student=made, teacher=made, mixer="linear", batches=[(ids, None)])
+    given |= dict(source=source, config=config.to_dict(), folder="folder", name="linear")
+    given |= dict(optimizer=torch.optim.SGD(made.parameters(), lr=0.0))
+    own = {"wrap": {"model": LanguageModelConfig(vocab_size=VOCAB)}, "register": {}}
     for case in _functions("adapters", regard.hf, given):
-        own = {"wrap": {"model": LanguageModelConfig(vocab_size=VOCAB)}, "register": {}}
         yield replace(case, given=partial(dict, own[case.label])) if case.label in own else case
 
 
@@ -644,74 +554,38 @@ def _laboratory() -> Iterator[Case]:
     lab = regard.lab
     digits = regard.TASKS["digits"]()
     column = lab.Column(name="digits", task=digits, train=TrainConfig(steps=2), shell=lab.Shell())
-    given = {
-        **{
-            "of": "a",
-            "beside": "b",
-            "within": 0.1,
-            "least": 0.1,
-            "most": 0.2,
-            "mixer": "softmax",
-            "text": "x",
-            "source": "y",
-        },
-        **{
-            "expected": (lab.above("a", "b"),),
-            "name": "q",
-            "task": digits,
-            "train": column.train,
-            "kind": "forward",
-        },
-        **{"length": 8, "entries": (lab.Entry(mixer="softmax"),), "vary": (column,)},
-    }
+    given = dict(of="a", beside="b", within=0.1, least=0.1, most=0.2, mixer="softmax", name="q")
+    given |= dict(text="x", source="y", expected=(lab.above("a", "b"),), kind="forward", length=8)
+    given |= dict(task=digits, train=column.train, vary=(column,))
+    given |= dict(entries=(lab.Entry(mixer="softmax"),))
     for case in _functions("laboratory", lab, given):
         if case.label not in ("ask", "Fitted"):
-            yield replace(
-                case,
-                given=partial(
-                    dict,
-                    {**case.given(), **({"kind": "screen"} if case.label == "Question" else {})},
-                ),
-            )
+            own = {"kind": "screen"} if case.label == "Question" else {}
+            yield replace(case, given=partial(dict, case.given() | own))
 
 
 def _tables() -> Iterator[Case]:
     """Estimators check when they are fitted, as scikit-learn's do."""
     rows = {"age": [1.0, 2.0, 3.0, 4.0] * 10, "town": ["a", "b"] * 20}
-    given = {
-        "model": AutoIntConfig(dim=D, num_heads=2, num_layers=1),
-        "train": TrainConfig(steps=1, batch_size=2, log_dir=None),
-    }
+    train = TrainConfig(steps=1, batch_size=2, log_dir=None)
+    given = dict(model=AutoIntConfig(dim=D, num_heads=2, num_layers=1), train=train)
+    given |= dict(X=rows, y=[0, 1, 1, 0] * 10, valid_share=0.3)
 
     def fitted(X: Any, y: Any, **options: Any) -> Any:
         return TableClassifier(**options).fit(X, y)
 
     kinds = _hints(TableClassifier.__init__) | {"X": Any, "y": Any}
-    yield Case(
-        "tables",
-        "TableClassifier.fit",
-        fitted,
-        lambda: {**given, "X": rows, "y": [0, 1, 1, 0] * 10, "valid_share": 0.3},
-        kinds,
-    )
-
-
-def _of(model: Any, method: str) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(getattr(model, method)).parameters
+    yield Case("tables", "TableClassifier.fit", fitted, partial(dict, given), kinds)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the counts, and each finding once; 1 if there are any."""
     count, seed = ([int(word) for word in arguments] + [10_000, 0][len(arguments) :])[:2]
-    outcome = bad_calls(count, seed)
-    print(
-        f"{outcome.calls} calls: {outcome.refused} refused, {outcome.valid} valid, {len(outcome.raw)} raw errors, "
-        f"{len(outcome.silent)} silent. "
-        + ", ".join(f"{k} {v}" for k, v in outcome.by_subject.items())
-    )
-    for finding in dict.fromkeys(outcome.findings):
+    made = bad_calls(count, seed)
+    print(dict(made.outcomes), dict(made.by_subject))
+    for finding in dict.fromkeys(made.findings):
         print(f"  {finding.call}: {finding.what}")
-    return int(bool(outcome.findings))
+    return int(bool(made.findings))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-component-update "
     "--disable-background-networking --disable-sync --hide-scrollbars --remote-debugging-pipe"
@@ -102,36 +101,31 @@ class Browser:
         return self
 
     def resize(self, width: int, height: int = 900) -> None:
-        self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.ask("Emulation.setDeviceMetricsOverride", **size)
 
     def run(self, script: str) -> Any:
         """The value of an expression, which may be a promise."""
-        found = self.ask(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        asked = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        found = self.ask("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
+    def _at(self, selector: str, across: float = 0.5, down: float = 0.5) -> tuple[float, float]:
+        """A point on the first element of this selector, which is scrolled into view."""
+        return self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+            f"const r = e.getBoundingClientRect(); return [r.x + r.width * {across}, r.y + r.height * {down}]; }})()"
+        )
+
     def point(self, selector: str) -> None:
         """Move the pointer onto the first element of this selector."""
-        x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
-        )
+        x, y = self._at(selector)
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def click(self, selector: str, *, at: tuple[float, float] = (0.5, 0.5)) -> None:
         """Press and release the pointer on the first element of this selector; `at` is the share of its width and height."""
-        x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            f"const r = e.getBoundingClientRect(); return [r.x + r.width * {at[0]}, r.y + r.height * {at[1]}]; }})()"
-        )
+        x, y = self._at(selector, *at)
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()

@@ -27,7 +27,7 @@ def pytest_runtest_logstart(nodeid, location):
 @pytest.fixture(scope="session", autouse=True)
 def small_matrix_products():
     """The machine's own rate comes from a small product: a test needs no true rate, and every round of timing has one."""
-    from regard.lab.experiment.matrix_product import SIDE
+    from regard.lab.experiment.speed import SIDE
 
     SIDE["cpu"] = 64
 

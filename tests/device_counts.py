@@ -35,29 +35,17 @@ LONG = (2048, 4096)
 GROWS = {
     name: "tiles of 256 queries, one after the other, so that no scores of all pairs are stored"
     for name in (
-        *(
-            "compressed",
-            "fixed_patterns",
-            "gau",
-            "gmlp",
-            "luong_local",
-            "mixture",
-            "transformer_xl",
-        ),
-        *("synthesizer_dense", "synthesizer_random"),
-        *("synthesizer_factorized_dense", "synthesizer_factorized_random"),
+        *("compressed", "fixed_patterns", "gau", "gmlp", "luong_local", "mixture"),
+        *("synthesizer_dense", "synthesizer_random", "synthesizer_factorized_dense"),
+        *("synthesizer_factorized_random", "transformer_xl"),
     )
 }
 """Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten
 EMPTY = {
-    aten.detach.default,
-    aten.empty.memory_format,
-    aten.empty_like.default,
-    aten.empty_strided.default,
-    aten.lift_fresh.default,
-    aten.new_empty.default,
-    aten.new_empty_strided.default,
+    *(aten.detach.default, aten.lift_fresh.default, aten.empty_like.default),
+    *(aten.empty.memory_format, aten.empty_strided.default),
+    *(aten.new_empty.default, aten.new_empty_strided.default),
 }
 
 
@@ -78,10 +66,8 @@ class Counts(TorchDispatchMode):
         if not (given or _on_device(result)) or op.namespace != "aten":
             return result
         if op in (aten._to_copy.default, aten.copy_.default):
-            kinds = {
-                z.device.type for z in pytree.tree_leaves((args, result)) if isinstance(z, Tensor)
-            }
-            if len(kinds) > 1:
+            given = pytree.tree_leaves((args, result))
+            if len({z.device.type for z in given if isinstance(z, Tensor)}) > 1:
                 self.waits[f"copy between devices at {_place()}"] += 1
         self.launches += not op.is_view and op not in EMPTY
         return result
@@ -110,9 +96,8 @@ def on_device(mixer: regard.Mixer) -> regard.Mixer:
             for name, z in table.items():
                 if isinstance(z, Tensor):
                     new = torch.empty(z.shape, dtype=z.dtype, device=DEVICE)
-                    table[name] = (
-                        torch.nn.Parameter(new) if isinstance(z, torch.nn.Parameter) else new
-                    )
+                    is_parameter = isinstance(z, torch.nn.Parameter)
+                    table[name] = torch.nn.Parameter(new) if is_parameter else new
     return mixer
 
 
@@ -157,13 +142,14 @@ def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
     def kernel(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
         return v.clone()
 
-    flex = (replace(fast.FLEX, function=kernel, shortest=0, dtypes=(), narrowest=1),)
+    flex = replace(fast.FLEX, function=kernel, shortest=0, dtypes=())
     alone = {
         ("pattern", DEVICE): flex,
         ("window", DEVICE): flex,
-        ("softmax", DEVICE): (replace(fast.SDPA, function=kernel),),
+        ("softmax", DEVICE): replace(fast.SDPA, function=kernel),
     }
-    with patch.dict(fast.FAST, alone), torch.no_grad():
+    narrow = patch.object(fast.flex, "NARROWEST", 1)
+    with patch.dict(fast.FAST, alone), narrow, torch.no_grad():
         return counted(lambda: mixer(x, mask=Mask(causal=True)))
 
 

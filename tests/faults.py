@@ -24,9 +24,8 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,13 @@ import torch
 from regard.core import OptionError, PathError, RegardError, files
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger, trial_key
-from regard.lab.experiment.provenance import commit, describe, provenance, versions
+from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
 from tests.bad_calls import bad_calls
+from tests.conftest import origin
 from tests.formats import SAMPLES, Sample, equal
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
@@ -82,9 +82,8 @@ def _tensors(step: int) -> dict[str, torch.Tensor]:
 
 def _save_on(root: Path, first: int, said: Any) -> None:
     for step in range(first, 10**6):
-        checkpoint.save(
-            checkpoint.path_of(root, step), Checkpoint(_tensors(step), {}, {"step": step})
-        )
+        made = Checkpoint(_tensors(step), {}, {"step": step})
+        checkpoint.save(checkpoint.path_of(root, step), made)
         said.send(step)
         checkpoint.prune(root, 2, checkpoint.path_of(root, first))
 
@@ -110,11 +109,8 @@ def _kills_in_saving(root: Path, number: int, counts: Counts) -> None:
             counts.done["kills that left something half written"] += 1
         checkpoint.clean(root)
         found = checkpoint.committed(root)
-        counts.check(
-            checkpoint.path_of(root, last) in found,
-            "the newest checkpoint is there",
-            "a checkpoint that was saved is gone",
-        )
+        is_there = checkpoint.path_of(root, last) in found
+        counts.check(is_there, "the newest checkpoint is there", "a checkpoint is gone")
         for path in found:
             counts.check(_is_whole(path), "checkpoints are whole", "a checkpoint is damaged")
         last = int(found[-1].name.removeprefix("step-"))
@@ -127,8 +123,7 @@ def _is_whole(path: Path) -> bool:
         stored = checkpoint.load(path)
     except RegardError:
         return False
-    same = (torch.equal(stored.model[n], t) for n, t in _tensors(stored.state["step"]).items())
-    return all(same)
+    return equal(stored.model, _tensors(stored.state["step"]))
 
 
 RUN = replace(CONFIG, eval_every=5, checkpoint_every=2)
@@ -177,14 +172,8 @@ def _end(run_dir: Path) -> Checkpoint:
 
 
 def _same_end(one: Checkpoint, other: Checkpoint) -> bool:
-    def equal(left: dict, right: dict) -> bool:
-        return left.keys() == right.keys() and all(torch.equal(left[n], right[n]) for n in left)
-
-    return (
-        equal(one.model, other.model)
-        and equal(one.optimizer, other.optimizer)
-        and one.state["random"] == other.state["random"]
-    )
+    ends = ((end.model, end.optimizer, end.state["random"]) for end in (one, other))
+    return equal(*ends)
 
 
 # flips
@@ -256,9 +245,8 @@ def mutants(folder: Path, number: int) -> Counts:
 def _read_mutant(sample: Sample, root: Path, size: int, counts: Counts) -> None:
     counts.done[f"mutants of a {sample.name}"] += 1
     outcome, seconds, peak = _measured(sample, root)
-    if (
-        seconds > SECONDS or peak > 2 * size + FIXED
-    ):  # the interpreter's own tables grow now and then
+    if seconds > SECONDS or peak > 2 * size + FIXED:
+        # The interpreter's own tables grow now and then.
         outcome, *again = _measured(sample, root)
         seconds, peak = min(seconds, again[0]), min(peak, again[1])
     counts.check(outcome in ("read", "refused"), outcome, f"{sample.name}, {outcome}"[:200])
@@ -380,10 +368,8 @@ def _one_folder(folder: Path, rounds: int, counts: Counts) -> None:
     inside, most, refused = (FORK.Value("i", 0) for _ in "abc")
     for number in range(rounds):
         waits = number % 2 == 0
-        pair = [
-            FORK.Process(target=_enter, args=(folder / "run", waits, inside, most, refused))
-            for _ in "ab"
-        ]
+        given = (folder / "run", waits, inside, most, refused)
+        pair = [FORK.Process(target=_enter, args=given) for _ in "ab"]
         for process in pair:
             process.start()
         for process in pair:
@@ -482,14 +468,12 @@ def _fill(path: Path) -> None:
     with Ledger(path) as ledger:
         start = len(ledger.rows())
         for number in range(start, start + 100):
-            row = _row("decode", "long " * 2000)
-            ledger.put(str(number), row)
+            ledger.put(str(number), _row("decode", "long " * 2000))
 
 
 def _big(folder: Path) -> None:
-    checkpoint.save(
-        checkpoint.path_of(folder, 1), Checkpoint({"w": torch.zeros(2**16)}, {}, {"step": 1})
-    )
+    made = Checkpoint({"w": torch.zeros(2**16)}, {}, {"step": 1})
+    checkpoint.save(checkpoint.path_of(folder, 1), made)
 
 
 def _too_large(folder: Path, counts: Counts) -> None:
@@ -589,7 +573,8 @@ def calls(number: int) -> Counts:
     """Generated calls with a likely wrong argument: our error, or a result where the value was one that is taken."""
     found, counts = bad_calls(number), Counts()
     counts.done.update({f"bad calls, {subject}": n for subject, n in found.by_subject.items()})
-    counts.held.update({"refused by name": found.refused, "a value that is taken": found.valid})
+    held = {"refused by name": "refused", "a value that is taken": "valid"}
+    counts.held.update({what: found.outcomes[of] for what, of in held.items()})
     counts.wrong.update(f"{one.call}: {one.what}"[:200] for one in found.findings)
     return counts
 
@@ -604,25 +589,13 @@ PARTS: dict[str, Callable[[Path, bool], Counts]] = {
 }
 
 
-@contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        yield Path(folder)
-
-
 def run(part: str, *, small: bool = False) -> dict[str, Any]:
     """The counts of one part as JSON values."""
     began = time.perf_counter()
-    with scratch() as folder:
-        counts = PARTS[part](folder / part, small)
-    return {
-        **{name: dict(sorted(values.items())) for name, values in vars(counts).items()},
-        "seconds": round(time.perf_counter() - began, 1),
-        "commit": commit(),
-        "machine": describe("cpu"),
-        "versions": versions(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        counts = PARTS[part](Path(folder) / part, small)
+    found = {name: dict(sorted(values.items())) for name, values in vars(counts).items()}
+    return found | {"seconds": round(time.perf_counter() - began, 1)} | origin()
 
 
 def main() -> int:

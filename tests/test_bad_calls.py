@@ -11,7 +11,8 @@ COUNT = int(os.environ.get("REGARD_BAD_CALLS", "16000"))
 def test_no_bad_call_gives_a_raw_error_or_silence():
     found = bad_calls(COUNT, seed=0)
     assert not found.findings, "\n".join(f"{f.call}: {f.what}" for f in found.findings)
-    assert found.calls == COUNT and found.refused > COUNT // 2 and found.valid > COUNT // 20
+    made = found.outcomes
+    assert made.total() == COUNT and made["refused"] > COUNT // 2 and made["valid"] > COUNT // 20
     assert set(found.by_subject) == {
         *("mixers", "requests", "states", "states of others", "pools", "scores", "positions"),
         *("models", "masks", "torch's layer", "explorer", "adapters", "laboratory", "tables"),
@@ -20,15 +21,15 @@ def test_no_bad_call_gives_a_raw_error_or_silence():
 
 def test_the_same_seed_makes_the_same_calls():
     first, second = bad_calls(120, 5), bad_calls(120, 5)
-    assert (first.refused, first.valid) == (second.refused, second.valid)
-    assert any(bad_calls(120, seed).refused != first.refused for seed in range(6, 10))
+    assert first.outcomes == second.outcomes
+    assert any(bad_calls(120, seed).outcomes != first.outcomes for seed in range(6, 10))
 
 
 def test_without_the_checks_raw_errors_and_silence_are_found(monkeypatch, capsys):
     monkeypatch.setattr("regard.core.options.fits", lambda kind, value: True)
     monkeypatch.setattr("regard.core.mixer.check_state", lambda *given: None)
     found = bad_calls(400, seed=0)
-    assert len(found.raw) > 20 and len(found.silent) > 20
+    assert found.outcomes["raw"] > 20 and found.outcomes["silent"] > 20
     monkeypatch.setattr(module, "bad_calls", lambda count, seed: found)
     assert main(["400"]) == 1
-    assert "raw errors" in capsys.readouterr().out
+    assert "'raw': " in capsys.readouterr().out

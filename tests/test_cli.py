@@ -94,56 +94,6 @@ def test_show_knows_the_other_catalogues(capsys, name):
     assert code == 0 and name in out
 
 
-WRONG = {
-    "ls mixrs": "unknown kind 'mixrs'. Did you mean 'mixers'?",
-    "show liner": "unknown name 'liner'. Did you mean 'linear'?",
-    "ls --jsn": "--json",
-    "bench --mixers softmx": "unknown mixer 'softmx'. Did you mean 'softmax'?",
-    "bench --lenghts 3": "--lengths",
-    "bench --lengths 0": "lengths ((0,)) must be a tuple of positive integers",
-    "bench --lengths many": "--lengths: cannot read ['many']",
-    "recommend --length 0": "length (0) must be a positive integer",
-    "recommend --length 8 --task lokup": "unknown trained column 'lokup'",
-    "bench --passes forwrd": "'forward'",
-    "bench --dtypes float31": "float32",
-    "bench --devices tpuu": "device",
-    "bench --mixers local --options window_size=0": "window_size (0) must be a positive integer",
-    "bench --passes decode --plot speed.gif": "must end in .png or .svg",
-    "train digits --model.mixr linear": "--model.mixer",
-    "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
-    "train digits --task.test-size 5": "test_size (5) must be at least 10",
-    "train digits --report-to wandbb": "Expected one of ('wandb', 'mlflow')",
-    "train digits --train.lr -1": "TrainConfig: lr (-1.0) must be greater than 0",
-    "train digits --model.max-len 63": "model.max_len (63) is below",
-    "train digits --model.num-classes 11": "model.num_classes is 11",
-    "laws linear --law pading": "unknown law 'pading'. Did you mean 'padding'?",
-    "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
-    "arena fingerprnt": "unknown question 'fingerprnt'. Did you mean 'fingerprint'?",
-}
-
-
-@pytest.mark.parametrize("line", WRONG)
-def test_what_is_wrong_is_named_with_what_is_near(capsys, line, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert WRONG[line] in refused(capsys, line)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ("--model.mixer-options num_kv_head=2", "Did you mean 'num_kv_heads'?"),
-        (
-            "--model.mixer-options shared_qk=false",
-            "softmax: shared_qk ('false') must be True or False",
-        ),
-    ],
-)
-def test_an_option_of_the_mixer_is_checked_as_in_python(capsys, tmp_path, options, said):
-    code, _, err = ran(capsys, f"train recall --folder {tmp_path} {options}")
-    assert code == 2 and said in err
-
-
 def test_train_runs_a_task_with_changed_fields(capsys, tmp_path):
     line = (
         f"train digits --folder {tmp_path} --model.dim 8 --model.num-heads 2 --model.num-layers 1"
@@ -328,17 +278,17 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))
 
 
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("patterns=[Windw(4, 4)]", "unknown value 'Windw'. Did you mean 'Window'"),
-        ("patterns=[Window(4)]", "missing 1 required positional argument: 'after'"),
-        ("patterns=[Window(4, -1)]", "after"),
-        ("patterns=[Window(4, 4) | 3]", "is no value: literals, lists, All, Block"),
-        ("patterns=__import__('os').getcwd()", "is no value"),
-        ("patterns=[Window(*[4, 4])]", "is no value"),
-    ],
-)
+NO_PATTERNS = {
+    "patterns=[Windw(4, 4)]": "unknown value 'Windw'. Did you mean 'Window'",
+    "patterns=[Window(4)]": "missing 1 required positional argument: 'after'",
+    "patterns=[Window(4, -1)]": "after",
+    "patterns=[Window(4, 4) | 3]": "is no value: literals, lists, All, Block",
+    "patterns=__import__('os').getcwd()": "is no value",
+    "patterns=[Window(*[4, 4])]": "is no value",
+}
+
+
+@pytest.mark.parametrize(("word", "said"), NO_PATTERNS.items())
 def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word, said):
     with pytest.raises(RegardError) as refused:
         option(word)

@@ -267,3 +267,137 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
     mine = rows["mine:Mine"]
     assert mine["ratio"]["error"] is None and list(mine["quality"]) == ["sums"]
+
+
+FOREIGN = '''
+import sys
+
+from regard.mixers.fnet import FNet
+from regard.mixers.local import Local
+
+
+class Raises(FNet):
+    """Its constructor raises."""
+
+    name = "raises"
+
+    def __init__(self, dim):
+        raise RuntimeError("\\x1b[31mno\\nsecond line")
+
+
+class Exits(FNet):
+    """Its constructor exits."""
+
+    name = "exits"
+
+    def __init__(self, dim):
+        sys.exit(3)
+
+
+class Waits(FNet):
+    """Its constructor never ends."""
+
+    name = "waits"
+
+    def __init__(self, dim):
+        while True:
+            pass
+
+
+class ExitsLater(FNet):
+    """Its mix exits."""
+
+    name = "exits_later"
+    variants = {}
+
+    def mix(self, x, context, mask):
+        exit(4)
+
+
+class WaitsLater(FNet):
+    """Its mix never ends."""
+
+    name = "waits_later"
+    variants = {}
+
+    def mix(self, x, context, mask):
+        while True:
+            pass
+
+
+class Narrow(Local):
+    """Fewer options than its parent."""
+
+    name = "narrow"
+
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+'''
+SHORT = 6  # seconds; an import beside other tests takes two
+BENCH = "bench --lengths 8 --passes forward --dim 16 --num-heads 2 --seconds 0.01 --mixers"
+ARENA = "arena mine:QUESTION --workers 1 --mixers softmax"
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    (tmp_path / "foreign.py").write_text(FOREIGN)
+    yield
+    sys.modules.pop("foreign", None)
+
+
+def place(words: str) -> str:
+    """Where in foreign.py these words are first, as an error says it."""
+    lines = FOREIGN.splitlines()
+    return f"foreign.py, line {1 + next(n for n, line in enumerate(lines) if words in line)}"
+
+
+@pytest.mark.parametrize("command", ["laws", BENCH, ARENA])
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("Raises", "RuntimeError", "raise RuntimeError"),
+        ("Exits", "SystemExit", "sys.exit(3)"),
+        ("Waits", "TimeoutError", "while True"),
+    ],
+)
+def test_a_class_that_cannot_be_built_is_named_with_its_line(
+    capsys, foreign, monkeypatch, command, name, error, words
+):
+    if name == "Waits":
+        monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
+    code, out, err = ran(capsys, f"{command} foreign:{name}")
+    said = err.splitlines()[-1]  # the arena shows how far it is
+    assert code == 2 and out == "" and "Traceback" not in err
+    assert f"regard: {error} in " in said and "\x1b" not in said
+    at = int(said.partition("foreign.py, line ")[2].partition(":")[0])
+    assert 0 <= at - int(place(words).rpartition(" ")[2]) <= 1
+
+
+@pytest.mark.parametrize("name", ["ExitsLater", "WaitsLater"])
+def test_a_law_says_which_line_of_ones_own_does_not_return(capsys, foreign, monkeypatch, name):
+    monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
+    code, out, _ = ran(capsys, f"laws foreign:{name} --law batch lengths --json")
+    rows = json.loads(out)
+    assert code == 1 and all("foreign.py, line " in row["why"] for row in rows)
+    assert len(rows) == (1 if name == "WaitsLater" else 2)  # after one that never ends none is run
+
+
+@pytest.mark.parametrize("text", ["raise ValueError('no')", "import sys\nsys.exit(3)", "x = 1 +"])
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(capsys, tmp_path, text):
+    (tmp_path / "foreign.py").write_text(text)
+    line = len(text.splitlines())
+    for command in ("show", "laws", BENCH, ARENA):
+        assert f"foreign.py, line {line}: " in refused(capsys, f"{command} foreign:Mine")
+
+
+def test_a_module_that_never_ends_is_named_with_its_line(capsys, tmp_path, foreign, monkeypatch):
+    monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
+    (tmp_path / "foreign.py").write_text("while True:\n    pass\n")
+    said = refused(capsys, "show foreign:Mine")
+    assert "TimeoutError in " in said and f"had not ended after {SHORT} s" in said
+
+
+def test_a_subclass_is_told_what_it_inherits(capsys, foreign):
+    said = refused(capsys, "laws foreign:Narrow")
+    assert "Narrow inherits the variant 'narrow'" in said
+    assert "variants = {}, limits = {}" in said

@@ -36,38 +36,34 @@ def report_ledger(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("inside", "why"),
-    [
-        ("file", "a file is in the place of a folder"),
-        ("file/deeper", "a file is in the place of a folder"),
-        ("/proc/nowhere", "there is no such file or folder"),
-    ],
-)
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"{TRAIN} --folder {{}}",
-        "arena --ledger LEDGER --folder {}",
-        "arena --ledger {}/l.sqlite",
-        "report --ledger LEDGER --page {}/page.html",
-        "report --ledger LEDGER --page PAGE --picture {}/picture.png",
-        "bench --mixers fnet --unchecked --plot {}/speed.png",
-        "bench --mixers fnet --ledger {}/l.sqlite",
-    ],
-)
+PLACES = {
+    "file": "a file is in the place of a folder",
+    "file/deeper": "a file is in the place of a folder",
+    "/proc/nowhere": "there is no such file or folder",
+}
+LINES = [
+    f"{TRAIN} --folder {{}}",
+    "arena --ledger LEDGER --folder {}",
+    "arena --ledger {}/l.sqlite",
+    "report --ledger LEDGER --page {}/page.html",
+    "report --ledger LEDGER --page PAGE --picture {}/picture.png",
+    "bench --mixers fnet --unchecked --plot {}/speed.png",
+    "bench --mixers fnet --ledger {}/l.sqlite",
+]
+
+
+@pytest.mark.parametrize("inside", PLACES)
+@pytest.mark.parametrize("line", LINES)
 def test_a_path_that_cannot_be_used_is_named(
-    capsys, tmp_path, monkeypatch, report_ledger, line, inside, why
+    capsys, tmp_path, monkeypatch, report_ledger, line, inside
 ):
-    monkeypatch.setattr(
-        "regard.lab.experiment.speed.measure", lambda *_: pytest.fail("timed first")
-    )
-    monkeypatch.setattr("regard.lab.train.run.fit", lambda *_, **__: pytest.fail("trained first"))
+    for work in ("experiment.speed.measure", "train.run.fit"):
+        monkeypatch.setattr(f"regard.lab.{work}", lambda *_, **__: pytest.fail("worked first"))
     (tmp_path / "file").write_text("a file")
     path = inside if inside.startswith("/") else tmp_path / inside
     words = line.replace("LEDGER", str(report_ledger)).replace("PAGE", f"{tmp_path}/p.html")
     err = refused(capsys, words.format(path))
-    assert str(path) in err and why in err
+    assert str(path) in err and PLACES[inside] in err
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(capsys, tmp_path, report_ledger):
@@ -117,14 +113,9 @@ def test_a_row_altered_behind_an_open_ledger_is_found_by_get(report_ledger):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_printing_to_a_full_disk_is_one_line():
+    command = [sys.executable, "-m", "regard", "--version"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "regard", "--version"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "the output cannot be used: the disk is full" in done.stderr
 
@@ -134,14 +125,14 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"regard {regard.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "again"),
-    [
-        ("train digits --train.steps 2 --folder 'a b'", True),
-        ("arena --ledger l.sqlite", True),
-        ("ls mixers", False),
-    ],
-)
+INTERRUPTED = {
+    "train digits --train.steps 2 --folder 'a b'": True,
+    "arena --ledger l.sqlite": True,
+    "ls mixers": False,
+}
+
+
+@pytest.mark.parametrize(("line", "again"), INTERRUPTED.items())
 def test_an_interrupted_command_ends_with_the_one_that_goes_on(
     capsys, tmp_path, monkeypatch, line, again
 ):
@@ -159,17 +150,11 @@ def test_an_interrupted_command_ends_with_the_one_that_goes_on(
     assert err == f"regard: interrupted{f'. This goes on: regard {line}' if again else ''}\n"
 
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-
-
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_while_torch_is_imported_is_one_line(number):
-    process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-m", "regard", "ls"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-X", "importtime", "-m", "regard", "ls"]
+    quiet, read = subprocess.DEVNULL, subprocess.PIPE
+    process = subprocess.Popen(command, stdout=quiet, stderr=read, text=True)
     for line in process.stderr:  # the first part of torch is there, the rest is not
         if "torch" in line:
             break

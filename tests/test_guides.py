@@ -19,7 +19,7 @@ import pages  # noqa: E402
 from notebooks import NOTEBOOKS, cells  # noqa: E402
 
 PAGES = sorted((DOCS / "guides").glob("*.md"))
-PAGES += [DOCS / f"{name}.md" for name in ("tutorial", "huggingface", "explore")]
+PAGES += [DOCS / f"{name}.md" for name in ("tutorial", "huggingface", "explore", "using")]
 BLOCKS = {
     page: re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S) for page in PAGES
 }

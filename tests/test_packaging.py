@@ -84,13 +84,10 @@ def described(name):
 def raised(function):
     """Names of the library's errors that a function raises itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    calls = [
-        n.exc for n in ast.walk(tree) if isinstance(n, ast.Raise) and isinstance(n.exc, ast.Call)
-    ]
-    names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
-    return {
-        name for name in names if issubclass(getattr(regard.core, name, object), regard.RegardError)
-    }
+    calls = [n.exc.func for n in ast.walk(tree) if isinstance(getattr(n, "exc", None), ast.Call)]
+    names = {call.id for call in calls if isinstance(call, ast.Name)}
+    ours = regard.RegardError
+    return {name for name in names if issubclass(getattr(regard.core, name, object), ours)}
 
 
 def unnamed(name):

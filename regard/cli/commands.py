@@ -22,7 +22,7 @@ from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_facts, print_json, print_table
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
-from regard.core.errors import visible_lines
+from regard.core.errors import blamed, visible_lines
 from regard.core.packages import lacking_extra
 
 
@@ -218,9 +218,17 @@ def _run(args: list[str]) -> int:
         subcommand_cli_from_dict(CLASSES, prog="regard", args=args)
     if name not in CLASSES:
         raise UnknownNameError("command", name, CLASSES)
-    if name == "train" and rest and not rest[0].startswith("-"):
-        return _train(*rest)
-    return parse(CLASSES[name], f"regard {name}", rest).run() or 0
+    try:
+        if name == "train" and rest and not rest[0].startswith("-"):
+            return _train(*rest)
+        return parse(CLASSES[name], f"regard {name}", rest).run() or 0
+    except (RegardError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        told = blamed(error)
+        if not told or _is_out_of_memory(error):
+            raise
+        raise OptionError(told) from error
 
 
 def failed(error: OSError) -> int:

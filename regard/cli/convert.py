@@ -60,7 +60,7 @@ class Convert(metaclass=CheckedOptions):
     def run(self) -> None:
         from regard.hf import convert, load, save
         from regard.lab.data.files import check_writable
-        from regard.lab.tasks.distillation import HELD
+        from regard.lab.train.distillation import HELD
 
         if not self.folder.exists():
             raise MissingDataError(f"convert: there is no {self.folder}")
@@ -92,8 +92,8 @@ class Convert(metaclass=CheckedOptions):
     def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
         """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""
         from regard.hf.convert import layer_error, rates, stack_error
-        from regard.lab.tasks.distillation import Distillation
         from regard.lab.train import TrainConfig, fit
+        from regard.lab.train.distillation import Distillation
 
         whole = Distillation(teacher=teacher, ids=ids, length=self.length, error=stack_error)
         each, splits = replace(whole, error=layer_error), whole.load()

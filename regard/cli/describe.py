@@ -167,6 +167,7 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
             "includes_ffn": can.includes_ffn,
             "positions": sorted(can.positions),
             "approximates": can.approximates,
+            "finite_to": can.finite_to,
             "cost": {"time": can.time, "memory": can.memory, "state": can.state},
             "variants": {name: dict(chosen) for name, chosen in entry.variants.items()},
         }

@@ -75,13 +75,12 @@ def _implementations() -> list[dict[str, str]]:
     from regard.functional.rows import replacements
 
     here, rows = "cuda" if torch.cuda.is_available() else "cpu", []
-    for (operation, device), entries in getattr(replacements(), "FAST", {}).items():
-        for entry in entries:
-            lacks = entry.lacks() if device == here else None
-            where = f"{entry.name} on {device}: {entry.about}"
-            found = where if device == here and not lacks else f"plain ({where})"
-            advice = f"{entry.name} needs {lacks}" if lacks else ""
-            rows.append(_row(f"impl=auto, {operation}", found, advice))
+    for (operation, device), entry in getattr(replacements(), "FAST", {}).items():
+        lacks = entry.lacks() if device == here else None
+        where = f"{entry.name} on {device}: {entry.about}"
+        found = where if device == here and not lacks else f"plain ({where})"
+        advice = f"{entry.name} needs {lacks}" if lacks else ""
+        rows.append(_row(f"impl=auto, {operation}", found, advice))
     return rows
 
 

@@ -10,7 +10,8 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
-from regard.core import OptionError
+from regard.core import OptionError, RegardError
+from regard.core.errors import limited
 
 if TYPE_CHECKING:
     from regard.testing import Verdict
@@ -63,8 +64,17 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[di
         return [_row(verdict.law, {"default": verdict}) for verdict in verdicts]
     variants = {"default": {}, **cls.variants}
     factories = {name: partial(build, cls, **FACTS | dict(o)) for name, o in variants.items()}
-    for factory in factories.values():  # wrong options are found before any law runs
-        factory()
+    for variant, factory in factories.items():  # wrong options are found before any law runs
+        try:
+            with limited():
+                factory()
+        except RegardError as error:
+            if variant == "default" or "variants" in vars(cls):
+                raise
+            inherited = [f"{n} = {{}}" for n in ("variants", "limits") if n not in vars(cls)]
+            raise OptionError(
+                f"{cls.__name__} inherits the variant {variant!r}: {error}. Override what it inherits: {', '.join(inherited)}"
+            ) from error
     found: dict[str, dict[str, Verdict]] = {}
     with Console(stderr=True).status("laws") as status:
         for variant, factory in factories.items():

@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from regard.cli.describe import catalog
 from regard.core import Catalog, OptionError, UnknownNameError
+from regard.core.errors import blamed, limited
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
@@ -92,11 +92,13 @@ def imported(name: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = import_module(module)
-    except Exception as error:
+        with limited():
+            found = import_module(module)
+    except (Exception, SystemExit) as error:
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
         if absent not in (module, module.partition(".")[0]):
-            raise OptionError(f"{name}: {_told(error)}") from error
+            said = blamed(error) or f"{error}. A class of your own is written module:Class"
+            raise OptionError(f"{name}: {said}") from error
         path = Path(module).with_suffix(".py")
         there = path.exists() and not path.is_absolute()
         hint = f". Write {'.'.join(path.with_suffix('').parts)}:{attribute}" if there else ""
@@ -105,20 +107,6 @@ def imported(name: str) -> Any:
         public = [name for name in vars(found) if not name.startswith("_")]
         raise UnknownNameError(f"name in {module}", attribute, public)
     return getattr(found, attribute)
-
-
-def _told(error: Exception) -> str:
-    """An error while a module was imported: what, and the innermost place in the folder of that module."""
-    frames = traceback.extract_tb(error.__traceback__)[2:]  # after ours and import_module's
-    places = [(f.filename, f.lineno) for f in frames if not f.filename.startswith("<frozen")]
-    home = {Path(path).parent for path, _ in places[:1]}
-    places = [place for place in places if Path(place[0]).parent in home]
-    if isinstance(error, SyntaxError) and error.filename:
-        places.append((error.filename, error.lineno))
-    said = str(getattr(error, "msg", error)).partition("\n")[0]
-    if not places:
-        return f"{said}. A class of your own is written module:Class"
-    return f"{type(error).__name__} in {places[-1][0]}, line {places[-1][1]}: {said}"
 
 
 def _meant(name: str) -> str:

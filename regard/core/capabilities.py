@@ -26,6 +26,8 @@ class Capabilities:
 
     `time`, `memory` and `state` are sums of products in the library's letters, T the length: "T W K", "T^2 K",
     "T log T D", "H K V". Memory is that of one forward pass beyond its inputs; state is the streaming state's.
+    finite_to: in float16, the scale of inputs up to which outputs and gradients are finite. Above it, and in all other types, they are so
+    wherever softmax's are and their true values fit into the type.
     A global token may see, and be seen by, every token; where all tokens already do, it changes nothing.
     """
 
@@ -45,6 +47,7 @@ class Capabilities:
     time: str
     memory: str
     state: str | None = None
+    finite_to: float = 100.0
 
     def refusals(self) -> dict[str, str]:
         """Name of each capability that is absent -> its reason."""

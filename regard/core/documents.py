@@ -4,7 +4,7 @@ Tokens of unlike `mask.documents` are as if in rows of their own. A stream takes
 state begins anew with each.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -86,6 +86,14 @@ class Packed(NamedTuple):
         return whole.permute(0, 3, 1, 2)
 
 
+def documents_of(mixer: Any, mask: Mask) -> Packed | None:
+    """The documents of the mask; None where it has none."""
+    if mask.documents is None or not mask.documents.numel():
+        return None
+    pack = packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
+    return pack if pack.buckets else None
+
+
 def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     """The documents of `mask.documents`. padding: False if a bucket may hold documents of one length only.
 
@@ -98,11 +106,8 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
         )
     B, T = mask.documents.shape
     device = mask.documents.device
-    kept = (
-        torch.arange(B * T, device=device)
-        if mask.valid is None
-        else mask.valid.flatten().nonzero()[:, 0]
-    )
+    present = torch.ones_like(mask.documents) if mask.valid is None else mask.valid
+    kept = present.flatten().nonzero()[:, 0]
     keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
     first = torch.ones(len(kept), dtype=torch.bool, device=device)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
@@ -110,21 +115,21 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     _check_gaps(who, keys[:, starts])
     lengths = torch.cat([starts, starts.new_tensor([len(kept)])]).diff()
     order = lengths.argsort(descending=True, stable=True)
-    buckets, slot = [], 0
-    source = torch.empty(B * T, dtype=torch.long, device=device)
-    taken = []
+    buckets = []
     for low, high in _cuts(lengths[order].tolist(), padding):
         rows = order[low:high]
         steps = torch.arange(int(lengths[rows[0]]), device=device)
         inside = steps < lengths[rows, None]
         tokens = kept[(starts[rows, None] + steps).clamp_max(len(kept) - 1)]
         buckets.append(Bucket(tokens, inside, _mask_of(mask, tokens, inside)))
-        taken.append((tokens[inside], slot + inside.flatten().nonzero()[:, 0]))
-        slot += inside.numel()
-    source.fill_(slot)
-    for places, slots in taken:
-        source[places] = slots
-    in_place = len(buckets) == 1 and slot == len(kept) == B * T
+    cells = [
+        torch.cat([z.flatten() for z in of]) for of in zip(*(b[:2] for b in buckets), strict=True)
+    ]
+    source = kept.new_full((B * T,), sum(len(b.inside.flatten()) for b in buckets))
+    if cells:
+        slots = cells[1].nonzero()[:, 0]
+        source[cells[0][slots]] = slots
+    in_place = len(buckets) == 1 and len(cells[0]) == len(kept) == B * T
     return Packed(buckets, source.view(B, T), in_place)
 
 
@@ -154,10 +159,7 @@ def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]
     row, place = tokens // T, tokens % T
     pairwise, marks = mask.pairwise, mask.global_tokens
     if pairwise is not None:
-        pairwise = (
-            pairwise.expand(int(row.max()) + 1, -1, -1, -1) if pairwise.shape[0] == 1 else pairwise
-        )
-        pairs = pairwise[row[:, :1, None], :, place[:, :, None], place[:, None]]
+        pairs = pairwise[row[:, :1, None] % len(pairwise), :, place[:, :, None], place[:, None]]
         pairwise = pairs.permute(0, 3, 1, 2)
     if marks is not None:
         marks = marks.flatten()[tokens] & inside
@@ -166,14 +168,9 @@ def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]
 
 def observed(pack: Packed, observations: list[Observation]) -> Observation:
     """The observations of the buckets as one of the batch."""
-    columns = zip(*observations, strict=True)
-    joins: dict[str, Callable[[list[Any]], Any]] = {"weights": pack.joined_weights}
-    return Observation(
-        *(
-            joins.get(name, pack.joined_heads)(list(column))
-            for name, column in zip(Observation._fields, columns, strict=True)
-        )
-    )
+    q, k, v, weights, heads = (list(column) for column in zip(*observations, strict=True))
+    join = pack.joined_heads
+    return Observation(join(q), join(k), join(v), pack.joined_weights(weights), join(heads))
 
 
 def extended_documents(

@@ -1,11 +1,22 @@
 """Errors for requests that cannot be served: who, what, why, and what instead."""
 
 import reprlib
-from collections.abc import Iterable, Mapping
+import signal
+import sysconfig
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 import torch
 from torch import Tensor
+
+LIMIT = 300
+"""Seconds that code of others may take for an import, a constructor or a law."""
+
+_PACKAGES = tuple({str(Path(__file__).parents[1]), *sysconfig.get_paths().values()})
 
 
 class RegardError(ValueError):
@@ -45,6 +56,38 @@ class PathError(RegardError):
 
 class MissingDataError(RegardError):
     """Data that is not on this machine and cannot be fetched as requested; the text says how to get it."""
+
+
+def blamed(error: BaseException) -> str:
+    """`ValueError in mine.py, line 7: no`: the innermost line that belongs to no package; empty where there is none."""
+    places = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    places = [place for place in places if not place[0].startswith(("<", *_PACKAGES))]
+    said = str(getattr(error, "msg", error)).partition("\n")[0]
+    return (
+        f"{type(error).__name__} in {places[-1][0]}, line {places[-1][1]}: {said}" if places else ""
+    )
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """TimeoutError after LIMIT seconds, in the main thread of a Unix process, where a signal can bring it."""
+    able = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    if not able or signal.getitimer(signal.ITIMER_REAL)[0]:  # an outer limit holds
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"it had not ended after {LIMIT} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def suggestion(name: object, known: Iterable[str], *, otherwise: str) -> str:

@@ -195,7 +195,9 @@ class Mask:
 
 def _check_integers(what: str, value: object, dims: int) -> None:
     if not isinstance(value, Tensor) or value.dim() != dims or not _is_integer(value.dtype):
-        got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else shown(value)
+        got = shown(value)
+        if isinstance(value, Tensor) and not value.is_nested:
+            got = f"{value.dtype} {list(value.shape)}"
         axes = "[B, S]" if dims == 2 else "[N + 1]"
         raise ShapeError(f"{what} must be an integer tensor {axes}, got {got}")
 

@@ -11,13 +11,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
-from regard.core.documents import extended_documents, observed, packed
+from regard.core.documents import documents_of, extended_documents, observed
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Recorded
 from regard.core.request import (
     Observation,
-    Request,
     check_arguments,
     check_request,
     check_tokens,
@@ -29,15 +28,15 @@ from regard.core.shapes import check_batch_size, check_flag, check_positive
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
-NAMED = 5
-"""Mixers that an error names as those that can."""
+NAMED = 5  # mixers that an error names as those that can
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Mixer(Recorded):
     """Base of every mechanism. A mechanism writes `mix` and, where declared, `_initial_state`, `_extend`, `_observe`.
 
-    What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid
-    ones are zero, and `mask.valid` describes the compact row. What they return at invalid positions is ignored.
+    What those methods receive has been checked, and is compact: valid tokens come first in every row, invalid ones are zero, and `mask.valid`
+    describes the compact row. What they return at invalid positions is ignored.
 
     Args:
         dim: channels of a token, D
@@ -59,21 +58,15 @@ class Mixer(Recorded):
     name: ClassVar[str]
     family: ClassVar[str]  # kernel family; colours the charts
     paper: ClassVar[str]  # authors, year, arXiv id
-    capabilities: (
-        Capabilities  # class value: the default options'; the instance's value is authoritative
-    )
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {}
-    )  # every law runs over all of them
-    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = MappingProxyType(
-        {}
-    )
+    capabilities: Capabilities  # of the default options; the instance's value is authoritative
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING  # every law runs over all of them
+    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = NOTHING
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
     delay: int = 0
     """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
 
-    catalogue: ClassVar[Mapping[str, "type[Mixer]"]] = MappingProxyType({})
+    catalogue: ClassVar[Mapping[str, "type[Mixer]"]] = NOTHING
     """The library's mixers, which `regard.mixers` puts here: an error names those that can."""
 
     beside_heads: str | None = None
@@ -128,10 +121,8 @@ class Mixer(Recorded):
         check_request(self, x, context, mask)
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
             notice_update(self)
-        if mask.documents is not None and mask.documents.numel():
-            pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
-            if pack.buckets:
-                return pack.joined([self.forward(z, mask=m) for z, m in pack.rows(x)])
+        if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
+            return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
@@ -194,12 +185,10 @@ class Mixer(Recorded):
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """Outputs for the next N >= 1 tokens, and the state after them.
 
-        Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment",
-        one call does, and later calls see of earlier ones what the mechanism keeps of them.
-
-        Tokens that are not `valid` are as if absent. `documents` numbers them: a new number begins with a new state.
-        Without it all tokens belong to the last document. `donate=True` lets the new state reuse the storage of the
-        one passed in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
+        Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment", one call does, and later
+        calls see of earlier ones what the mechanism keeps of them. Tokens that are not `valid` are as if absent. `documents` numbers them: a new number
+        begins with a new state. Without it all tokens belong to the last document. `donate=True` lets the new state reuse the storage of the one passed
+        in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
         """
         self.require("streaming")
         self._check_tokens("x", x)
@@ -236,9 +225,7 @@ class Mixer(Recorded):
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
         self.require("attention_map")
         weights = self.observe(x, context=context, mask=mask).weights
-        assert weights is not None, (
-            f"{self.name} declares attention_map and its _observe gives no weights"
-        )
+        assert weights is not None, f"{self.name} declares a map, and _observe gives no weights"
         return weights
 
     @final
@@ -255,13 +242,11 @@ class Mixer(Recorded):
         weights=False gives values and head outputs alone: where the mixer never forms weights, nothing of size [T S] is made.
         """
         check_flag(weights=weights)
-        if mask.documents is not None and mask.documents.numel():
-            check_request(self, x, context, mask)
-            pack = packed(self.name, mask, padding=bool(self.capabilities.padding))
-            if pack.buckets:
-                rows = pack.rows(x)
-                return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
-        request = self._compact(x, context, mask)
+        check_request(self, x, context, mask)
+        if (pack := documents_of(self, mask)) is not None:
+            rows = pack.rows(x)
+            return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
+        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         given = request.x, request.context, request.mask
         found = self._observe(*given) if weights else self._observe_heads(*given)
         if weights and found.heads is None:
@@ -276,16 +261,26 @@ class Mixer(Recorded):
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
     ) -> dict[str, Tensor] | None:
-        """Random or data-dependent structure (hashes, assignments, blocks) that `forward` uses, for oracles.
+        """Random or data-dependent structure (hashes, blocks) that `forward` uses, for oracles; positions count the valid tokens of the row.
 
-        Positions in it are compact: those among the valid tokens of the row.
+        Raises UnsupportedError for documents.
         """
+        check_request(self, x, context, mask)
         if mask.documents is not None:
             raise UnsupportedError(
                 f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
             )
-        request = self._compact(x, context, mask)
+        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         return self._plan(request.x, request.context, request.mask)
+
+    def auxiliary_loss(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        context: Float[Tensor, "B S D"] | None = None,
+        mask: Mask = OPEN,
+    ) -> Float[Tensor, ""] | None:
+        """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
 
     @final
     def after_step(self) -> None:
@@ -314,15 +309,13 @@ class Mixer(Recorded):
         self, batch_size: int, max_len: int | None, context: Tensor | None, valid: Tensor | None
     ) -> Any:
         raise NotImplementedError(
-            f"{type(self).__name__} declares streaming and does not define _initial_state"
+            f"{type(self).__name__} declares streaming without _initial_state"
         )
 
     def _extend(
         self, x: Tensor, state: Any, valid: Tensor | None, donate: bool
     ) -> tuple[Tensor, Any]:
-        raise NotImplementedError(
-            f"{type(self).__name__} declares streaming and does not define _extend"
-        )
+        raise NotImplementedError(f"{type(self).__name__} declares streaming without _extend")
 
     def _observe(self, x: Tensor, context: Tensor | None, mask: Mask) -> Observation:
         """What there is of q, k, v and weights; head outputs too where `_observe_heads` does not give them."""
@@ -340,10 +333,6 @@ class Mixer(Recorded):
         """Centroids move, features are drawn anew. Does nothing by default."""
 
     # ------------------------------------------------------------------ the checks
-
-    def _compact(self, x: Tensor, context: Tensor | None, mask: Mask) -> Request:
-        check_request(self, x, context, mask)
-        return compacted(x, context, mask, padding=bool(self.capabilities.padding))
 
     def _check_tokens(self, name: str, x: object) -> None:
         check_tokens(self.name, name, x, self.dim, first_parameter(self))

@@ -12,19 +12,9 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import UnknownNameError, UnsupportedError
-from regard.core.mask import OPEN
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
-from regard.fast.cpu import (
-    clusters,
-    efficient,
-    fourier,
-    linear,
-    pattern,
-    sorted as sorted_chunks,
-    step,
-    synthesizer,
-)
+from regard.fast.cpu import efficient, fourier, linear, pattern, sorted as sorted_chunks
 from regard.functional.rows import Form, plain_alone, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -40,8 +30,8 @@ class Entry:
     """One replacement, and the calls that it takes.
 
     unfit: called like the function; a reason why it cannot serve, or None. shortest: fewest queries from which "auto" takes it.
-    without: fields of a mask that it does not support. compiles: torch.compile captures it. elsewhere: named, it also computes forward
-    passes on other devices.
+    package: an optional one that it needs, with its oldest version. compiles: torch.compile captures it. elsewhere: named, it also computes
+    forward passes on other devices.
     """
 
     name: str
@@ -50,42 +40,37 @@ class Entry:
     unfit: Callable[..., str | None] = always
     dtypes: tuple[torch.dtype, ...] = ()  # empty: all
     shortest: int = 0
-    narrowest: int = 1  # channels of q
-    causal_only: bool = False
-    without: tuple[str, ...] = ()
-    packages: tuple[tuple[str, str], ...] = ()  # optional ones, each with its oldest version
+    package: tuple[str, str] | None = None
     compiles: bool = False
     elsewhere: bool = False
 
     def lacks(self) -> str | None:
         """A package that is not installed, and what brings it."""
-        return next(filter(None, (lacking(*package) for package in self.packages)), None)
+        return None if self.package is None else lacking(*self.package)
 
     def refuses(self, form: Form, tensors: Sequence[Tensor | None], options: dict) -> str | None:
         """Why it cannot serve this call; None if it can."""
-        q, mask = cast(Tensor, tensors[0]), options.get("mask", OPEN)
+        dtype = cast(Tensor, tensors[0]).dtype
         if lacks := self.lacks():
             return f"it needs {lacks}"
         if torch.compiler.is_compiling() and not self.compiles:
             return "torch.compile does not capture it"
-        if self.dtypes and q.dtype not in self.dtypes:
-            return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {q.dtype}"
-        if q.shape[-1] < self.narrowest:
-            return f"it needs {self.narrowest} channels in a head, not {q.shape[-1]}"
-        if self.causal_only and not mask.causal:
-            return "it is for causal order alone"
-        for field in self.without:
-            if getattr(mask, field) is not None:
-                return f"it does not take {field}"
+        if self.dtypes and dtype not in self.dtypes:
+            return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {dtype}"
         return self.unfit(*tensors, form=form, **options)
 
 
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again")
+TILES = partial(Entry, "tiles", about="tiles in cache")
 SDPA = Entry(
     "fused", sdpa.attend, "torch's scaled_dot_product_attention", unfit=sdpa.unfit, compiles=True
 )
-INSIDE = replace(SDPA, function=sdpa.inside, shortest=8)
-SYNTHESIZED = replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized)
+FUSED = {
+    "softmax": SDPA,
+    "softmax inside": replace(SDPA, function=sdpa.inside, shortest=8),
+    "slots": replace(SDPA, function=sdpa.slots),
+    "synthesizer": replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized),
+}
 FLEX = Entry(
     "flex",
     flex.attend,
@@ -93,61 +78,33 @@ FLEX = Entry(
     unfit=flex.unfit,
     dtypes=(torch.float32, torch.bfloat16, torch.float16),
     shortest=1024,
-    narrowest=16,
-    without=("pairwise", "global_tokens"),
     elsewhere=True,
 )
-FAST: dict[tuple[str, str], tuple[Entry, ...]] = {
-    ("softmax", "cpu"): (SDPA,),
-    ("softmax", "cuda"): (SDPA,),
-    ("softmax", "meta"): (SDPA,),
-    ("softmax inside", "cpu"): (INSIDE,),
-    ("softmax inside", "cuda"): (INSIDE,),
-    ("softmax inside", "meta"): (INSIDE,),
-    ("linear", "cpu"): (PIECES(linear.linear, unfit=linear.unfit_linear),),
-    ("rfa", "cpu"): (PIECES(linear.rfa, causal_only=True, unfit=linear.unfit_rfa),),
-    ("favor", "cpu"): (PIECES(linear.favor, unfit=linear.unfit_favor),),
-    ("efficient", "cpu"): (PIECES(efficient.attend, causal_only=True, unfit=efficient.unfit),),
-    ("causal sums", "cuda"): (
-        Entry(
-            "fla",
-            fla.causal_sums,
-            "fla-core's chunked causal sums",
-            unfit=fla.unfit,
-            dtypes=(
-                torch.bfloat16,
-                torch.float16,
-            ),  # it rounds float32 to 11 bits, whatever torch is told
-            shortest=1024,
-            packages=(("fla-core", "0.6"),),
-        ),
-    ),
-    ("window", "cpu"): (Entry("tiles", pattern.window, "tiles in cache", unfit=pattern.unfit),),
-    ("pattern", "cpu"): (Entry("tiles", pattern.attend, "tiles in cache"),),
-    ("pattern step", "cpu"): (
-        Entry("tiles", step.attend, "the keys that are seen", unfit=step.unfit),
-    ),
-    ("pattern", "cuda"): (FLEX,),
-    ("window", "cuda"): (replace(FLEX, function=flex.window, unfit=pattern.unfit),),
-    ("synthesizer", "cpu"): (
-        SYNTHESIZED,
-        Entry("tiles", synthesizer.attend, "tiles in cache", unfit=synthesizer.unfit),
-    ),
-    ("slots", "cpu"): (replace(SDPA, function=sdpa.slots),),
-    ("slots", "cuda"): (replace(SDPA, function=sdpa.slots),),
-    ("slots", "meta"): (replace(SDPA, function=sdpa.slots),),
-    ("synthesizer", "cuda"): (SYNTHESIZED,),
-    ("fourier", "cpu"): (
-        Entry("adjoint", fourier.transform, "its own gradient", unfit=fourier.unfit),
-    ),
-    ("members", "cpu"): (Entry("tiles", clusters.attend, "clusters in cache"),),
-    ("sorted", "cpu"): (
-        Entry("tiles", sorted_chunks.attend, "blocks in cache", without=("global_tokens",)),
-    ),
+FLA = Entry(
+    "fla",
+    fla.causal_sums,
+    "fla-core's chunked causal sums",
+    unfit=fla.unfit,
+    dtypes=(torch.bfloat16, torch.float16),  # it rounds float32 to 11 bits, whatever torch is told
+    shortest=1024,
+    package=("fla-core", "0.6"),
+)
+FAST: dict[tuple[str, str], Entry] = {
+    **{(name, device): e for name, e in FUSED.items() for device in ("cpu", "cuda", "meta")},
+    ("linear", "cpu"): PIECES(linear.linear, unfit=linear.unfit_linear),
+    ("favor", "cpu"): PIECES(linear.favor, unfit=linear.unfit_favor),
+    ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
+    ("causal sums", "cuda"): FLA,
+    ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
+    ("pattern", "cpu"): TILES(pattern.attend),
+    ("pattern", "cuda"): FLEX,
+    ("window", "cuda"): replace(FLEX, function=flex.window, unfit=flex.unfit_window),
+    ("fourier", "cpu"): Entry("adjoint", fourier.transform, "its own gradient", fourier.unfit),
+    ("sorted", "cpu"): TILES(sorted_chunks.attend, unfit=sorted_chunks.unfit),
 }
-"""(operation, device) -> its entries; "auto" takes the first that serves."""
+"""(operation, device) -> what "auto" takes there, if it serves."""
 
-NAMES = tuple(dict.fromkeys(entry.name for entries in FAST.values() for entry in entries))
+NAMES = tuple(dict.fromkeys(entry.name for entry in FAST.values()))
 
 
 def names(operations: Sequence[str]) -> list[str]:
@@ -161,7 +118,7 @@ def lacks(operations: Sequence[str], name: str) -> str | None:
 
 
 def _entries(operations: Sequence[str]) -> Iterator[Entry]:
-    return (e for (operation, _), some in FAST.items() if operation in operations for e in some)
+    return (entry for (operation, _), entry in FAST.items() if operation in operations)
 
 
 def run(
@@ -185,16 +142,14 @@ def _chosen(
     operation: str, form: Form, tensors: Sequence[Tensor | None], options: dict
 ) -> Entry | None:
     q = cast(Tensor, tensors[0])
-    here = FAST.get((operation, q.device.type), ())
+    entry = FAST.get((operation, q.device.type))
     if form.name == "auto":
-        fit = (e for e in here if q.shape[-2] >= e.shortest)
-        return next((e for e in fit if e.refuses(form, tensors, options) is None), None)
-    entry = next((e for e in here if e.name == form.name), None)
-    if entry is None:
-        entry = next(
-            (e for e in _entries([operation]) if e.name == form.name and e.elsewhere), None
-        )
-        if entry is not None and q.requires_grad:
+        if entry is None or q.shape[-2] < entry.shortest:
+            return None
+        return None if entry.refuses(form, tensors, options) else entry
+    if entry is None or entry.name != form.name:
+        named = (e for e in _entries([operation]) if e.name == form.name and e.elsewhere)
+        if (entry := next(named, None)) is not None and q.requires_grad:
             raise UnsupportedError(
                 f'impl={form.name!r} cannot serve: it has no backward pass on {q.device.type}. Use impl="plain"'
             )

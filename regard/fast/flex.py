@@ -16,11 +16,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.fast.cpu import pattern as tiles
 from regard.functional.patterns import Pattern, PerHead, Scattered, Union, Window
 from regard.functional.rows import Form
 
 BLOCK = 128
 MASKS = 64
+NARROWEST = 16
 BLOCKS = [
     f"{kind}_{what}"
     for kind in ("kv", "q", "full_kv", "full_q")
@@ -53,8 +55,17 @@ def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form
     return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
 
 
-def unfit(q, k, v, first_k=None, first_v=None, **options) -> str | None:
+def unfit(q, k, v, first_k=None, first_v=None, *, mask: Mask = OPEN, **options) -> str | None:
+    if q.shape[-1] < NARROWEST:
+        return f"it needs {NARROWEST} channels in a head, not {q.shape[-1]}"
+    for name in ("pairwise", "global_tokens"):
+        if getattr(mask, name) is not None:
+            return f"it does not take {name}"
     return None if first_k is None else "learned tokens come before the others"
+
+
+def unfit_window(q, k, v, **options) -> str | None:
+    return tiles.unfit(q, k, v, **options) or unfit(q, k, v, **options)
 
 
 def block_mask(pattern: Pattern, T: int, *, causal: bool, device: torch.device, size: int = BLOCK):

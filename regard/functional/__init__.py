@@ -1,5 +1,10 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from regard.core.errors import UnsupportedError
 from regard.functional.compressed import compressed_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.fourier import fourier_mixing
@@ -43,3 +48,21 @@ __all__ = [
     "synthesizer_attention",
     "window_attention",
 ]
+
+
+def _of_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which refuses documents. Mixers, who take them apart, call the one in its own file."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if getattr(kwargs.get("mask"), "documents", None) is not None:
+            raise UnsupportedError(
+                f"{function.__name__} does not support documents: mixers take them apart. Give each as a row of its own, or the "
+                "mask to a mixer."
+            )
+        return function(*args, **kwargs)
+
+    return call
+
+
+globals().update({name: _of_rows(globals()[name]) for name in __all__})

@@ -23,7 +23,9 @@ from regard.functional.rows import (
     Impl,
     attend as attend_rows,
     choose,
+    in_chunks,
     masked_softmax,
+    pick,
     scores,
     tiled,
 )
@@ -82,10 +84,8 @@ def complete(
 
 
 def filled(z: Shaped[Tensor, "B H S K"], factor: int) -> Shaped[Tensor, "B H S2 K"]:
-    """The last group completed with zeros. An exported program has two more: none to add would be a case of its own."""
-    S = z.shape[2]
-    groups = (S + factor - 1) // factor + 2 * torch.compiler.is_exporting()
-    return F.pad(z, (0, 0, 0, groups * factor - S))
+    """The last group completed with zeros; see `in_chunks`."""
+    return in_chunks(z, factor).flatten(2, 3)
 
 
 def slot_attention(
@@ -268,8 +268,7 @@ def _append_rest(
 
 
 def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:
-    index = index.clamp(max=z.shape[2] - 1)[:, None, :, None]
-    return z.gather(2, index.expand(-1, z.shape[1], -1, z.shape[3]))
+    return pick(z, index.clamp(max=z.shape[2] - 1))
 
 
 def write(

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.cache import is_ours
-from regard.functional.linear import accumulated, fitted, in_chunks
-from regard.functional.rows import Impl, choose, exp, wide_type
+from regard.functional.linear import accumulated
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, wide_type
 
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
@@ -55,8 +55,7 @@ def attend(
     last = mask.last_key(T, S, k.device)  # b T: the last key that each query sees; below 0: none
     every = torch.arange(S, device=k.device) < last[:, :1]
     state = all_before(present_keys(k, Mask(valid=every)), v)
-    at = last.clamp(min=0)[:, None, :, None].expand(*k.shape[:2], -1, 1)
-    k, v = (z.gather(2, at.expand(-1, -1, -1, z.shape[3])) for z in (k, v))
+    k, v = (pick(z, last.clamp(min=0)) for z in (k, v))
     return causal_means(rho, present_keys(k, Mask(valid=last >= 0)), v, *state, chunk=chunk)[0]
 
 

@@ -90,8 +90,8 @@ def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
 
 
 def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
-    """Nothing is added; a denominator that has vanished gives zero."""
-    return total.clamp_min(torch.finfo(total.dtype).tiny ** 0.8)
+    """Nothing is added; a denominator that has vanished gives zero, and no gradient."""
+    return torch.where(total < torch.finfo(total.dtype).tiny ** 0.5, torch.inf, total)
 
 
 def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:

@@ -15,6 +15,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.request import permute
 from regard.functional.rows import Impl, choose
 
 Norm = Literal["backward", "ortho"]
@@ -34,18 +35,18 @@ def fourier_mixing(
 def transform(
     x: Float[Tensor, "B T D"], *, mask: Mask = OPEN, norm: Norm = "backward"
 ) -> Float[Tensor, "B T D"]:
-    B, T, D = x.shape
-    half = torch.fft.rfft(x if x.dtype == torch.float64 else x.float(), dim=2)
+    T, D = x.shape[1:]
+    wide = x if x.dtype == torch.float64 else x.float()
     if mask.valid is None:
         n = torch.full((1,), T, device=x.device)
-        half = torch.fft.fft(half, dim=1).real
+        half = torch.fft.rfft2(wide, dim=(1, 2)).real
+        opposite = half.flip(1).roll(1, 1)
     else:
         n = mask.valid.sum(1).clamp_min(1)
-        half = transform_rows(half, n).real
-    opposite = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
-    mirrored = half[..., 1 : D - D // 2].flip(2)
-    mirrored = mirrored.gather(1, opposite[..., None].expand(B, T, mirrored.shape[2]))
-    y = torch.cat([half, mirrored], dim=2)
+        half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
+        row = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
+        opposite = permute(half, row)
+    y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], dim=2)
     if norm == "ortho":
         y = y / (n.to(y.dtype) * D).sqrt()[:, None, None]
     return y.to(x.dtype)

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.core.request import compaction
-from regard.functional.rows import Impl, attend as attend_rows
+from regard.functional.rows import Impl, attend as attend_rows, pick
 
 KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
 
@@ -49,10 +49,6 @@ def global_places(
     """Positions of the first `count` global tokens of every row, and which of them exist."""
     order = compaction(global_tokens)
     return order.source[:, :count], order.valid[:, :count]
-
-
-def pick(z: Shaped[Tensor, "B H T K"], at: Int[Tensor, "B M"]) -> Shaped[Tensor, "B H M K"]:
-    return z.gather(2, at[:, None, :, None].expand(-1, z.shape[1], -1, z.shape[3]))
 
 
 def replace_rows(

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import Impl, choose, masked_softmax, scores, take_each
+from regard.functional.rows import Impl, masked_softmax, scores, take_each
 from regard.functional.sorted import GAP, Window, sorted_attention
 
 
@@ -99,9 +99,8 @@ def attend(
             "impl": impl,
         }
         return sorted_attention(q, k, v, mask=mask, scale=scale, exclude_self=exclude_self, **how)
-    inside = choose("members", within, impl)
     sides = assigned["query_members"], assigned["key_members"]
-    return inside(q, k, v, *sides, mask=mask, scale=scale, exclude_self=exclude_self)
+    return within(q, k, v, *sides, mask=mask, scale=scale, exclude_self=exclude_self)
 
 
 def within(
@@ -116,19 +115,21 @@ def within(
     exclude_self: bool = False,
 ) -> Float[Tensor, "B H T V"]:
     """A token's output is the mean over the clusters that have it among their `queries` and offer it a key; of no cluster: zero."""
-    allowed = allowed_members(queries, keys, mask, exclude_self)
+    B, H, T, V = *q.shape[:3], v.shape[3]
+    allowed = _members_allowed(queries, keys, mask, exclude_self)
     queries, keys = queries.clamp(min=0), keys.clamp(min=0)
     a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
-    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(2, 3)
-    at, some = queries.flatten(2), allowed.any(-1).flatten(2).to(y.dtype)
-    total = y.new_zeros(*q.shape[:3], v.shape[3]).scatter_add(2, at[..., None].expand_as(y), y)
-    times = y.new_zeros(q.shape[:3]).scatter_add(2, at, some)
-    return total / times.clamp(min=1)[..., None]
+    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(0, 3)
+    at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
+    some = allowed.any(-1).expand(queries.shape).flatten().to(y.dtype)
+    total = y.new_zeros(B * H * T, V).index_add(0, at, y)
+    times = y.new_zeros(B * H * T).index_add(0, at, some)
+    return (total / times.clamp(min=1)[:, None]).view(B, H, T, V)
 
 
-def allowed_members(
+def _members_allowed(
     queries: Int[Tensor, "B H N W"], keys: Int[Tensor, "B H N W"], mask: Mask, exclude_self: bool
-) -> Bool[Tensor, "B H N W W"]:
+) -> Bool[Tensor, "#B #H #N #W #W"]:
     """Allowed pairs of each cluster."""
     i, j = queries[..., None], keys[..., None, :]
     allowed = (i >= 0) & (j >= 0)
@@ -152,8 +153,7 @@ def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H
     """The keys of each query's cluster; causal: the last `window_size` that it may see; -1 where there are fewer."""
     queries = assigned["query_clusters"]
     if "key_members" in assigned:
-        keys = assigned["key_members"]
-        return keys.gather(2, queries[..., None].expand(-1, -1, -1, keys.shape[3]))
+        return take_each(assigned["key_members"], queries)
     keys = assigned["key_clusters"]
     T, S = queries.shape[2], keys.shape[2]
     ordered, source = keys.sort(dim=-1, stable=True)

@@ -11,6 +11,7 @@ A stream is the same function: S and z after some tokens are the state before th
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,7 @@ from regard.functional.features import (
     unit_features,
     unit_keys,
 )
-from regard.functional.rows import Impl, choose, exp, wide_type
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, ranged, wide_type
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -61,9 +62,10 @@ def linear_attention(
         keys = Keys(present(feature_map(k), mask.valid))
         return attend(feature_map(q), keys, v, mask=mask, denominator=denominator, impl=impl)
 
-    return choose("linear", attention, impl)(
-        q, k, v, mask=mask, feature_map=feature_map, denominator=denominator
+    y = choose("linear", attention, impl)(
+        *ranged(q, k, v), mask=mask, feature_map=feature_map, denominator=denominator
     )
+    return y.to(v.dtype)
 
 
 def random_feature_attention(
@@ -78,13 +80,10 @@ def random_feature_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-
-    def attention(q, k, v, w, gate=None, *, mask, features) -> Tensor:
-        keys = unit_keys(k, w, features, gate, mask.valid)
-        phi_q = unit_features(q, w, features)
-        return attend(phi_q, keys, v, mask=mask, denominator=signed, impl=impl)
-
-    return choose("rfa", attention, impl)(q, k, v, w, gate, mask=mask, features=features)
+    keys, dtype = unit_keys(k, w, features, gate, mask.valid), v.dtype
+    phi_q, phi_k, v = ranged(unit_features(q, w, features), keys.phi, v)
+    how: dict[str, Any] = {"mask": mask, "denominator": signed, "impl": impl}
+    return attend(phi_q, keys._replace(phi=phi_k), v, **how).to(dtype)
 
 
 def favor_attention(
@@ -113,9 +112,10 @@ def favor_attention(
         phi_q = favor_queries(q, w, features, stabiliser, causal=mask.causal)
         return attend(phi_q, keys, v, mask=mask, denominator=floored, impl=impl)
 
-    return choose("favor", attention, impl)(
-        q, k, v, w, mask=mask, features=features, stabiliser=stabiliser
+    y = choose("favor", attention, impl)(
+        *ranged(q, k, v, w), mask=mask, features=features, stabiliser=stabiliser
     )
+    return y.to(v.dtype)
 
 
 def attend(
@@ -237,20 +237,6 @@ def chunked_sums(
     return sums, total, last[..., :-1], last[..., -1]
 
 
-def in_chunks(x: Float[Tensor, "B H T M"], C: int, value: float = 0.0) -> Tensor:
-    """[B H N C M], filled up with `value`. An exported program has two more: an axis of one would be a case of its own."""
-    B, H, T, M = x.shape
-    N = (T + C - 1) // C + 2 * torch.compiler.is_exporting()
-    if N * C != T:  # a padding of nothing is a copy
-        x = F.pad(x, (0, 0, 0, N * C - T), value=value)
-    return x.reshape(B, H, N, C, M)
-
-
-def fitted(chunk: int, T: int) -> int:
-    """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk if torch.compiler.is_exporting() else min(chunk, T)
-
-
 def accumulated(
     state: Float[Tensor, "B H M V"],
     gain: Float[Tensor, "B H N M V"],
@@ -317,8 +303,6 @@ def _beside_queries(
     all_see = torch.arange(v.shape[2], device=v.device) < last[:, :1]
     g = None if log_decay is None else present(log_decay, all_see)
     before = summed(present(phi_k, all_see), v, g)
-    at = last.clamp(min=0)[:, None, :, None].expand(*v.shape[:2], -1, 1)
-    phi_k, v = (z.gather(2, at.expand(-1, -1, -1, z.shape[3])) for z in (phi_k, v))
-    seen = last >= 0
-    g = None if log_decay is None else present(log_decay.gather(2, at[..., 0]), seen)
-    return present(phi_k, seen), v, g, *before
+    at, seen = last.clamp(min=0), last >= 0
+    g = None if log_decay is None else present(pick(log_decay[..., None], at)[..., 0], seen)
+    return present(pick(phi_k, at), seen), pick(v, at), g, *before

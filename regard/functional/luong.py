@@ -7,7 +7,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import TILE, Impl, masked_softmax, sizes_of, tiled
+from regard.functional.rows import TILE, Impl, masked_softmax, sizes_of, take_each, tiled
 from regard.functional.scored import Pairs, dot_product
 
 
@@ -49,7 +49,7 @@ def luong_attention(
     def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         some = None if pairwise is None else pairwise[:, :, rows]
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
-        return (weights[..., None, :] @ _take(v, index))[..., 0, :]
+        return (weights[..., None, :].to(v.dtype) @ take_each(v, index))[..., 0, :]
 
     return tiled(attend, sizes_of(impl, tile=TILE)["tile"], q, k, v)
 
@@ -67,12 +67,10 @@ def _weights(
     allowed = (j >= 0) & (j < S) & (j <= windows.high[:, None, :, None])
     if windows.low is not None:
         allowed = allowed & (j >= windows.low[:, None, None, None])
-    index = j.clamp(0, S - 1)
+    index = j.clamp(0, S - 1).expand(*k.shape[:2], -1, -1)
     if pairwise is not None:
-        shape = torch.broadcast_shapes(pairwise.shape[:3], index.shape[:3])
-        picked = pairwise.expand(*shape, -1).gather(3, index.expand(*shape, -1))
-        allowed = allowed & picked
-    heads_last = rearrange(_take(k, index), "b h t w c -> b t h w c")
+        allowed = allowed & pairwise.take_along_dim(index, 3)
+    heads_last = rearrange(take_each(k, index), "b h t w c -> b t h w c")
     scores = pairs(rearrange(q, "b h t a -> b t h 1 a"), heads_last)
     weights = masked_softmax(rearrange(scores, "b t h 1 w -> b h t w"), allowed)
     if windows.centre is not None:
@@ -82,10 +80,3 @@ def _weights(
         total = weights.sum(-1, keepdim=True)
         weights = weights / torch.where(total > 0, total, 1)
     return weights, index
-
-
-def _take(z: Float[Tensor, "B H S C"], index: Int[Tensor, "b h T W"]) -> Float[Tensor, "B H T W C"]:
-    """The rows of z in each window."""
-    B, H, _, C = z.shape
-    flat = index.expand(B, H, -1, -1).flatten(2)
-    return z.gather(2, flat[..., None].expand(-1, -1, -1, C)).unflatten(2, index.shape[2:])

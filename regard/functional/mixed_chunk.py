@@ -37,15 +37,12 @@ class Share:
 
 def shares(who: str, lin_norm: LinNorm, chunk_size: int, max_len: int | None) -> dict[bool, Share]:
     """The factor a, by `causal`: one over the tokens of the sum, over the chunk (causal only), or over max_len."""
-    if lin_norm == "count":
-        return {False: Share(), True: Share()}
-    if lin_norm == "chunk":
-        return {False: Share(), True: Share(chunk_size)}
-    if lin_norm != "n":
+    constants = {"count": (None, None), "chunk": (None, chunk_size), "n": (max_len, max_len)}
+    if lin_norm not in constants:
         raise OptionError(f"{who}: lin_norm must be 'count', 'chunk' or 'n', got {lin_norm!r}")
-    if max_len is None:
+    if lin_norm == "n" and max_len is None:
         raise OptionError(f"{who}: lin_norm='n' needs max_len: pass max_len=")
-    return {False: Share(max_len), True: Share(max_len)}
+    return dict(zip((False, True), map(Share, constants[lin_norm]), strict=True))
 
 
 class Sums(NamedTuple):

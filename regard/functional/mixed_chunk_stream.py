@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums, in_chunks
-from regard.functional.rows import take_each
+from regard.functional.rows import pick
 
 
 @as_state
@@ -46,7 +46,7 @@ def extend(
     donate: bool = False,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
-    C, (B, H, N, _) = state.k.shape[2], v.shape
+    C, (B, _, N, _) = state.k.shape[2], v.shape
     same = same_in_all(state.length) if N == 1 and valid is None else None
     if same is not None:
         return _extend_one(sums, v, state, same, donate)
@@ -63,20 +63,19 @@ def extend(
         q, k = in_chunks(sums.near[0], c), torch.cat([state.k, sums.near[1]], dim=2)
         values = torch.cat([state.v, v], dim=2)
 
-        def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B H *n"]:
+        def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B *n"]:
             """Where the tokens at these columns, from the start of the open chunk, are: behind it, new ones."""
             old = filled.view(-1, *[1] * (column.dim() - 1))
-            at = torch.where(column < old, column, column - old + C).clamp(max=C + N - 1)
-            return at[:, None].expand(-1, H, *at.shape[1:])
+            return torch.where(column < old, column, column - old + C).clamp(max=C + N - 1)
 
         column = torch.arange(C + c, device=v.device)
         at = stored(c * torch.arange(q.shape[2], device=v.device)[None, :, None] + column)
         ahead = column - place[:, None, None, :, None]
         allowed = (ahead <= 0) & (later == (column >= C))
-        near = sums.inside(q, take_each(k, at), take_each(values, at), allowed, ahead)
+        near = sums.inside(q, pick(k, at), pick(values, at), allowed, ahead)
         y = near.flatten(2, 3)[:, :, :N]
         at = stored(closed[:, None] * C + column[:C])
-        state = replace(state, k=take_each(k, at), v=take_each(values, at))
+        state = replace(state, k=pick(k, at), v=pick(values, at))
 
     if sums.far is not None:
         q, k, x = (in_chunks(z, c) for z in (*sums.far, v))

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import masked_softmax
+from regard.functional.rows import masked_softmax, ranged
 
 STEPS = 6
 """Steps of the inverse."""
@@ -28,16 +28,17 @@ def nystrom_attention(
     cross: bool = False,
 ) -> Float[Tensor, "B H T V"]:
     """Queries over keys, in any order. `mask.valid`: of the keys, valid ones first, and of the queries unless `cross`."""
-    q = q * q.shape[3] ** -0.5
+    dtype = v.dtype
+    q, k, v = ranged(q * q.shape[3] ** -0.5, k, v)
     means, some = landmarks(k, num_landmarks, mask.valid)
     queries, own = landmarks(q, num_landmarks, None if cross else mask.valid)
     first = masked_softmax(q @ means.mT, some[:, None, None])
     pairs = own[:, None, :, None] & some[:, None, None]
     inverse = pseudo_inverse(masked_softmax(queries @ means.mT, pairs))
-    seen = own[:, None, :, None]
+    seen = own[:, None, :, None].expand(-1, -1, -1, k.shape[2])
     seen = seen if mask.valid is None else seen & mask.valid[:, None, None]
     last = masked_softmax(queries @ k.mT, seen)
-    return (first @ (inverse @ (last @ v))).to(v.dtype)
+    return (first @ (inverse @ (last @ v))).to(dtype)
 
 
 def landmarks(

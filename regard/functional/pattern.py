@@ -33,6 +33,7 @@ from regard.functional.rows import (
     scores,
     sizes_of,
     take,
+    take_each,
     tiled,
 )
 
@@ -174,9 +175,10 @@ def _part(
         k, v = joined((prefix.k, prefix.v), (k, v))
         E = prefix.k.shape[2]
         column = beside(torch.arange(E, device=q.device), at + E)
-    k, v = (
-        take(z, column[0]) if column.shape[0] == 1 else _take_by_head(z, column) for z in (k, v)
-    )
+    if column.shape[0] == 1:
+        k, v = take(k, column[0]), take(v, column[0])
+    else:
+        k, v = (take_each(z, column.expand(len(z), *column.shape)) for z in (k, v))
     q = take(q, i)
     y = (
         some(slice(0, c), q, k, v)
@@ -184,15 +186,6 @@ def _part(
         else tiled(some, tile, q, k, v)
     )
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
-
-
-def _take_by_head(
-    z: Float[Tensor, "B H S K"], at: Int[Tensor, "H N d s"]
-) -> Float[Tensor, "B H N d s K"]:
-    """z at positions of each head."""
-    H, S = z.shape[1:3]
-    head = S * torch.arange(H, device=z.device).view(-1, 1, 1, 1)
-    return z.flatten(1, 2).index_select(1, (head + at).flatten()).unflatten(1, at.shape)
 
 
 def beside(*parts: Shaped[Tensor, "*#n _"]) -> Shaped[Tensor, "*n s"]:

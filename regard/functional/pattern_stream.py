@@ -6,6 +6,7 @@ sinks, and the `reach` keys before it.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,10 +15,10 @@ from torch import Tensor
 
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, columns, put
-from regard.functional.global_rows import KeysAndValues, joined, pick
+from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
-from regard.functional.rows import TILE, Impl, choose, masked_softmax, scores, take, tiled
+from regard.functional.rows import TILE, Impl, masked_softmax, pick, scores, sizes_of, take, tiled
 
 CHUNK = 64
 """New tokens that are compared with the same keys."""
@@ -67,12 +68,12 @@ def extend(
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, reach, sinks = q.shape[2], pattern.reach, pattern.sinks
-    attention = choose("pattern step", attend_next, impl, chunk=CHUNK)
+    attention = partial(attend_next, pattern=pattern, chunk=sizes_of(impl, chunk=CHUNK)["chunk"])
     if reach is None:
         at = columns(state, valid, N, state.k, donate)
         k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
         seen = joined(prefix, (k[:, :, : at.seen], v[:, :, : at.seen]))
-        y = attention(q, *seen, pattern=pattern, query=at.query, key=at.key)
+        y = attention(q, *seen, query=at.query, key=at.key)
         return y, replace(state, k=k, v=v, length=at.length)
 
     before, column = state.length[:, None], torch.arange(sinks + reach + N, device=q.device)
@@ -91,7 +92,7 @@ def extend(
     key = before + column - sinks - reach
     key = torch.where(column < sinks, column, key.masked_fill(key < sinks, -1))
     query, seen = before + torch.arange(N, device=q.device), joined(prefix, (k, v))
-    y = attention(q, *seen, pattern=pattern, query=query, key=key, store=(sinks, reach))
+    y = attention(q, *seen, query=query, key=key, store=(sinks, reach))
     latest = [z[:, :, sinks + N :] if valid is None else pick(z, last) for z in (k, v)]
     return y, State(latest[0], latest[1], k[:, :, :sinks], v[:, :, :sinks], length)
 

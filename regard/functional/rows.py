@@ -95,12 +95,6 @@ def replacements() -> Any:
     return fast
 
 
-def names_of() -> tuple[str, ...]:
-    """Names of all replacements."""
-    fast = replacements()
-    return () if fast is None else fast.NAMES
-
-
 _FAST = find_spec("regard.fast") is not None
 
 
@@ -113,8 +107,9 @@ def check_impl(who: str, impl: Impl, *operations: str) -> Impl:
     if name in ("auto", "plain"):
         return impl
     fast = replacements()
-    if name not in names_of():
-        raise UnknownNameError("impl", name, ["auto", "plain", *names_of()])
+    known = () if fast is None else fast.NAMES
+    if name not in known:
+        raise UnknownNameError("impl", name, ["auto", "plain", *known])
     has = fast.names(operations)
     if name not in has:
         raise UnsupportedError(
@@ -146,9 +141,6 @@ def recorded(*, plain_instead: bool = False) -> Iterator[set[str]]:
         yield record.names
     finally:
         record_of_this.reset(token)
-
-
-# ------------------------------------------------------------------ softmax, tiles, copies
 
 
 def attend(
@@ -294,6 +286,27 @@ def take_each(
     return rows.unflatten(0, at.shape)
 
 
+def pick(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "b *n"]) -> Shaped[Tensor, "B H *n K"]:
+    """z at positions of each row, which all heads share."""
+    return take_each(z, at[:, None].expand(*z.shape[:2], *at.shape[1:]))
+
+
+def in_chunks(
+    x: Shaped[Tensor, "B H T M"], C: int, value: float | None = None
+) -> Shaped[Tensor, "B H N C M"]:
+    """Filled up with `value`, or zeros. An exported program has two more chunks: an axis of one would be a case of its own."""
+    B, H, T, M = x.shape
+    N = (T + C - 1) // C + 2 * torch.compiler.is_exporting()
+    if N * C != T:  # a padding of nothing is a copy
+        x = F.pad(x, (0, 0, 0, N * C - T), value=value)
+    return x.reshape(B, H, N, C, M)
+
+
+def fitted(chunk: int, T: int) -> int:
+    """Tokens of a chunk: no more than there are, where their number is known."""
+    return chunk if torch.compiler.is_exporting() else min(chunk, T)
+
+
 def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[Tensor, "B *h T V"]:
     """w v; weights that all examples share are not copied for each."""
     if w.shape[0] == v.shape[0]:
@@ -307,12 +320,15 @@ def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:
     return z if z.shape[1] == H else z.repeat_interleave(H // z.shape[1], dim=1)
 
 
-# ------------------------------------------------------------------ numbers
-
-
 def wide_type(z: Tensor) -> torch.dtype:
     """The type in which sums are kept: float32 at least."""
     return torch.promote_types(z.dtype, torch.float32)
+
+
+def ranged(*tensors: Any) -> tuple[Any, ...]:
+    """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
+    half = (isinstance(z, Tensor) and z.dtype == torch.float16 for z in tensors)
+    return tuple(z.float() if wide else z for z, wide in zip(tensors, half, strict=True))
 
 
 def autocast_dtype(z: Tensor) -> torch.dtype | None:
@@ -336,16 +352,6 @@ def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b
 def least(z: Tensor, eps: float) -> float:
     """The least number to divide by in z's type: eps, or 0.008 in float16, where gradients are multiplied by 1 / eps."""
     return max(eps, math.sqrt(torch.finfo(z.dtype).tiny))
-
-
-def add_product(
-    S: Float[Tensor, "b M V"], x: Float[Tensor, "b M t"], y: Float[Tensor, "b t V"]
-) -> None:
-    """S += x y in place; S may be of a wider type."""
-    if S.dtype == x.dtype:
-        S.baddbmm_(x, y)
-    else:
-        S += x @ y
 
 
 def exp(x: Tensor) -> Tensor:

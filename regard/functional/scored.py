@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import TILE, Impl, masked_softmax, sizes_of, tiled, visible_keys
+from regard.functional.rows import TILE, Impl, masked_softmax, ranged, sizes_of, tiled, visible_keys
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]
@@ -16,6 +16,7 @@ Normaliser = Literal["softmax", "sigmoid", "none"]
 
 def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Float[Tensor, "*b T S"]:
     """q . k"""
+    q, k = ranged(q, k)
     return q @ k.transpose(-1, -2)
 
 
@@ -47,7 +48,7 @@ def scored_attention(
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
-        return normalise(pairs(q, k[:, :, cols]), allowed, normaliser) @ v[:, :, cols]
+        return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).to(v.dtype) @ v[:, :, cols]
 
     tile = max(1, 2 * sizes_of(impl, tile=TILE)["tile"] // (width + 1))
     return tiled(some, tile, q, k, v)

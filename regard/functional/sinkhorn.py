@@ -18,7 +18,7 @@ from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional import rows
 from regard.functional.cache import columns, put
-from regard.functional.rows import masked_softmax
+from regard.functional.rows import masked_softmax, pick
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
@@ -189,27 +189,25 @@ def extend(
     n = (at.seen - 1) // C  # blocks that may be complete before one begins
     if n and (at.start is None or at.start % C == 0 or at.start % C + N > C):  # a block begins
         complete = [z[:, :, : n * C] for z in store]
-        begun = _rows(summary[:, None], (g * C - filled).clamp(0, N - 1))[:, 0]
+        begun = pick(summary[:, None], (g * C - filled).clamp(0, N - 1))[:, 0]
         S = sort(begun, complete[0])
         S = earlier_blocks(S, block)
         begins = ((g > 0) | (filled == 0))[:, None, :, None, None]
         new = (mixed(S, z[:, :, : S.shape[3] * C].unflatten(2, (-1, C))) for z in complete)
         first = [torch.where(begins, z, old) for z, old in zip(new, first, strict=True)]
 
-    cells = (block[..., None] * C + place).flatten(1)  # B GC: positions
-    own = [_rows(z, cells.clamp(max=at.seen - 1)).unflatten(2, (G, C)) for z in store]
+    cells = block[..., None] * C + place  # B G C: positions
+    own = [pick(z, cells.clamp(max=at.seen - 1)) for z in store]
     queries, seen = q[:, :, None], (place <= filled)[:, None, None]
     if N > 1:
-        token = (cells - state.length[:, None]).clamp(0, N - 1)  # copies where a cell has none
-        queries, seen = _rows(q, token).unflatten(2, (G, C)), (place <= place[:, None])[None, None]
+        token = (cells - state.length[:, None, None]).clamp(
+            0, N - 1
+        )  # copies where a cell has none
+        queries, seen = pick(q, token), (place <= place[:, None])[None, None]
     shared = (block > 0)[..., None, None].expand(-1, -1, -1, C)
     y = beside_sorted(queries, own[0], own[1], first[0], first[1], seen, shared, join).flatten(2, 3)
-    y = y if N == 1 else _rows(y, filled + torch.arange(N, device=q.device))
+    y = y if N == 1 else pick(y, filled + torch.arange(N, device=q.device))
     last = ((filled[:, 0] + at.length - state.length - 1) // C).clamp_min(0)  # of the G
     row = torch.arange(q.shape[0], device=q.device)
     kept_k, kept_v = (z[:, :, 0] if G == 1 else z[row, :, last] for z in first)
     return y, State(*store, kept_k, kept_v, state.total, at.length)
-
-
-def _rows(z: Float[Tensor, "B H S K"], at: Int[Tensor, "B n"]) -> Float[Tensor, "B H n K"]:
-    return rows.take_each(z, at[:, None].expand(-1, z.shape[1], -1))

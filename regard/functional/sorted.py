@@ -123,8 +123,7 @@ def attend(
         lse = s.amax(-1) - a.amax(-1).log()
         y = y * lse.flatten(3).gather(3, rank).softmax(2).to(y.dtype)[..., None]
     seen = allowed.any(-1).flatten(3).gather(3, rank).any(2)[..., None]
-    alone = _alone(v, mask) if exclude_self else v.new_zeros(())
-    return torch.where(seen, y.sum(2), alone)
+    return torch.where(seen, y.sum(2), alone(v, mask) if exclude_self else v.new_zeros(()))
 
 
 def places(
@@ -172,7 +171,7 @@ def _allowed(
     return allowed
 
 
-def _alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
+def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
     """What a token gets that sees no other: its own value, if it may see itself."""
     zero = v.new_zeros(())
     if mask.pairwise is not None:

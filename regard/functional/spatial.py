@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import TILE, Impl, choose, mixed, tiled, visible_keys
+from regard.functional.rows import TILE, Impl, mixed, sizes_of, tiled, visible_keys
 
 
 def spatial_mixing(
@@ -16,17 +16,6 @@ def spatial_mixing(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B T F"]:
     """y_i = bias_i + sum over allowed j of w_ij z_j."""
-    return choose("spatial", attend, impl, tile=TILE)(w, z, bias, mask=mask)
-
-
-def attend(
-    w: Float[Tensor, "b T S"],
-    z: Float[Tensor, "B S F"],
-    bias: Float[Tensor, "b T"] | None = None,
-    *,
-    mask: Mask = OPEN,
-    tile: int = TILE,
-) -> Float[Tensor, "B T F"]:
     T, S = w.shape[1:]
 
     def some(rows: slice, w: Tensor, z: Tensor) -> Float[Tensor, "B t F"]:
@@ -35,7 +24,7 @@ def attend(
         return mixed(w[..., cols] * allowed, z[:, cols])
 
     if mask.causal or mask.pairwise is not None:
-        y = tiled(some, tile, w, z)
+        y = tiled(some, sizes_of(impl, tile=TILE)["tile"], w, z)
     else:
         y = mixed(w, z if mask.valid is None else z * mask.valid[..., None])
     return y if bias is None else y + bias[..., None]

@@ -27,12 +27,13 @@ from regard.functional.rows import (
     Impl,
     choose,
     mixed,
+    ranged,
     tiled,
     visible_keys,
     wide_type,
 )
 
-TILE = 256
+TILE = 160
 """Queries whose weights are held at once."""
 
 
@@ -62,6 +63,7 @@ def product(
     C: Float[Tensor, "#b #H M F"],
     b: Float[Tensor, "#b #H M"] | None = None,
 ) -> Float[Tensor, "b H t S"]:
+    R, C = ranged(R, C)
     L = R @ C[:, :, :S].mT
     return L if b is None else L + b[:, :, None, :S]
 
@@ -97,7 +99,7 @@ def blend(
     L: Tensor | None = None
     for a, member, part in zip(next(given), members, parts, strict=True):
         made = member.make(rows, S, *part, *islice(given, len(member.others)))
-        made = a[:, None, None] * made.to(a.dtype)
+        made = a[:, None, None] * made
         L = made if L is None else L + made
     assert L is not None
     return L
@@ -135,16 +137,18 @@ def attend(
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
     """tensors: those of the logits, in whose place they stand."""
-    S, n = v.shape[2], len(logits.of_queries)
+    S, n, wide = v.shape[2], len(logits.of_queries), wide_type(v)
+    hides = mask.causal or mask.valid is not None or mask.pairwise is not None
 
     def some(rows: slice, _: Tensor, *given: Tensor) -> Float[Tensor, "B H t V"]:
         *own, v = given
         cols = visible_keys(mask, T, S, rows)
-        L = logits.make(rows, cols.stop, *own)
+        L, v = logits.make(rows, cols.stop, *own), v[:, :, cols]
+        if not hides:
+            return mixed(L.softmax(-1, wide).to(v.dtype), v)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=cols)
-        w = L.masked_fill(~allowed, torch.finfo(L.dtype).min)
-        w = w.softmax(-1, torch.promote_types(L.dtype, torch.float32)).to(v.dtype)
-        y = mixed(w, v[:, :, cols])
+        w = L.masked_fill(~allowed, torch.finfo(L.dtype).min).softmax(-1, wide)
+        y = mixed(w.to(v.dtype), v)
         return torch.where(allowed.any(-1, keepdim=True), y, y.new_zeros(()))
 
     place = torch.arange(T, device=v.device)[:, None]

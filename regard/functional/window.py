@@ -28,6 +28,7 @@ from regard.functional.rows import (
     choose,
     grouped,
     masked_softmax,
+    pick,
     scores,
     take,
     tiled,
@@ -162,6 +163,5 @@ def extend(
     more: Any = {"dilation": dilation, "soft_cap": soft_cap, "sinks": sinks}
     y = window_attention(q, k, v, window=window, mask=mask, impl=impl, **more)
     length = advance(state.length, valid, N)
-    last = ((length - state.length)[:, None] + torch.arange(R, device=q.device))[:, None, :, None]
-    k, v = (z.gather(2, last.expand(-1, z.shape[1], -1, z.shape[3])) for z in (k, v))
-    return y, State(k, v, length)
+    last = (length - state.length)[:, None] + torch.arange(R, device=q.device)
+    return y, State(pick(k, last), pick(v, last), length)

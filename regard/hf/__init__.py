@@ -10,14 +10,17 @@ if find_spec("transformers") is None:
 
 from regard.core.options import check_calls
 from regard.hf.attention import AttentionConfig
-from regard.hf.convert import convert, teach
+from regard.hf.convert import teach
 from regard.hf.load import load, save
-from regard.hf.models import AfterStep, register_models, wrap
+from regard.hf.models import AfterStep
 from regard.hf.registry import register
+from regard.hf.states import StateCache
+from regard.hf.wrap import convert, register_models, wrap
 
 __all__ = [
     "AfterStep",
     "AttentionConfig",
+    "StateCache",
     "convert",
     "load",
     "register",

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 from transformers.masking_utils import (
     bidirectional_mask_function,
     causal_mask_function,
@@ -22,6 +23,7 @@ from transformers.masking_utils import (
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions, Seed
 from regard.functional.softmax import softmax_attention
+from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, option_names, resolve
@@ -86,11 +88,7 @@ class TokenMask(Tensor):
         return args[0]._moved(result.device) if name in _MOVES else result
 
     def _moved(self, device: torch.device) -> "TokenMask":
-        valid, pairwise = (
-            None if part is None else part.to(device)
-            for part in (self.mask.valid, self.mask.pairwise)
-        )
-        mask = Mask(causal=self.mask.causal, valid=valid, pairwise=pairwise)
+        mask = pytree.tree_map_only(Tensor, lambda part: part.to(device), self.mask)
         return TokenMask.make(mask, tuple(self.shape), self.num_keys, device)
 
 
@@ -112,10 +110,11 @@ def token_mask(
 ) -> TokenMask:
     """The mask function of Transformers' AttentionMaskInterface: padding and the causal order stay what they are.
 
-    Any other rule (sliding windows, packed sequences, a model's own) becomes allowed pairs.
+    So do packed documents. Any other rule (sliding windows, a model's own) becomes allowed pairs.
     """
     shape = (batch_size, 1, q_length, kv_length)
-    causal = mask_function is causal_mask_function
+    numbers = packed_causal(mask_function)
+    causal = mask_function is causal_mask_function or numbers is not None
     if kv_offset or not (causal or mask_function is bidirectional_mask_function):
         pairwise = sdpa_mask(
             batch_size,
@@ -134,7 +133,8 @@ def token_mask(
     valid = None
     if attention_mask is not None and not bool(attention_mask[:, :num_keys].all()):
         valid = F.pad(attention_mask[:, :num_keys], (0, max(0, num_keys - attention_mask.shape[1])))
-    return TokenMask.make(Mask(causal=causal, valid=valid), shape, num_keys, device)
+    mask = Mask(causal=causal, valid=valid, documents=numbers)
+    return TokenMask.make(mask, shape, num_keys, device)
 
 
 def _request(
@@ -209,6 +209,7 @@ class AttentionFunction:
             if others.get(name) is not None:
                 raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
+        mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, others)
         k, v = key[:, :, :S], value[:, :, :S]
         one, as_context = _chosen(config, module, mask, query.shape[2], S)
         H, K = query.shape[1], query.shape[3]
@@ -267,6 +268,8 @@ def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -
         raise UnsupportedError(
             f"{config.cls.name} does not support position_bias: it has no scores to add it to. softmax has."
         )
+    if call.mask.documents is not None:
+        raise UnsupportedError("softmax does not support position_bias beside documents in a row")
     y = softmax_attention(
         *call[:3], bias=lambda rows, cols: bias[:, :, rows, cols], mask=call.mask, dropout=dropout
     )
@@ -279,7 +282,7 @@ def _chosen(
     """The config for this call, and whether keys and values are a context. Equal lengths do not say whose they are."""
     if mask.causal:
         return config, False
-    if config.cross is None and _same_as_context(config):
+    if config.cross is None and mask.documents is None and _same_as_context(config):
         return config, True
     others = keys_of_others(module)
     if others is None:

@@ -12,7 +12,7 @@ the student's and the optimiser's state dicts. With `held_out` batches it leaves
 import copy
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,7 +33,7 @@ from regard.positions.relative import Rotary
 Batch = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 
 
-def convert(
+def converted(
     model: nn.Module,
     mixer: str | type[Mixer],
     *,
@@ -41,18 +41,11 @@ def convert(
     layers: Collection[Whole] | None = None,
     **options: Any,
 ) -> Stack:
-    """A copy of the model around this mechanism, with the projections, norms and feed-forward layers that it had.
-
-    max_len: a table of positions that is shorter is tiled (Beltagy et al. 2020, arXiv 2004.05150). layers: the numbers of
-    those that are changed, from 0 on; all by default. Fewer key and value heads are repeated where the mechanism has none
-    of its own, which changes nothing. Rotary positions turn queries and keys before the mechanism sees them; where it does
-    not know them itself, it then does not stream. Raises UnsupportedError, with the reason, for a mechanism that cannot
-    take over the projections, the positions or the direction, and OptionError for layers that there are not.
-    """
+    """`regard.hf.convert` of a stack."""
     if not isinstance(model, Stack):
         raise UnsupportedError(
-            f"convert does not support {type(model).__name__}: it takes a stack that regard.hf.load gave, such as the "
-            "encoder of an encoder-decoder"
+            f"convert does not support {type(model).__name__}: it takes a causal model of Transformers, or a stack that "
+            "regard.hf.load gave, such as the encoder of an encoder-decoder"
         )
     chosen = sorted(range(len(model.blocks)) if layers is None else set(layers))
     if not chosen or chosen[0] < 0 or chosen[-1] >= len(model.blocks):
@@ -78,8 +71,8 @@ def convert(
 
 
 def teach(
-    student: Stack,
-    teacher: Stack,
+    student: nn.Module,
+    teacher: nn.Module,
     batches: Iterable[Batch],
     optimizer: torch.optim.Optimizer,
     *,
@@ -90,13 +83,16 @@ def teach(
     """One step for each batch; yields its loss, the squared error over the teacher's mean square at valid tokens.
 
     By default each mixer learns what the teacher's gives for the teacher's own input, all layers at once; `whole`
-    compares the outputs of the stacks.
+    compares the outputs of the stacks. Both are stacks, or models that `wrap` or `convert` put around stacks.
 
     held_out: batches that are not among those taught on. The error of the stack is measured on them before the first
     step, at times between and after the last, and the student ends with the weights of the least error, however the
     iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
     every: steps from one measurement to the next.
     """
+    student, teacher = (
+        cast(Stack, getattr(model, "inside", model)) for model in (student, teacher)
+    )
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
@@ -196,14 +192,23 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, 
         raise UnsupportedError(
             f"{new.name} does not support convert: it has no queries, keys and values"
         )
+    if new.beside_heads and new.dim != old.dim and cls.name != "longformer":
+        raise UnsupportedError(
+            f"{new.name} does not support convert with heads of {new.dim} channels for tokens of {old.dim}: it needs the "
+            f"tokens themselves as well, for {new.beside_heads}"
+        )
     repeats = taken.num_kv_heads // G
     taken.query, taken.out = heads.query, heads.out
     taken.value = _repeated(heads.value, G, repeats)
     taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
     if isinstance(position, Rotary) and not inside:
         taken.rotation = position
-        why = "its heads turn tokens by their place in one call, and a later call does not know it"
-        new.declare(streaming=No(why), cross=No("rotary positions are those of one sequence"))
+        new.declare(cross=No("rotary positions are those of one sequence"))
+        if new.capabilities.streaming == "segment" or getattr(new, "sort_net", new) is None:
+            why = (
+                "its heads turn means or memories, which a stream has at other places than forward"
+            )
+            new.declare(streaming=No(why))
     new.dim = old.dim
     return new.to(heads.query.weight.device, heads.query.weight.dtype)
 

@@ -26,15 +26,16 @@ from regard.core.errors import shown, visible
 from regard.core.files import number_in, path_error, whole
 from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing
-from regard.hf.convert import convert
+from regard.hf.config import STACK, RegardConfig
+from regard.hf.convert import converted
 from regard.hf.fields import Fields
 from regard.hf.kinds import bert, decoders, reformer, t5, xlnet
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
-OURS = "regard_stack"
-"""model_type of the folders that `save` writes."""
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+INSIDE = "inside"
+"""Prefix of a saved stack's tensors."""
 SHARDS = f"model-{'[0-9]' * 5}-of-{'[0-9]' * 5}"
 COPIES = 8  # bytes of tensors that a saved config may tell of, for each byte of its weights
 LONGEST = 200  # characters of another library's error
@@ -80,9 +81,9 @@ def load(
         if source.suffix == ".gguf":
             return load(*_gguf(source))
         config = _json(_there(source, CONFIG))
-        if config.get("model_type") == OURS:
+        if (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK):
             with _described("saved stack"):
-                return _saved(source, config)
+                return _saved(source, config["settings"])
         source = _tensors(source)
     elif not isinstance(source, Mapping):
         raise OptionError(
@@ -135,20 +136,15 @@ def save(model: nn.Module, folder: str | Path) -> None:
     """Write a loaded or converted stack as config.json and safetensors, which `load` reads. Nothing in it is code.
 
     A new folder is there whole or not at all; in one that is there, the config is never beside other weights.
-    Raises UnsupportedError for what `load` did not make, OptionError for options that JSON cannot hold, PathError.
+    It is the folder that `wrap(model).save_pretrained` would write. Raises UnsupportedError for what `load` did not make,
+    OptionError for options that JSON cannot hold, PathError.
     """
     if not isinstance(model, Stack) or model.origin is None:
         raise UnsupportedError(
             f"save does not support {type(model).__name__}: it writes what regard.hf.load gave as one stack"
         )
-    for change in model.origin["conversions"]:
-        if not isinstance(change["mixer"], str):
-            raise OptionError(
-                f"a folder can hold the name of a mixer and not the class {change['mixer'].__name__}: "
-                "pass a name of MIXERS to convert"
-            )
     try:
-        text = json.dumps({"model_type": OURS, **model.origin}, indent=1)
+        text = RegardConfig.of_stack(model.origin).to_json_string()
     except TypeError as error:
         raise OptionError(f"save: an option or a field of the config is no JSON: {error}") from None
     folder = Path(folder)
@@ -164,7 +160,7 @@ def save(model: nn.Module, folder: str | Path) -> None:
 
 def _write(model: Stack, weights: Path, text: str, config: Path) -> None:
     try:
-        save_model(model, str(weights))
+        save_model(nn.ModuleDict({INSIDE: model}), str(weights))
     except SafetensorError as error:
         raise path_error(weights, number_in(str(error)), str(error)) from error
     config.write_text(text)
@@ -186,39 +182,47 @@ def _described(kind: str) -> Iterator[None]:
         ) from error
 
 
-def _saved(folder: Path, config: Mapping[str, Any]) -> Stack:
+def restored(origin: Mapping[str, Any], size: float = math.inf) -> Stack:
+    """A stack of this origin, with its conversions, whose weights mean nothing yet; size: bytes that they will have."""
+    empty = {
+        name: torch.zeros((), dtype=getattr(torch, dtype)).expand(shape)
+        for name, (dtype, shape) in origin["tensors"].items()
+    }
+    model = _built(empty, origin["config"], origin["pairing"])
+    assert isinstance(model, Stack)
+    place = model.embedding.place  # a tiled table is in the file
+    row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1
+    for change in origin["conversions"]:
+        options, max_len = dict(change["options"]), change["max_len"]
+        if max_len is not None and max_len * row > size:
+            raise StoredDataError(
+                f"load: the config tells of max_len {max_len}, and its weights have {size:,} bytes"
+            )
+        model = converted(
+            model, change["mixer"], max_len=max_len, layers=change["layers"], **options
+        )
+    return model.eval()
+
+
+def _saved(folder: Path, origin: Mapping[str, Any]) -> Stack:
     weights = _there(folder, WEIGHTS)
     size = weights.stat().st_size
     told = sum(
         math.prod(shape) * getattr(torch, dtype).itemsize
-        for dtype, shape in config["tensors"].values()
+        for dtype, shape in origin["tensors"].values()
     )
     if told > COPIES * size + SMALL:  # those that were not read are told, and not written
         raise StoredDataError(
             f"load: {folder / CONFIG} tells of {told:,} bytes of tensors, and its weights have {size:,}"
         )
-    empty = {
-        name: torch.zeros((), dtype=getattr(torch, dtype)).expand(shape)
-        for name, (dtype, shape) in config["tensors"].items()
-    }
-    model = _built(empty, config["config"], config["pairing"])
-    assert isinstance(model, Stack)
-    place = model.embedding.place  # a tiled table is in the file
-    row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1
-    for change in config["conversions"]:
-        options, max_len = dict(change["options"]), change["max_len"]
-        if max_len is not None and max_len * row > size:
-            raise StoredDataError(
-                f"load: {folder / CONFIG} tells of max_len {max_len}, and its weights have {size:,} bytes"
-            )
-        model = convert(model, change["mixer"], max_len=max_len, layers=change["layers"], **options)
+    model = restored(origin, size)
     try:
-        load_model(model, weights)
+        load_model(nn.ModuleDict({INSIDE: model}), weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise StoredDataError(
             f"load: {weights} does not hold this model: {visible(str(error))[:LONGEST]}"
         ) from None
-    return model.eval()
+    return model
 
 
 def _there(folder: Path, name: str) -> Path:

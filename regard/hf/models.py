@@ -1,80 +1,45 @@
-"""Regard's own models in the format of Transformers: save_pretrained, from_pretrained, Auto classes, Trainer.
+"""Regard's own models in the format of Transformers: save_pretrained, from_pretrained, Auto classes, Trainer, generate.
 
     model = regard.hf.wrap(LanguageModelConfig(vocab_size=100, mixer="performer"))        or of a model that exists
+    model = regard.hf.convert(LlamaForCausalLM.from_pretrained("llama"), "linear")       or with other mixers
     Trainer(model, arguments, train_dataset=rows, callbacks=[regard.hf.AfterStep()]).train()
     model.save_pretrained("folder");   AutoModelForCausalLM.from_pretrained("folder")     after regard.hf.register()
 
 A folder holds config.json and safetensors, and no code: Regard must be installed where it is read.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, distributed as dist, nn
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
     GenerationMixin,
-    PretrainedConfig,
     PreTrainedModel,
     TrainerCallback,
 )
 from transformers.modeling_outputs import (
-    CausalLMOutput,
+    CausalLMOutputWithPast,
     MaskedLMOutput,
     ModelOutput,
     SequenceClassifierOutput,
 )
 
-from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.documents import packed
 from regard.core.options import tuples
+from regard.hf.config import STACK, RegardConfig
+from regard.hf.load import restored
+from regard.hf.packing import FOLLOWS, PACKING, documents
+from regard.hf.stack import Stack
+from regard.hf.states import StateCache
 from regard.models.classifier import ClassifierConfig
 from regard.models.config import Layer, ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
+from regard.models.tokens import places
 from regard.nn import after_step
-
-
-class RegardConfig(PretrainedConfig):
-    """`model`: the name of one of MODELS; `settings`: the fields of its configuration."""
-
-    model_type = "regard"
-
-    def __init__(self, model: str = "", settings: Mapping[str, Any] | None = None, **others: Any):
-        self.model, self.settings = model, dict(settings or {})
-        self.vocab_size = self.settings.get("vocab_size")
-        super().__init__(**{"use_cache": False, **others})
-
-    @classmethod
-    def of(cls, config: ModelConfig) -> "RegardConfig":
-        """Raises OptionError for mixers that are classes: a file can hold names alone."""
-        settings = asdict(config)  # type: ignore[call-overload]
-        layers = settings["mixer"] if isinstance(settings["mixer"], list | tuple) else [settings]
-        for layer in layers:
-            if not isinstance(layer["mixer"], str):
-                raise OptionError(
-                    f"a file can hold the name of a mixer and not the class {layer['mixer'].__name__}: pass a name of MIXERS"
-                )
-        others = {}
-        if "num_classes" in settings:
-            others["num_labels"] = settings["num_classes"]
-        return cls(config.name, settings, tie_word_embeddings=False, **others)
-
-    def regard(self) -> ModelConfig:
-        """The configuration of the model inside."""
-        if self.model not in WRAPPERS:
-            raise OptionError(
-                f"RegardConfig: model ({self.model!r}) must be one of {', '.join(WRAPPERS)}"
-            )
-        settings = tuples(self.settings)
-        if isinstance(settings.get("mixer"), tuple):
-            settings["mixer"] = tuple(Layer(**layer) for layer in settings["mixer"])
-        return WRAPPERS[self.model].kind(**settings)
 
 
 class RegardModel(PreTrainedModel):
@@ -85,13 +50,21 @@ class RegardModel(PreTrainedModel):
     main_input_name = "input_ids"
     kind: ClassVar[type[ModelConfig]]
     output: ClassVar[type[ModelOutput]]
+    causal: ClassVar[bool | None] = None
+    """Of the stacks that it wraps; None: of none. Those without a causal order have an answer for each token, too."""
 
     def __init__(self, config: RegardConfig, inside: nn.Module | None = None):
         super().__init__(config)
-        made = config.regard()
-        if not isinstance(made, self.kind):
-            raise OptionError(f"{type(self).__name__} takes a {self.kind.name}, got a {made.name}")
-        self.inside = made.build() if inside is None else inside
+        self.inside: Any = _built(config) if inside is None else inside
+        if wrapper_of(self.inside, config.model) is not type(self):
+            raise OptionError(
+                f"{type(self).__name__} takes a {self.kind.name}, got a {config.model}"
+            )
+        if config.model == STACK:
+            weights = dict(self.named_parameters(remove_duplicate=False))
+            table = weights.pop(word := "inside.embedding.word.weight")
+            self._tied_weights_keys = {name: word for name, z in weights.items() if z is table}
+            config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -101,53 +74,188 @@ class RegardModel(PreTrainedModel):
         self,
         input_ids: Int[Tensor, "B T"],
         attention_mask: Tensor | None = None,
+        position_ids: Int[Tensor, "B T"] | None = None,
         labels: Tensor | None = None,
         return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **others: Any,
     ) -> Any:
-        """Logits, and the loss where there are labels. Other arguments than those that say nothing are refused."""
+        """Logits, and the loss where there are labels.
+
+        Positions that restart, offsets `cu_seq_lens_q` and `seq_idx` divide rows into documents, each as if alone. Other
+        arguments than those that say nothing are refused.
+        """
+        y, _ = self._run(input_ids, attention_mask, position_ids, others)
+        return self._output(y, labels, num_items_in_batch, return_dict)
+
+    def _run(
+        self,
+        ids: Int[Tensor, "B T"],
+        attention_mask: Tensor | None,
+        position: Int[Tensor, "b T"] | None,
+        others: dict[str, Any],
+    ) -> tuple[Tensor, Int[Tensor, "B T"] | None]:
+        """What the model inside gives, and the numbers of documents, whose tokens it gets as rows of their own."""
+        valid = None if attention_mask is None else attention_mask.bool()
+        numbers = self._documents(ids, valid, position, others)
+        if numbers is None:
+            self._check_places(position, valid)
+            return self.inside(ids, valid=valid), None
+        if self.causal is None:
+            raise UnsupportedError(
+                f"{type(self).__name__} does not support documents in a row: it gives one answer for each row"
+            )
+        padding = all(mixer.capabilities.padding for mixer in self.mixers)
+        pack = packed(self.kind.name, Mask(valid=valid, documents=numbers), padding=padding)
+        parts = []
+        for bucket in pack.buckets:
+            own = bucket.mask.valid
+            if position is not None:
+                self._check_places(position.expand(ids.shape).flatten()[bucket.tokens], own)
+            parts.append(self.inside(ids.flatten()[bucket.tokens], valid=own))
+        return pack.joined(parts), numbers
+
+    def _documents(
+        self, ids: Tensor, valid: Tensor | None, position: Tensor | None, others: dict[str, Any]
+    ) -> Int[Tensor, "B T"] | None:
+        """The numbers of documents. Raises UnsupportedError for arguments that are not known."""
+        who = type(self).__name__
         for name, value in others.items():
             if name not in _SILENT and value is not None and value is not False:
-                raise UnsupportedError(f"{type(self).__name__} does not support {name}")
-        valid = None if attention_mask is None else attention_mask.bool()
-        logits = self.inside(input_ids, valid=valid)
-        loss = None if labels is None else self.loss(logits, labels)
-        output = self.output(loss=loss, logits=logits)
-        return output.to_tuple() if return_dict is False else output
+                raise UnsupportedError(f"{who} does not support {name}")
+        return documents(who, ids.shape, valid, {**others, "position_ids": position})
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Float[Tensor, ""]:
-        return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
+    def _check_places(
+        self, position: Tensor | None, valid: Tensor | None, after: Tensor | int = 0
+    ) -> None:
+        """Raises UnsupportedError for positions that are not counted, which is what the model inside does."""
+        if position is None:
+            return
+        wrong = position != places(position, valid) + after
+        if bool((wrong if valid is None else wrong & valid).any()):
+            raise UnsupportedError(
+                f"{type(self).__name__} does not support position_ids other than 0, 1, 2, ... in each document, going on "
+                "behind past_key_values: it counts tokens itself"
+            )
+
+    def _output(
+        self,
+        y: Tensor,
+        labels: Tensor | None,
+        count: Tensor | int | None,
+        return_dict: bool | None,
+        **more: Any,
+    ) -> Any:
+        """y: logits, or the hidden tokens of a stack. count: labels of all batches whose gradients are accumulated."""
+        head = self.inside.head if isinstance(self.inside, Stack) else None
+        logits, loss = y if head is None else head(y), None
+        if labels is not None:
+            given = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}
+            facts = {"config": self.config, "num_items_in_batch": count}
+            loss = self.loss_function(labels=labels, **given, **facts)
+        output = self.output(loss=loss, logits=logits, **more)
+        return output.to_tuple() if return_dict is False else output
 
     @property
     def mixers(self) -> list[Mixer]:
         return [module for module in self.modules() if isinstance(module, Mixer)]
 
 
-_SILENT = {"use_cache", "cache_position", "position_ids", "num_items_in_batch", "logits_to_keep"}
-"""Arguments of Transformers' loops that change no output here: positions count valid tokens, and there is no cache."""
+_SILENT = {"use_cache", "cache_position", "logits_to_keep", *PACKING, *FOLLOWS}
+"""Arguments of Transformers' loops that change no output here, or that are read elsewhere."""
 
 
 class RegardForCausalLM(RegardModel, GenerationMixin):
-    """`generate` computes the whole sequence for each token; `inside.generate` streams at the mechanism's cost."""
+    """`generate` streams at the mechanism's own cost where it can, and else computes the whole sequence for each token."""
 
     kind = LanguageModelConfig
-    output = CausalLMOutput
+    causal = True
+    output = CausalLMOutputWithPast
 
     def __init__(self, config: RegardConfig, inside: nn.Module | None = None):
         super().__init__(config, inside)
-        self.generation_config.use_cache = False
+        self.generation_config.use_cache = self.streams
 
-    def loss(self, logits, labels):
-        return super().loss(logits[:, :-1], labels[:, 1:])
+    @property
+    def streams(self) -> bool:
+        """True if every mixer goes on from a state as it computes."""
+        return all(mixer.capabilities.streaming == "exact" for mixer in self.inside.streamed)
 
-    def prepare_inputs_for_generation(  # type: ignore[override,unused-ignore]  # all by name
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
-    ) -> dict[str, Any]:
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Int[Tensor, "B T"],
+        attention_mask: Tensor | None = None,
+        position_ids: Int[Tensor, "B T"] | None = None,
+        past_key_values: StateCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **others: Any,
+    ) -> Any:
+        """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache."""
+        cache = StateCache() if past_key_values is None and use_cache else past_key_values
+        if cache is None:
+            y, numbers = self._run(input_ids, attention_mask, position_ids, others)
+            if labels is not None and numbers is not None:  # none predicts a document's first token
+                labels = labels.masked_fill(F.pad(numbers.diff() != 0, (1, 0)), -100)
+        else:
+            y = self._extend(cache, input_ids, attention_mask, position_ids, others)
+        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        more = {"past_key_values": cache}
+        return self._output(y[:, keep], labels, num_items_in_batch, return_dict, **more)
+
+    def _extend(
+        self,
+        cache: object,
+        ids: Tensor,
+        attention_mask: Tensor | None,
+        position: Tensor | None,
+        others: dict[str, Any],
+    ) -> Tensor:
+        who, N = type(self).__name__, ids.shape[1]
+        if not isinstance(cache, StateCache):
+            raise UnsupportedError(
+                f"{who} does not support past_key_values of {type(cache).__name__}: it takes a StateCache of regard.hf"
+            )
+        valid = None
+        if attention_mask is not None:
+            if attention_mask.dim() != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
+                raise ShapeError(
+                    f"{who}: attention_mask must be of {N} new tokens, or of {cache.columns} before them too, got "
+                    f"{list(attention_mask.shape)}"
+                )
+            valid = attention_mask[:, -N:].bool()
+            valid = None if bool(valid.all()) else valid
+        if self._documents(ids, valid, position, others) is not None:
+            raise UnsupportedError(
+                f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."
+            )
+        self._check_places(position, valid, cache.length)
+        return cache.extend(self.inside, ids, valid)
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *others):
+        if not generation_config.use_cache or model_kwargs.get("past_key_values") is not None:
+            more = generation_config, model_kwargs, *others
+            return super()._prepare_cache_for_generation(*more)  # type: ignore[misc]
+        if generation_config.cache_implementation is not None:
+            raise UnsupportedError(
+                f"{type(self).__name__} does not support cache_implementation={generation_config.cache_implementation!r}: "
+                "its states are its own"
+            )
+        if not self.streams:
+            generation_config.use_cache = False
+            return None
+        model_kwargs["past_key_values"] = StateCache()
+        if generation_config.is_assistant:
+            model_kwargs["past_key_values"].activate_past_recording()
+        return None
 
 
 class RegardForMaskedLM(RegardModel):
     kind = MaskedLanguageModelConfig
+    causal = False
     output = MaskedLMOutput
 
 
@@ -163,29 +271,27 @@ WRAPPERS: dict[str, type[RegardModel]] = {
 """Name of a model -> its class for Transformers."""
 
 
-def wrap(model: ModelConfig | nn.Module) -> RegardModel:
-    """A model of Regard, or a new one of this configuration, for Transformers' loops and files.
+def wrapper_of(inside: nn.Module, name: str) -> type[RegardModel] | None:
+    """The class for a model of this name, or for a stack with the head of a language model."""
+    if not isinstance(inside, Stack):
+        return WRAPPERS.get(name)
+    return (
+        None if inside.head is None else RegardForCausalLM if inside.causal else RegardForMaskedLM
+    )
 
-    Raises UnsupportedError for any other model.
-    """
-    config = getattr(model, "config", None) if isinstance(model, nn.Module) else model
-    if not isinstance(config, ModelConfig) or config.name not in WRAPPERS:
-        raise UnsupportedError(
-            f"wrap does not support {type(model).__name__}: it takes {', '.join(WRAPPERS)}"
+
+def _built(config: RegardConfig) -> nn.Module:
+    """A new model of this configuration."""
+    if config.model == STACK:
+        return restored(config.settings).to(torch.get_default_dtype())
+    if config.model not in WRAPPERS:
+        raise OptionError(
+            f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"
         )
-    inside = model if isinstance(model, nn.Module) else None
-    return WRAPPERS[config.name](RegardConfig.of(config), inside)
-
-
-def register_models() -> None:
-    """Make the Auto classes know what `save_pretrained` of these models wrote."""
-    AutoConfig.register("regard", RegardConfig, exist_ok=True)
-    for auto, cls in (
-        (AutoModelForCausalLM, RegardForCausalLM),
-        (AutoModelForMaskedLM, RegardForMaskedLM),
-        (AutoModelForSequenceClassification, RegardForSequenceClassification),
-    ):
-        auto.register(RegardConfig, cls, exist_ok=True)
+    settings = tuples(config.settings)
+    if isinstance(settings.get("mixer"), tuple):
+        settings["mixer"] = tuple(Layer(**layer) for layer in settings["mixer"])
+    return WRAPPERS[config.model].kind(**settings).build()
 
 
 class AfterStep(TrainerCallback):

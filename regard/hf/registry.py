@@ -29,6 +29,7 @@ from regard.core import OptionError, StoredDataError, UnknownNameError, Unsuppor
 from regard.core.errors import shown
 from regard.core.options import tuples
 from regard.hf.attention import AttentionConfig, AttentionFunction, token_mask
+from regard.hf.wrap import register_models
 from regard.mixers import MIXERS
 
 FIELD = "regard_attention"
@@ -39,7 +40,8 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
     """Register one mechanism as `regard_<name>`, or every one that can be, with its default options.
 
     From then on Transformers' configs write the mechanism into config.json, and read it from there; a model with a name of
-    Regard's that it cannot have is refused with the reason. Without a name, what is registered already stays as it is.
+    Regard's that it cannot have is refused with the reason. Without a name, what is registered already stays as it is, and the
+    Auto classes open folders of Regard's own models, too.
     Returns the names for `attn_implementation`. Raises UnsupportedError, with the reason, for a config whose mechanism is
     not a function of q, k and v alone, and OptionError for what is no AttentionConfig.
     """
@@ -51,6 +53,8 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
             chosen[entry.name] = registered(PREFIX + entry.name) or AttentionConfig(entry)
         except UnsupportedError:
             continue
+    if name is None:
+        register_models()
     patch_transformers()
     for short, one in chosen.items():
         enter(short, one)

@@ -7,10 +7,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
+from regard.functional.cache import advance
 from regard.models.block import Block
-from regard.models.blocks import Mixing
+from regard.models.blocks import Mixing, streamed
 from regard.models.decoder import DecoderBlock
-from regard.models.tokens import check_tokens, places
+from regard.models.encoder import State
+from regard.models.tokens import Places, check_state, check_tokens, longest
 from regard.nn.recorded import recorded
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
 
@@ -46,12 +48,17 @@ class TokenEmbedding(nn.Module):
     ):
         super().__init__()
         self.word, self.place, self.kind, self.offset = word, place, kind, offset
-        self.scale = scale
+        self.scale, self.places = scale, Places()
         self.after = nn.Identity() if after is None else after
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, types: Tensor | None
+        self,
+        tokens: Int[Tensor, "B T"],
+        valid: Bool[Tensor, "B T"] | None,
+        types: Tensor | None,
+        after: Int[Tensor, "B"] | None = None,
     ) -> Float[Tensor, "B T D"]:
+        """after: tokens that came before in each row, none by default."""
         weight = self.word.weight
         check_tokens("model", tokens, valid, vocab_size=len(weight), device=weight.device)
         if valid is not None:
@@ -64,20 +71,26 @@ class TokenEmbedding(nn.Module):
                 "this checkpoint does not support types: it has no table of them"
             )
         if self.place is not None:
-            x = x + self.place(self._rows(self.place, tokens, valid))
+            x = x + self.place(self._rows(self.place, tokens, valid, after))
         return self.after(x)
 
     def _rows(
-        self, place: nn.Embedding | AxialTable, tokens: Tensor, valid: Tensor | None
+        self,
+        place: nn.Embedding | AxialTable,
+        tokens: Tensor,
+        valid: Tensor | None,
+        after: Tensor | None,
     ) -> Int[Tensor, "b T"]:
-        rows = places(tokens, valid) + self.offset
+        rows = self.places(tokens, valid) + self.offset
         most = tokens.shape[1] if valid is None else int(valid.sum(1).max())
+        if after is not None:
+            rows, most = rows + after[:, None], most + longest(after)
         if most + self.offset > place.num_embeddings:
             raise ShapeError(
                 f"this checkpoint does not support {most} tokens: its table has {place.num_embeddings - self.offset} "
                 "positions. regard.hf.convert(model, 'softmax', max_len=...) tiles it."
             )
-        return rows.clamp(max=place.num_embeddings - 1)
+        return rows
 
 
 class Stack(nn.Module):
@@ -107,6 +120,9 @@ class Stack(nn.Module):
     def mixers(self) -> list[Mixer]:
         return [block.mixer for block in self.layers]
 
+    streamed = mixers
+    """As in GenerativeModel."""
+
     def forward(
         self,
         tokens: Int[Tensor, "B T"],
@@ -117,6 +133,30 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         x = self.embedding(tokens, valid, types)
         return self.norm(self.run(x, self.mask(valid, global_tokens)))
+
+    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
+        """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional stack."""
+        if not self.causal:
+            raise UnsupportedError(
+                "this checkpoint does not support streaming: it is bidirectional"
+            )
+        blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
+        device = self.embedding.word.weight.device
+        return State(blocks, torch.zeros(batch_size, dtype=torch.long, device=device))
+
+    def extend(
+        self,
+        tokens: Int[Tensor, "B N"],
+        state: State,
+        *,
+        valid: Bool[Tensor, "B N"] | None = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N D"], State]:
+        """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives."""
+        check_state("this checkpoint", state, State, len(self.blocks), tokens)
+        x = self.embedding(tokens, valid, None, state.length)
+        x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate)
+        return self.norm(x), State(blocks, advance(state.length, valid, tokens.shape[1]))
 
     def attention_maps(
         self,

@@ -38,8 +38,10 @@ class Weights:
         return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     def repeats(self, name: str, tensor: Tensor) -> bool:
-        """True if this name holds the same values, which are then read, or if there is none."""
-        same = name not in self or torch.equal(self.tensors[name].to(tensor), tensor)
+        """True if this name holds the same values, which are then read, or none, as on the meta device."""
+        same = (
+            name not in self or tensor.is_meta or torch.equal(self.tensors[name].to(tensor), tensor)
+        )
         if same:
             self.left.discard(name)
         return same

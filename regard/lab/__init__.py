@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 PACKAGES = (
     *("accelerate", "altair", "filelock", "jinja2", "PIL", "rouge_score", "sacrebleu"),
-    *("scipy", "sklearn", "tensorboard", "tokenizers", "torchmetrics", "vl_convert"),
+    *("scipy", "sklearn", "tensorboard", "tokenizers", "vl_convert"),
 )
 """The packages of the extra `lab`, by their import names."""
 

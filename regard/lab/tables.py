@@ -26,16 +26,18 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.options import ABOVE_0, BELOW_1, WIDEST, Range, annotations, check_option, tuples
+from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_option
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
+from regard.lab.data.tables import numbered
 from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
 from regard.lab.tasks.task import DataSeed, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
-from regard.lab.train.randomness import capture, restore
-from regard.models import MODELS, ModelConfig
+from regard.lab.train.resume import capture, restore
+from regard.lab.train.run import as_json, from_json
+from regard.models import ModelConfig
 
 ROWS_AT_ONCE = 4096
 
@@ -48,8 +50,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     """One or more yes-or-no labels of the rows of a table, by AutoInt, DIN, MMoE, a factorisation machine, logistic regression.
 
     model: a configuration without fields (num_tasks follows the labels). of: sequence column -> the column whose vocabulary
-    it shares. numeric, min_count: as in Schema.infer. valid_share: of the rows, held out. batch_l2: lambda of DIN's
-    mini-batch-aware L2. seed: of the initial weights and of what is held out.
+    it shares. numeric, min_count: as in Schema.infer. valid_share: of the rows, held out. seed: of the initial weights and of what is held out.
     """
 
     def __init__(
@@ -61,12 +62,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         numeric: Collection[str] | None = None,
         min_count: int = 1,
         valid_share: Annotated[float, Range(ABOVE_0, BELOW_1, "between 0 and 1")] = 0.1,
-        batch_l2: Annotated[float, Range(0, WIDEST, "at least 0")] = 0.0,
         seed: DataSeed = 0,
         progress: bool = False,
     ):
         self.model, self.train, self.of, self.numeric = model, train, of, numeric
-        self.min_count, self.valid_share, self.batch_l2 = min_count, valid_share, batch_l2
+        self.min_count, self.valid_share = min_count, valid_share
         self.seed, self.progress = seed, progress
 
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
@@ -119,7 +119,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return logits[:, 0] if self.single_ else logits
 
     def evaluate(self, X: Columns, y: Any, *, groups: Any = None) -> dict[str, Figures]:
-        """Label -> AUC, log-loss, calibration, and AUC by group (user) where groups are given.
+        """Label -> AUC, log-loss, and AUC by group (user) where groups are given.
 
         Labels with names are found by them, in any order. Raises OptionError and ShapeError.
         """
@@ -150,9 +150,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._check_fitted()
         if Path(folder).exists():
             raise OptionError(f"{folder} is there already: save into another folder")
+        if from_json(model := as_json(self._config())) is None:
+            raise OptionError(f"{self.model} holds what is no name or number: it cannot be stored")
         state = {
-            "model": self.model.name,
-            "options": _plain(self.model),
+            "model": model,
             "schema": self.schema_.plain(),
             "labels": list(self.label_names_),
             "single": self.single_,
@@ -166,11 +167,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         stored = load(Path(folder))
         state = stored.state
         try:
-            config = MODELS[state["model"]].__init__.__annotations__["config"]
-            found = cls(config(**tuples(state["options"])))
-            schema, words = Schema.of_plain(state["schema"]), state["words"]
-            found._set(schema, tuple(state["labels"]), state["single"], words)
-            found.module_ = found._config().build().eval()
+            config: Any = from_json(state["model"])
+            found = cls(dataclasses.replace(config, fields=(), num_tasks=1))
+            schema = Schema.of_plain(config.fields, state["schema"])
+            found._set(schema, tuple(state["labels"]), state["single"], state["words"])
+            found.module_ = config.build().eval()
             found.module_.load_state_dict(stored.model)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
@@ -194,8 +195,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         ours = TrainConfig(
             steps=steps, batch_size=size, lr=3e-3, eval_every=max(1, steps // 5), seed=self.seed
         )
-        train = self.train or ours
-        return dataclasses.replace(train, log_dir=None, batch_l2=self.batch_l2 or train.batch_l2)
+        return dataclasses.replace(self.train or ours, log_dir=None)
 
     def _check(self) -> None:
         """Checks the options that are not about the table. Schema.infer checks of, numeric and min_count."""
@@ -204,8 +204,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
                 check_option("TableClassifier", name, getattr(self, name), kind)
         if "table" not in self.model.kinds:
             raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
-        if self.batch_l2 and self.model.name != "din":
-            raise OptionError(f"batch_l2 is DIN's, and the model is {self.model.name}")
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "module_"):
@@ -299,22 +297,10 @@ def _codes(groups: Any, rows: int) -> Int[Tensor, "n"]:
     values = cells("groups", groups)
     if len(values) != rows:
         raise ShapeError(f"groups has {len(values)} rows, and y has {rows}")
-    known: dict[Any, int] = {}
     for value in values:
         if is_missing(value) or not isinstance(value, Hashable):
             raise OptionError(f"groups must name a group for each row, got {value!r}")
-        known.setdefault(value, len(known))
-    return torch.tensor([*map(known.__getitem__, values)])
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    """The configuration's options as JSON values."""
-    names = {one.name for one in dataclasses.fields(config)} - {"fields", "num_tasks"}
-    options = {name: getattr(config, name) for name in sorted(names)}
-    for name, value in options.items():
-        if isinstance(value, type):
-            raise OptionError(f"{name} is the class {value.__name__}: only names can be stored")
-    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in options.items()}
+    return torch.from_numpy(numbered(values)[0])
 
 
 __all__ = ["Figures", "NotFitted", "TableClassifier"]

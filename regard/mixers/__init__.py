@@ -18,6 +18,7 @@ from regard.mixers.global_ import Global
 from regard.mixers.gmlp import GMLP
 from regard.mixers.head_groups import HeadGroups
 from regard.mixers.head_mix import HeadMix
+from regard.mixers.indexed import Indexed
 from regard.mixers.kimi_delta import KimiDelta
 from regard.mixers.latent import Latent
 from regard.mixers.linear import Linear
@@ -28,6 +29,8 @@ from regard.mixers.luong_local import LuongLocal
 from regard.mixers.mixed_chunk import MixedChunk
 from regard.mixers.mixture import Mixture
 from regard.mixers.mlp_mixer import MLPMixer
+from regard.mixers.moba import MoBA
+from regard.mixers.native_sparse import NativeSparse
 from regard.mixers.nystrom import Nystrom
 from regard.mixers.performer import Performer
 from regard.mixers.reformer import Reformer
@@ -87,6 +90,9 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
         Forgetting,
         Differential,
         Nystrom,
+        MoBA,
+        Indexed,
+        NativeSparse,
     ),
 )
 Mixer.catalogue = MIXERS

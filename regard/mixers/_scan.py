@@ -15,7 +15,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.rows import unit_norm
+from regard.functional.rows import least, ranged, unit_norm
 from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import ShortConv, low_rank
@@ -102,6 +102,7 @@ class ScanMixer(SplitMixer):
     def _parts(self, x, inputs, state=None, valid=None) -> Terms:
         """`_terms`, where no token writes, erases or decays that does not exist."""
         before, after = (None, None) if state is None else (state.inputs, state.length)
+        inputs, before = ranged(inputs, before)
         z = self.conv(inputs, before) if self.conv else self.activation(inputs)
         *qk, v = z.split(self.widths, -1)
         v = v.unflatten(2, (-1, self.value_dim)).transpose(1, 2)
@@ -112,7 +113,8 @@ class ScanMixer(SplitMixer):
         return q, present(k, valid), v, b, g
 
     def _scanned(self, q, k, v, b, g, state=None) -> tuple[Tensor, Tensor]:
-        """What queries read, and the state after them."""
+        """What queries read, and the state after them; of float16 in float32, until a norm has made it small."""
+        (state,) = ranged(state)
         if b is None:
             y, S = decayed_attention(q, k, v, g, state=state)
         else:
@@ -124,11 +126,11 @@ class ScanMixer(SplitMixer):
 
     def _split(self, x, context, at=None):
         q, k, v, *_ = self._parts(x, self._inputs(x))
-        return q, k, v
+        return q.to(x.dtype), k.to(x.dtype), v.to(x.dtype)
 
     def _mixed(self, x, context, mask, of=None):
         q, k, v, *factors = self._parts(x, self._inputs(x))
-        return self._scanned(q, k, v if of is None else of(v), *factors)[0]
+        return self._scanned(q, k, v if of is None else of(v), *factors)[0].to(x.dtype)
 
     def _merge(self, x, mixed):
         y = self.norm(mixed.transpose(1, 2)).flatten(2)
@@ -149,7 +151,7 @@ class ScanMixer(SplitMixer):
         return mixed, State(S.to(state.S.dtype), kept, length)
 
 
-def units_of(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Rows of unit norm; the first is divided by sqrt(K) as well."""
-    q, *rest = (unit_norm(z) for z in tensors)
+def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Rows of unit norm, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
+    q, *rest = (unit_norm(z, least(x, 1e-12)) for z in tensors)
     return q / math.sqrt(q.shape[-1]), *rest

@@ -123,7 +123,7 @@ class Compressed(HeadsMixer):
         return initial_state(self.heads.zeros(len(length), 0), self.factor, lead + room)
 
     def _step(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, state.length)
         return extend(q, k, v, state, valid=valid, donate=donate, **self._options(k, v))
 
     def _keep(self, context, valid):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core.options import Count
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl, check_impl, ranged
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -102,5 +102,7 @@ class Differential(CachedMixer):
 
     def _projected(self, y: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
         if self.first:
-            y = (1 - self.least) * y * (y.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+            (wide,) = ranged(y)
+            unit = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+            y = ((1 - self.least) * unit).to(y.dtype)
         return self.out(y.transpose(1, 2).flatten(2))

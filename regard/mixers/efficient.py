@@ -47,7 +47,9 @@ class Efficient(HeadsMixer):
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
     operations = ("efficient",)
-    capabilities = replace(RecurrentMixer.capabilities, time="T H K V", state="H K V")
+    capabilities = replace(
+        RecurrentMixer.capabilities, time="T H K V", state="H K V", finite_to=10.0
+    )
     variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(
@@ -85,7 +87,7 @@ class Efficient(HeadsMixer):
         return State(*no_keys(like, like.shape[3]), length)
 
     def _step(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, state.length)
         k, sums = present_keys(k, Mask(valid=valid)), (state.S, state.z, state.m)
         y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
         return y, State(S, z, m, advance(state.length, valid, x.shape[1]))

@@ -49,6 +49,7 @@ class Flash(ChunkedMixer):
         time="T C K + T C F + T K F",
         memory="T F + C^2",
         state="K F + C F + C K",
+        finite_to=1.0,
     )
     variants = {
         "chunk": {"chunk_size": 4, "key_dim": 6},

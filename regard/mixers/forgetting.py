@@ -60,7 +60,7 @@ class Forgetting(CachedMixer, HeadsMixer):
 
     def _split(self, x, context, at=None):
         """Keys carry the log of their gates, for each head of queries that reads them."""
-        q, k, v = self.heads.split(x)
+        q, k, v = super()._split(x, context, at)
         f = F.logsigmoid(self.forget(x).mT).unflatten(1, (k.shape[1], -1)).mT
         return q, torch.cat([k, f], -1), v
 

@@ -18,6 +18,7 @@ Args:
     gate: False: no output gate
 """
 
+from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay
 from regard.nn.starts import Glorot, glorot
@@ -61,5 +62,5 @@ class GatedDelta(ScanMixer):
         self.decay = Decay(dim, num_heads) if decay else None
 
     def _terms(self, x, q, k, v, after):
-        b = self.strength * self.write(x).sigmoid().mT
-        return *units_of(q, k), v, b, None if self.decay is None else self.decay(x)[0][..., 0]
+        b = self.strength * ranged(self.write(x))[0].sigmoid().mT
+        return *units_of(x, q, k), v, b, None if self.decay is None else self.decay(x)[0][..., 0]

@@ -49,6 +49,7 @@ class GAU(CachedMixer):
         time="T^2 K + T^2 F",
         memory="T F",
         state="T F + T K",
+        finite_to=1.0,
     )
     variants = {
         "paper": {"scale": "paper", "relative_bias": "toeplitz", "key_dim": 8},

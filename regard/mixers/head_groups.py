@@ -129,11 +129,17 @@ class HeadGroups(HeadsMixer):
         ]
         return sum(losses[1:], losses[0])
 
-    def _given(self, x: Tensor, context: Tensor | None, mask: Mask) -> Iterator[tuple[Any, Given]]:
+    def _given(
+        self,
+        x: Tensor,
+        context: Tensor | None,
+        mask: Mask,
+        after: Int[Tensor, "B"] | None = None,
+    ) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
         split = (
             [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
-            for z in self.heads.split(x, context)
+            for z in self.heads.split(x, context, after)
         )
         masks = [mask] * len(self.sizes)
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
@@ -165,7 +171,7 @@ class HeadGroups(HeadsMixer):
         return State(tuple(states), length)
 
     def _step(self, x, state, valid, donate):
-        given = zip(self._given(x, None, OPEN), state.parts, strict=True)
+        given = zip(self._given(x, None, OPEN, state.length), state.parts, strict=True)
         done = [
             member._extend(own_x, bounded(own, state.most), valid, donate)
             for (member, (own_x, _, _)), own in given

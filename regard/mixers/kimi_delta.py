@@ -15,6 +15,7 @@ Args:
 
 from torch.nn.functional import sigmoid
 
+from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay
 from regard.nn.starts import Glorot, glorot
@@ -54,4 +55,4 @@ class KimiDelta(ScanMixer):
     def _terms(self, x, q, k, v, after):
         g = self.decay(x)[0]
         g = g if self.least_decay is None else g.clamp_min(self.least_decay)
-        return *units_of(q, k), v, self.write(x).sigmoid().mT, g
+        return *units_of(x, q, k), v, ranged(self.write(x))[0].sigmoid().mT, g

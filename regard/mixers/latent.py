@@ -43,7 +43,9 @@ class Latent(CachedMixer):
     name = "latent"
     family = "softmax"
     paper = "DeepSeek-AI 2024, arXiv 2405.04434"
-    capabilities = replace(ALL, state="T D")
+    capabilities = replace(
+        ALL, cross=No("relative positions need queries and keys on one axis"), state="T D"
+    )
     variants = {
         "no_positions": {"rotary_dim": 0, "latent_dim": 5},
         "query_rank": {"query_rank": 7, "pairing": "adjacent", "value_dim": 5},
@@ -85,8 +87,8 @@ class Latent(CachedMixer):
         self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim), bias=False)
         self.out = Glorot(H * self.value_dim, dim, bias=False)
         glorot(self.compress, self.query_latent, self.query, self.expand, self.out)
-        if self.rotary_dim:
-            self.declare(cross=No("relative positions need queries and keys on one axis"))
+        if not self.rotary_dim:
+            self.declare(cross=True)
 
     def _split(self, x, context, at=None):
         """Queries of all heads; for keys and values one latent, and no values."""

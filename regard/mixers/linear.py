@@ -23,7 +23,7 @@ from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, ranged
 from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
 from regard.positions.relative import Rotary
@@ -75,11 +75,13 @@ class Linear(RecurrentMixer):
         self, q, k, v, mask: Mask, state: State | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs of the heads, and the sums S, z after them."""
-        S, z, after = (None, None, None) if state is None else (state.S, state.z, state.length)
+        dtype, after = v.dtype, None if state is None else state.length
+        S, z = (None, None) if state is None else ranged(state.S, state.z)
+        q, k, v = ranged(q, k, v)
         phi_q, phi_k = self.phi(q), present(self.phi(k), mask.valid)
         turn, causal = self._turn(q.shape[2], q.device, after), mask.causal
         sums, total, S, z = turned_sums(phi_q, phi_k, v, turn, S, z, causal=causal, impl=self.impl)
-        return sums / positive(total), S, z
+        return (sums / positive(total)).to(dtype), S.to(dtype), z.to(dtype)
 
     def _turn(
         self, T: int, device: torch.device, after: Int[Tensor, "B"] | None = None

@@ -32,6 +32,7 @@ from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
+from regard.functional.scored import dot_product
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
@@ -116,7 +117,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         return self.heads.merge(self._attend(q, k, v, mask))
 
     def _split(self, x, context, at=None):
-        q, k, v = self.heads.split(x, context)
+        q, k, v = super()._split(x, context, at)
         return q, self.score.keys(k, at if context is None else None), v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
@@ -126,7 +127,10 @@ class LuongLocal(CachedMixer, HeadsMixer):
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
     ) -> Float[Tensor, "B H T V"]:
         how: dict[str, Any] = {"windows": windows, "pairwise": pairwise, "impl": self.impl}
-        how |= {"pairs": self.score.pairs, "renormalise": self.renormalise}
+        how |= {
+            "pairs": dot_product if self.score.product else self.score.pairs,
+            "renormalise": self.renormalise,
+        }
         return luong_attention(self.score.queries(q), k, v, **how)
 
     def _windows(

@@ -41,6 +41,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         approximates="softmax",
         time="T C H K + T H K V",
         state="H K V + C H K",
+        finite_to=10.0,
     )
     variants = {
         "chunk": {"chunk_size": 4, "num_kv_heads": 1},
@@ -84,7 +85,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     def _sums(self, x, causal, position=None):
         if position is None:
             position = torch.arange(x.shape[1], device=x.device)[None]
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, position[:, 0])
         q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
         pair = q / math.sqrt(q.shape[-1]), k
         near = None if self.parts == "global" else pair

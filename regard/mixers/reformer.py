@@ -31,9 +31,11 @@ Args:
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import No, OptionError
@@ -60,6 +62,7 @@ class Reformer(HeadsMixer):
         approximates="softmax",
         time="R T W H K",
         state="R N W H K",
+        finite_to=10.0,
     )
     variants = {
         "small": {"num_buckets": 4, "chunk_size": 3, "num_hashes": 2},
@@ -127,10 +130,13 @@ class Reformer(HeadsMixer):
         how = {"mask": mask, "impl": self.impl, **self._rules}
         return sorted_attention(q, k, v, group=group, window=window, **how)
 
-    def _hashed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _hashed(
+        self, x: Tensor, after: Int[Tensor, "B"] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and buckets [B H R T], which autocast does not move."""
-        (q, k, v), dtype = self.heads.split(x), self.heads.query.weight.dtype
-        hashed = in_full_precision(self._hash, q, project=self.heads.queries, x=x, dtype=dtype)
+        (q, k, v), dtype = self.heads.split(x, None, after), self.heads.query.weight.dtype
+        again = partial(self.heads.queries, after=after)
+        hashed = in_full_precision(self._hash, q, project=again, x=x, dtype=dtype)
         return q, k, v, hashed
 
     def _hash(self, q: Tensor) -> Tensor:
@@ -143,7 +149,7 @@ class Reformer(HeadsMixer):
         return empty(self._like, *sizes, math.prod(self.factors), self.chunk_size)
 
     def _step(self, x, state, valid, donate):
-        q, k, v, group = self._hashed(x)
+        q, k, v, group = self._hashed(x, state.length)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)

@@ -35,7 +35,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Mask, No, OptionError
@@ -55,7 +55,7 @@ class Routing(HeadsMixer):
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
-    operations = ("sorted", "members")
+    operations = ("sorted",)
     capabilities = replace(
         ALL,
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
@@ -152,14 +152,19 @@ class Routing(HeadsMixer):
         self.centroids.update()
 
     def _assigned(
-        self, x: Tensor, context: Tensor | None, mask: Mask, counts: Counts | None = None
+        self,
+        x: Tensor,
+        context: Tensor | None,
+        mask: Mask,
+        counts: Counts | None = None,
+        after: Int[Tensor, "B"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
         """q, k and v of the attention, and the clusters of their tokens, which autocast does not move."""
         source, cross = (x, False) if context is None else (context, True)
 
         def split(x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-            q = self.heads.queries(x)
-            return q, q if self.shared_qk else self.heads.keys(source)
+            q = self.heads.queries(x, after)
+            return q, q if self.shared_qk else self.heads.keys(source, after)
 
         def normed(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
             unit = standardised(q)
@@ -194,7 +199,8 @@ class Routing(HeadsMixer):
         return empty(self._like, *sizes, self.num_clusters, self.window_size)
 
     def _step(self, x, state, valid, donate):
-        q, k, v, assigned = self._assigned(x, None, Mask(causal=True, valid=valid, compact=True))
+        mask = Mask(causal=True, valid=valid, compact=True)
+        q, k, v, assigned = self._assigned(x, None, mask, after=state.length)
         group = assigned["clusters"][:, :, None]
         y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
         return y, replace(after, length=advance(state.length, valid, x.shape[1]))

@@ -158,7 +158,7 @@ class Sinkhorn(HeadsMixer):
         return empty(self._like, *sizes, max_len=max_len, dim=self.dim)
 
     def _step(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, None, state.length)
         total = state.total[:, None] + x.cumsum(1)
         summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
         how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}

@@ -17,11 +17,12 @@ Args:
     dropout: share of values that is set to zero in training
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Mask, Observation
@@ -102,6 +103,13 @@ class Softmax(CachedMixer, HeadsMixer):
         self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
 
     mix = HeadsMixer.mix_split
+    added: Float[Tensor, "b h T S"] | None = None  # to scaled scores, beside the bias of positions
+
+    def adding(self, numbers: Float[Tensor, "b h T S"]) -> "Softmax":
+        """A copy with the same parameters that adds these numbers to the scaled scores of tokens without padding; not for streams."""
+        made = copy(self)
+        made.added = numbers
+        return made
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         how = self._how(q, query, key)
@@ -136,9 +144,15 @@ class Softmax(CachedMixer, HeadsMixer):
             "soft_cap": self.soft_cap,
             "exclude_self": self.shared_qk,
         }
-        of, dtype = self.position, q.dtype
-        if isinstance(of, BiasPosition):
-            first = torch.arange(q.shape[2], device=q.device)[None]
-            i, j = (first if at is None else at for at in (query, key))
-            how["bias"] = lambda rows, cols: of.bias(i[:, rows], j[:, cols], dtype)
-        return how
+        of, added, dtype = self.position, self.added, q.dtype
+        biased = isinstance(of, BiasPosition)
+        if not biased and added is None:
+            return how
+        first = torch.arange(q.shape[2], device=q.device)[None]
+        i, j = (first if at is None else at for at in (query, key))
+
+        def bias(rows: slice, cols: slice) -> Float[Tensor, "b h t s"]:
+            given = [] if added is None else [added[..., rows, cols].to(dtype)]
+            return sum(given, of.bias(i[:, rows], j[:, cols], dtype)) if biased else given[0]
+
+        return how | {"bias": bias}

@@ -18,6 +18,7 @@ from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
     IDS,
+    Places,
     check_length,
     check_like,
     check_state,
@@ -78,6 +79,7 @@ class Encoder(nn.Module):
         position = added_position(config)
         self.causal = causal
         self.embedding = Embedding(config, position, config.vocab_size)
+        self.places = Places()
         self.blocks = make_blocks(config, causal=causal)
         self.config, self.width = config, self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
@@ -113,7 +115,7 @@ class Encoder(nn.Module):
         self.check_tokens(tokens, valid)
         if documents is not None:
             check_like(self.who, "documents", documents, tokens, IDS, "integers")
-        place = places(tokens, valid, documents)
+        place = self.places(tokens, valid, documents)
         length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
         check_length(self.who, "length", length, self.max_len)
         x = self.embedding(tokens, place, valid)

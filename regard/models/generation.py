@@ -10,7 +10,7 @@ hypotheses; the row is closed once it has as many as beams, or at max_new_tokens
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -243,12 +243,7 @@ class GenerativeModel(Model):
         initial_state: Callable[..., Any],
     ) -> Any:
         """What `decode` makes of prompts that have been checked. initial_state: makes a state with room for `max_len` tokens."""
-        for mixer in self.streamed:
-            if mixer.capabilities.streaming == "segment":
-                raise UnsupportedError(
-                    f"{mixer.name} does not support generate: its streaming equals forward within one call only. "
-                    "Call extend with segments of your own choice."
-                )
+        require_exact_streams(self.streamed)
         vocab_size, most = self.target_embedding.table.num_embeddings, self.max_target_len
         if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
             raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
@@ -288,6 +283,17 @@ class GenerativeModel(Model):
             what, fit = f"max_new_tokens ({max_new_tokens})", (free_bytes(device) or 0) // each
             said = f"At most {fit} would fit."
             require_memory(self.who, what, each * max_new_tokens, device, said)
+
+
+def require_exact_streams(mixers: Iterable[Mixer]) -> None:
+    """Raises UnsupportedError for a mixer whose stream is not what `forward` gives."""
+    for mixer in mixers:
+        mixer.require("streaming")
+        if mixer.capabilities.streaming == "segment":
+            raise UnsupportedError(
+                f"{mixer.name} does not support generate: its streaming equals forward within one call only. "
+                "Call extend with segments of your own choice."
+            )
 
 
 @contextmanager

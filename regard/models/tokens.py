@@ -117,3 +117,15 @@ def places(
         documents = documents.gather(1, (columns * valid).cummax(1).values)
     begins = documents != torch.cat([documents[:, :1], documents[:, :-1]], 1)
     return place - (place * begins).cummax(1).values
+
+
+class Places(nn.Module):
+    """`places` as a module, whose hooks may count tokens that other ranks hold."""
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        valid: Bool[Tensor, "B T"] | None,
+        documents: Int[Tensor, "B T"] | None = None,
+    ) -> Int[Tensor, "b T"]:
+        return places(tokens, valid, documents)

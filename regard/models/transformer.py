@@ -26,7 +26,7 @@ from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position, bound
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
-from regard.models.tokens import check_length, check_state, check_tokens, longest, places
+from regard.models.tokens import Places, check_length, check_state, check_tokens, longest, places
 from regard.nn.recorded import recorded
 
 
@@ -59,7 +59,7 @@ class Transformer(GenerativeModel):
             f"transformer({resolve(config.decoder_mixer).name}, {resolve(config.cross_mixer).name})"
         )
         self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.decoder, self.places = Decoder(config), Places()
         self.own_embedding = (
             None
             if config.target_vocab_size is None
@@ -91,7 +91,7 @@ class Transformer(GenerativeModel):
         self._check_target(target, target_valid, source)
         check_length(self.who, "target length", target.shape[1], self.max_target_len)
         memory = self.encoder(source, valid=valid)
-        x = self.target_embedding(target, places(target, target_valid), target_valid)
+        x = self.target_embedding(target, self.places(target, target_valid), target_valid)
         return self._logits(self.decoder(x, memory, valid=target_valid, context_valid=valid))
 
     def _logits(self, hidden):

@@ -1,14 +1,14 @@
 """MultiheadAttention: any mixer over queries, keys and values behind the call and the state dict of torch's own layer.
 
     layer.self_attn = MultiheadAttention.replacing(layer.self_attn, regard.build("linear", dim=512, num_heads=8))
+    layer = MultiheadAttention(512, 8, batch_first=True, mixer=regard.build("linear", dim=512, num_heads=8))
 
 The projections are torch's (`in_proj_weight`, `in_proj_bias`, `out_proj`); what the mixer has besides is stored under
 `mixer.`. With `softmax` the outputs are those of torch, except where `key_padding_mask` hides the query itself: there
 the mixture is zero, and where a query may see nothing: zero again, and not NaN.
 """
 
-import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +18,21 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.core.errors import shown
-from regard.core.options import CheckedOptions, check_option
+from regard.core.options import CheckedOptions, Rate, check_option
 from regard.core.request import check_tokens
 from regard.core.shapes import check_flag, is_dense
 from regard.nn.given_heads import packed, with_given_heads
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
+NEVER = -9e8
+"""A float mask's numbers from here down hide, as -inf does: -1e9 in any type. In float16 its least number does."""
+
 
 class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
-    """`torch.nn.MultiheadAttention` with the weights of another mechanism. Dropout of weights is the mixer's own option.
+    """`torch.nn.MultiheadAttention`, by the arguments of its constructor, with the weights of `mixer`, which may also come first.
 
+    embed_dim, num_heads: those of the mixer, or None. dropout: of weights; the mixer must have it, and 0 leaves the mixer's own.
     kdim, vdim: channels of keys and of values before their projections; None: those of the mixer.
     One tensor given as query and key is self-mixing; two are a context, which the mixer must support (`cross`).
     Raises UnsupportedError, with the reason, for a mixer that is not a function of q, k and v, and for what it cannot do.
@@ -38,17 +42,29 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
 
     def __init__(
         self,
-        mixer: Mixer,
-        *,
+        embed_dim: int | Mixer | None = None,
+        num_heads: int | None = None,
+        dropout: Rate = 0.0,
         bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        mixer: Mixer | None = None,
     ):
         if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
             raise UnknownNameError("device", device, DEVICES)
+        if add_bias_kv or add_zero_attn:
+            raise UnsupportedError(
+                "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
+            )
+        if mixer is None:
+            check_option("MultiheadAttention", "mixer", embed_dim, Mixer)
+            mixer, embed_dim = cast(Mixer, embed_dim), None
         given = with_given_heads(mixer)
         heads: Any = given.heads
         if heads.num_kv_heads != heads.num_heads:
@@ -56,10 +72,30 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), "
                 "as in torch's layer"
             )
+        sizes = embed_dim or mixer.dim, num_heads or heads.num_heads
+        if sizes != (mixer.dim, heads.num_heads):
+            raise ShapeError(
+                f"MultiheadAttention: the mixer has dim {mixer.dim} and {heads.num_heads} heads, the layer "
+                f"{shown(sizes[0])} and {sizes[1]}"
+            )
+        own = mixer.options.get("dropout")
+        if dropout and own is None:
+            raise UnsupportedError(
+                f"MultiheadAttention: {mixer.name} does not support dropout of weights ({dropout}): set the "
+                "layer's dropout to 0.0 first"
+            )
+        if dropout and own not in (0.0, dropout):
+            raise OptionError(
+                f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({dropout}). Build the "
+                "mixer without: that of the layer is taken over."
+            )
+        if dropout:
+            given.dropout = dropout  # type: ignore[assignment]  # a mixer with the option has the number
+            given.options = {**given.options, "dropout": dropout}
         super().__init__(
             mixer.dim,
             heads.num_heads,
-            dropout=mixer.options.get("dropout", 0.0),
+            dropout=dropout or own or 0.0,
             bias=bias,
             kdim=kdim,
             vdim=vdim,
@@ -99,44 +135,24 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: the layer has hooks ({', '.join(hooks)}), which would no longer run. Remove them "
                 "first, and register them on the new layer."
             )
-        if attention.bias_k is not None or attention.add_zero_attn:
-            raise UnsupportedError(
-                "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
-            )
-        check_option("MultiheadAttention", "mixer", mixer, Mixer)
-        own = mixer.options.get("dropout")
-        if attention.dropout and own is None:
-            raise UnsupportedError(
-                f"MultiheadAttention: {mixer.name} does not support dropout of weights ({attention.dropout}): set the "
-                "layer's dropout to 0.0 first"
-            )
-        if attention.dropout and own not in (0.0, attention.dropout):
-            raise OptionError(
-                f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({attention.dropout}). Build the "
-                "mixer without: that of the layer is taken over."
-            )
         weight = attention.out_proj.weight
         made = cls(
-            mixer,
-            bias=attention.in_proj_bias is not None,
-            kdim=attention.kdim,
-            vdim=attention.vdim,
-            batch_first=attention.batch_first,
-            device=weight.device,
-            dtype=weight.dtype,
+            attention.embed_dim,
+            attention.num_heads,
+            attention.dropout,
+            attention.in_proj_bias is not None,
+            attention.bias_k is not None,
+            attention.add_zero_attn,
+            attention.kdim,
+            attention.vdim,
+            attention.batch_first,
+            weight.device,
+            weight.dtype,
+            mixer=mixer,
         )
-        if (made.embed_dim, made.num_heads) != (attention.embed_dim, attention.num_heads):
-            raise ShapeError(
-                f"MultiheadAttention: the mixer has dim {made.embed_dim} and {made.num_heads} heads, the layer "
-                f"{attention.embed_dim} and {attention.num_heads}"
-            )
         for name, parameter in attention.named_parameters(recurse=False):
             setattr(made, name, parameter)
         made.out_proj = attention.out_proj
-        if attention.dropout:
-            made.dropout = attention.dropout
-            made.mixer.dropout = attention.dropout
-            made.mixer.options = {**made.mixer.options, "dropout": attention.dropout}
         return made.train(attention.training)
 
     def forward(
@@ -149,23 +165,31 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         attn_mask: Shaped[Tensor, "*B T S"] | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        *,
+        valid: Shaped[Tensor, "B S"] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """torch's call: a mask's True, or -inf, hides. `is_causal` without attn_mask is the causal mask.
+        """torch's call: a mask's True, or -inf, -1e9 and the least number of its type, hides. `is_causal` without attn_mask is the causal mask.
 
+        Other numbers of attn_mask are added to scaled scores, where the mixer adds any: softmax. valid: in the place of
+        key_padding_mask, True or 1 at a token, as Transformers gives it.
         Of nested rows, as torch's encoder makes them of a padding mask, weights [B T S] are padded with zeros to the longest.
-        Raises ShapeError for masks with other numbers than 0 and -inf: mechanisms have no scores to add them to; UnsupportedError for
-        nested rows as a context or with masks, and for what the mixer cannot do.
+        Raises ShapeError for masks with numbers that the mixer cannot add; OptionError for valid beside key_padding_mask; UnsupportedError
+        for nested rows as a context or with masks, and for what the mixer cannot do.
         """
         check_flag(
             need_weights=need_weights,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
+        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask, "valid": valid}
         given = {k: mask for k, mask in masks.items() if mask is not None}
         for name, x in {"query": query, "key": key, "value": value, **given}.items():
             if not isinstance(x, Tensor):
                 raise ShapeError(f"MultiheadAttention: {name} must be a tensor, got {shown(x)}")
+            if name in given and not (is_dense(x) and x.device == query.device):
+                raise ShapeError(
+                    f"MultiheadAttention: {name} must be a dense tensor on {query.device}, got {shown(x)}"
+                )
         if query.is_nested:
             if query is not key or query is not value or given:
                 raise UnsupportedError(
@@ -173,9 +197,9 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 )
             x = query.to_padded_tensor(0.0)
             length = torch.tensor([len(row) for row in query.unbind()], device=x.device)
-            valid = torch.arange(x.shape[1], device=x.device) < length[:, None]
-            mask = Mask(causal=is_causal, valid=valid)
-            y, weights = self._mix([x, x, x], True, mask, need_weights, average_attn_weights)
+            inside = torch.arange(x.shape[1], device=x.device) < length[:, None]
+            mask = Mask(causal=is_causal, valid=inside)
+            y, weights = self._mix([x, x, x], True, mask, None, need_weights, average_attn_weights)
             rows = [row[:n] for row, n in zip(y, length, strict=True)]
             return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
         one_axis, batched = query is key, query.dim() == 3
@@ -187,17 +211,23 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             )
         if not batched:
             tokens = [x[None] for x in tokens]
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+            given |= {k: mask[None] for k, mask in given.items() if k != "attn_mask"}
         elif not self.batch_first:
             tokens = [x.transpose(0, 1) for x in tokens]
-        mask = self._mask(key_padding_mask, attn_mask, is_causal, tokens[0], tokens[1])
-        y, weights = self._mix(tokens, one_axis, mask, need_weights, average_attn_weights)
+        found = self._masks(given, is_causal, tokens, one_axis)
+        y, weights = self._mix(tokens, one_axis, *found, need_weights, average_attn_weights)
         if not batched:
             return y[0], None if weights is None else weights[0]
         return y if self.batch_first else y.transpose(0, 1), weights
 
     def _mix(
-        self, tokens: list[Tensor], one_axis: bool, mask: Mask, need_weights: bool, average: bool
+        self,
+        tokens: list[Tensor],
+        one_axis: bool,
+        mask: Mask,
+        added: Tensor | None,
+        need_weights: bool,
+        average: bool,
     ) -> tuple[Tensor, Tensor | None]:
         widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         query, key, value = tokens
@@ -215,43 +245,61 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         q, k, v = map(F.linear, tokens, weights, biases)
         x = packed(self.mixer, q, *((k, v) if one_axis else ()))
         context = None if one_axis else packed(self.mixer, None, k, v)
-        y = self.out_proj(self.mixer(x, context=context, mask=mask))
+        mixer: Any = self.mixer if added is None else self.mixer.adding(added)  # type: ignore[operator]
+        y = self.out_proj(mixer(x, context=context, mask=mask))
         if not need_weights:
             return y, None
-        found = self.mixer.attention_map(x, context=context, mask=mask)
+        found = mixer.attention_map(x, context=context, mask=mask)
         return y, found.mean(1) if average else found
 
-    def _mask(
+    def _masks(
         self,
-        key_padding_mask: Tensor | None,
-        attn_mask: Tensor | None,
+        given: dict[str, Tensor],
         is_causal: bool,
-        query: Float[Tensor, "B T D"],
-        key: Float[Tensor, "B S D"],
-    ) -> Mask:
-        B, T, S = query.shape[0], query.shape[1], key.shape[1]
-        valid = None
-        if key_padding_mask is not None:
-            valid = _allowed("key_padding_mask", key_padding_mask, query.device)
-        if attn_mask is None:
-            return Mask(causal=is_causal, valid=valid)
-        allowed = _allowed("attn_mask", attn_mask, query.device)
+        tokens: list[Tensor],
+        one_axis: bool,
+    ) -> tuple[Mask, Float[Tensor, "b h T S"] | None]:
+        """The mask, and what is added to scores; where anything is, padding is among the pairs, so that tokens keep their places."""
+        B, T, S = *tokens[0].shape[:2], tokens[1].shape[1]
+        valid = given.get("valid")
+        if "key_padding_mask" in given:
+            if valid is not None:
+                raise OptionError("MultiheadAttention takes one of valid and key_padding_mask")
+            valid, _ = _allowed("key_padding_mask", given["key_padding_mask"], adds=False)
+        elif valid is not None and valid.dtype != torch.bool:
+            if not bool(((valid == 0) | (valid == 1)).all()):
+                raise ShapeError(
+                    "MultiheadAttention: valid must be boolean or hold 0 and 1 alone, 1 at a token"
+                )
+            valid = valid == 1
+        if "attn_mask" not in given:
+            return Mask(causal=is_causal, valid=valid), None
+        allowed, added = _allowed(
+            "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
+        )
         fits = [(T, S), (B * self.num_heads, T, S)]
         if tuple(allowed.shape) not in fits:
             raise ShapeError(
                 f"MultiheadAttention: attn_mask must have shape {list(fits[0])} or {list(fits[1])}, "
                 f"got {list(allowed.shape)}"
             )
-        read = is_causal or (T == S and allowed.dim() == 2)
+        read = added is None and (is_causal or (T == S and allowed.dim() == 2))
         causal = read and torch.equal(allowed, torch.ones_like(allowed).tril())
         if is_causal and not causal:
             raise ShapeError(
                 "MultiheadAttention: is_causal says that attn_mask is the causal mask, and it is not. Pass one of them."
             )
         if causal and T == S:
-            return Mask(causal=True, valid=valid)
-        heads = 1 if allowed.dim() == 2 else self.num_heads
-        return Mask(valid=valid, pairwise=allowed.view(-1, heads, T, S))
+            return Mask(causal=True, valid=valid), None
+        axes = (-1, 1 if allowed.dim() == 2 else self.num_heads, T, S)
+        pairs = allowed.view(axes)
+        if added is None:
+            return Mask(valid=valid, pairwise=pairs), None
+        if valid is not None:
+            Mask(valid=valid).check("MultiheadAttention", B, T, S, device=pairs.device)
+            pairs = pairs & valid[:, None, None]
+            pairs = pairs & valid[:, None, :, None] if one_axis else pairs
+        return Mask(pairwise=pairs), added.view(axes)
 
 
 class _OutProjection(NonDynamicallyQuantizableLinear):
@@ -263,17 +311,23 @@ class _OutProjection(NonDynamicallyQuantizableLinear):
             nn.init.zeros_(self.bias)
 
 
-def _allowed(name: str, mask: Tensor, device: torch.device) -> Bool[Tensor, "*shape"]:
-    if not is_dense(mask) or mask.device != device:
-        raise ShapeError(
-            f"MultiheadAttention: {name} must be a dense tensor on {device}, got {shown(mask)}"
-        )
+def _allowed(
+    name: str, mask: Tensor, *, adds: bool
+) -> tuple[Bool[Tensor, "*shape"], Float[Tensor, "*shape"] | None]:
+    """What a mask does not hide; and its other numbers, where it has any or is learned."""
     if mask.dtype == torch.bool:
-        return ~mask
-    allowed = mask == 0
-    if not bool((allowed | (mask == -math.inf)).all()):
+        return ~mask, None
+    if not mask.is_floating_point():
         raise ShapeError(
-            f"MultiheadAttention: {name} must be boolean or hold 0 and -inf alone: other numbers would be added to "
-            "scores, and a mechanism need not have any"
+            f"MultiheadAttention: {name} must be boolean or floating point, got {mask.dtype}. A mask of 1 at tokens goes in as valid="
         )
-    return allowed
+    hidden = mask <= max(NEVER, torch.finfo(mask.dtype).min)
+    added = mask.masked_fill(hidden, 0.0)
+    if not mask.numel() or not (mask.requires_grad or bool(added.any())):
+        return ~hidden, None
+    if not adds or not bool(added.isfinite().all()):
+        raise ShapeError(
+            f"MultiheadAttention: {name} must be boolean or hold 0 and -inf alone: other numbers are added to scores, which attn_mask "
+            "does with softmax, if they are finite"
+        )
+    return ~hidden, added

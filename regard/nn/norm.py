@@ -7,10 +7,12 @@ ScaleNorm(x) = g x / sqrt(mean(x^2) + eps)
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.catalog import Catalog
+from regard.functional.rows import ranged
 
 
 class LayerNorm(nn.LayerNorm):
@@ -35,6 +37,12 @@ class RMSNorm(nn.RMSNorm):
 
     def reset_parameters(self) -> None:
         nn.init.constant_(self.weight, self.start)
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        if self.weight.dtype != torch.float16:
+            return super().forward(x)
+        x, gain = ranged(x, self.weight)
+        return F.rms_norm(x, self.normalized_shape, gain, self.eps).to(torch.float16)
 
 
 class ScaleNorm(nn.Module):

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.functional.rows import ranged
 from regard.nn.starts import Glorot, glorot
 
 
@@ -82,7 +83,7 @@ class Decay(nn.Module):
     ) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
         """log a and the steps; R channels."""
         step = (
-            F.softplus(self.project(x) + self.bias)
+            F.softplus(*ranged(self.project(x) + self.bias))
             .unflatten(2, (-1, self.channels))
             .transpose(1, 2)
         )

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from regard.core.pool import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
+from regard.testing.laws.door import learns_nothing
 from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite
-from regard.testing.laws.rows import learns_nothing
-from regard.testing.subject import normal, require_same, results
+from regard.testing.subject import normal, require_same, results, tensors
 from regard.testing.verdicts import (
     Checked,
     Judged,
@@ -61,11 +61,10 @@ def oracle(subject: PoolSubject) -> None:
     if subject.oracle is None:
         return subject.cannot_judge("weights and outputs: no oracle is given")
     pool, query, x = subject.pool, subject.query, subject.x.clone().requires_grad_()
-    params = dict(pool.named_parameters()) | dict(pool.named_buffers())
     found = []
     for b, tokens in enumerate(x):
         given = [] if query is None else list(query[b])
-        weights = subject.oracle(params, list(tokens), given)
+        weights = subject.oracle(tensors(pool), list(tokens), given)
         found.append(torch.stack([torch.stack(list(row)) for row in weights]))
     weights = torch.stack(found)
     require_close(pool.weights(x, query), weights, BOUND, "weights")

@@ -7,13 +7,12 @@ for m in module.modules(): if hasattr(m, "reset_parameters"): m.reset_parameters
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.testing.verdicts import require
+from regard.testing.subject import require, tensors
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -40,8 +39,8 @@ def require_reset(
         require(not left + elsewhere, said)
     elif elsewhere:
         other_starts(said)
-    state = _tensors(built)
-    for name, tensor in _tensors(reset).items():
+    state = tensors(built)
+    for name, tensor in tensors(reset).items():
         tensor.copy_(state[name])
     for expected, found in zip(call(built.eval()), call(reset.eval()), strict=True):
         same = torch.equal(found, expected)
@@ -55,8 +54,8 @@ def _not_restored(
     left: list[str] = []
     elsewhere: list[str] = []
     parameters = dict(built.named_parameters())
-    states = [_tensors(module) for module in (again, built, other)]
-    for name, x in _tensors(reset).items():
+    states = [tensors(module) for module in (again, built, other)]
+    for name, x in tensors(reset).items():
         twin, y, z = (state[name] for state in states)
         if not torch.equal(x, twin):  # NaN is unequal to itself
             left.append(f"{name}, which keeps what memory held")
@@ -71,10 +70,6 @@ def _not_restored(
                     f"{name}, whose standard deviation is {ratio:.2g} times that of construction"
                 )
     return left, elsewhere
-
-
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict(chain(module.named_parameters(), module.named_buffers()))
 
 
 def _built(make: Callable[[], M], seed: int) -> M:

@@ -13,13 +13,20 @@ from torch.utils._pytree import tree_map_only
 
 from regard import Form
 from regard.core import Mask, Mixer
-from regard.testing.verdicts import Judged, LawError, NotDeclared, require, require_close
+from regard.testing.verdicts import (
+    Judged,
+    LawError as LawError,
+    NotDeclared,
+    require as require,
+    require_close,
+)
 
 B, T, S = 2, 13, 9  # odd, small and distinct
 
 TINY = Form(tile=4, chunk=3, room=2048)
 """Blocks so small that T tokens cross many tiles, chunks and pieces."""
 
+ASKED = ("causal", "valid", "pairwise", "global_tokens")  # fields of a mask that an oracle takes
 Blocks = Literal["tiny", "own"]
 
 
@@ -142,13 +149,15 @@ class Subject(Judged):
         plain, causal = Request("plain", Mask()), Request("causal", Mask(causal=True))
         return [plain] * bool(self.can.bidirectional) + [causal] * bool(self.can.causal)
 
+    def padded(self, order: Request, length: int = T) -> Request:
+        """The request with four absent tokens at the end of its second row, where padding is declared."""
+        valid = torch.arange(length) < torch.tensor([[length], [length - 4]])
+        return order.but("padded", valid=valid) if self.can.padding else order
+
     def samples(self) -> list[Request]:
         """Few requests: the orders, of which the last has padding where that is declared."""
         orders = self.orders()
-        if not self.can.padding:
-            return orders
-        valid = torch.arange(T) < torch.tensor([[T], [T - 4]])
-        return [orders[0], orders[-1].but("padded", valid=valid)]
+        return [orders[0], self.padded(orders[-1])] if self.can.padding else orders
 
     def requests(
         self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64
@@ -197,10 +206,7 @@ class Subject(Judged):
             mixer.options,
             x,
             context=request.context,
-            causal=request.mask.causal,
-            valid=request.mask.valid,
-            pairwise=request.mask.pairwise,
-            global_tokens=request.mask.global_tokens,
+            **{name: getattr(request.mask, name) for name in ASKED},
             plan=mixer.plan(x, context=request.context, mask=request.mask),
         )
 
@@ -210,9 +216,9 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def tensors(mixer: Mixer) -> dict[str, Tensor]:
+def tensors(module: nn.Module) -> dict[str, Tensor]:
     """Parameters (as leaves, so that gradients reach them) and buffers, under their state-dict names."""
-    return dict(mixer.named_parameters()) | dict(mixer.named_buffers())
+    return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def projected(y: Tensor, *, like: torch.dtype | None = None) -> Tensor:
@@ -256,25 +262,3 @@ def require_same(
     for name, own in expected.items():
         value = found[name] if name in found else torch.zeros_like(own)
         require_close(value, own, bound, f"{what}: {name}")
-
-
-__all__ = [
-    "TINY",
-    "B",
-    "Blocks",
-    "LawError",
-    "NotDeclared",
-    "Request",
-    "S",
-    "Subject",
-    "T",
-    "gradients",
-    "normal",
-    "projected",
-    "repeated",
-    "require",
-    "require_close",
-    "require_same",
-    "results",
-    "tensors",
-]

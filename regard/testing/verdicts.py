@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from torch import Tensor
 
 from regard.core import UnknownNameError
+from regard.core.errors import blamed, limited
 
 Outcome = Literal["passed", "failed", "cannot judge", "does not apply"]
 
@@ -32,7 +33,7 @@ class Verdict:
     outcome: Outcome
     seconds: float  # that the law took
     sentence: str = ""
-    cause: Exception | None = field(default=None, compare=False, repr=False)
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
     errors: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
 
@@ -78,7 +79,7 @@ def named(laws: str | Iterable[str], known: Mapping[str, Law]) -> dict[str, Law]
 
 
 def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdict]:
-    """Run each law; a broken one does not keep the others from being run."""
+    """Run each law; a broken one does not keep the others from being run, but one that does not end within LIMIT seconds does."""
     for name, law in laws.items():
         subject.notes.clear()
         outcome: Outcome = "passed"
@@ -86,19 +87,23 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         errors: list[float] = []
         token = _errors.set(errors)
         try:
-            law(subject)
+            with limited():
+                law(subject)
         except NotDeclared as error:
             outcome, sentence = "does not apply", str(error)
         except LawError as error:
             outcome, sentence = "failed", str(error)
-        except Exception as error:
-            outcome, sentence, cause = "failed", f"{type(error).__name__}: {error}", error
+        except (Exception, SystemExit) as error:
+            sentence = blamed(error) or f"{type(error).__name__}: {error}"
+            outcome, cause = "failed", error
         else:
             if subject.notes:
                 outcome, sentence = "cannot judge", "; ".join(dict.fromkeys(subject.notes))
         _errors.reset(token)
         seconds = time.perf_counter() - began
         yield Verdict(name, outcome, seconds, sentence, cause, tuple(errors))
+        if isinstance(cause, TimeoutError):
+            return
 
 
 def require_kept(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Checked:

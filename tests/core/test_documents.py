@@ -1,5 +1,7 @@
 """Packed documents where no law looks: bad calls, sizes beyond max_len, buckets, tracing, and models of states."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -55,6 +57,7 @@ def test_a_packing_that_is_none_is_refused(arguments, error, words):
         (DOCUMENTS.bool(), "must be an integer tensor"),
         (DOCUMENTS[0], "must be an integer tensor"),
         ([[0] * 12], "must be an integer tensor"),
+        (torch.nested.nested_tensor([torch.zeros(12)]), "must be an integer tensor"),
     ],
 )
 def test_documents_that_do_not_fit_are_refused(softmax, documents, words):
@@ -151,3 +154,23 @@ def test_compiled_documents_run_between_graphs_and_exported_ones_are_refused(sof
     assert torch.allclose(compiled(X, mask=mask), softmax(X, mask=mask), atol=1e-6)
     with pytest.raises(Exception, match="does not export documents"):
         torch.export.export(softmax, (X,), {"mask": mask}, strict=False)
+
+
+@pytest.mark.parametrize("name", regard.functional.__all__)
+def test_functions_of_queries_and_keys_refuse_documents(name):
+    function = getattr(regard.functional, name)
+    if "mask" in inspect.signature(function).parameters:
+        with pytest.raises(regard.UnsupportedError, match=f"{name} does not support documents"):
+            function(mask=regard.Mask(documents=DOCUMENTS))
+
+
+def test_functions_serve_masks_without_documents_by_name():
+    q = torch.randn(1, 3, 12, 8, dtype=torch.float64)
+    y = regard.functional.softmax_attention(q, q, q, mask=regard.Mask(causal=True))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(y, expected)
+
+
+def test_a_plan_is_of_rows(softmax):
+    with pytest.raises(regard.UnsupportedError, match="plan is of rows, not of documents"):
+        softmax.plan(X, mask=regard.Mask(documents=DOCUMENTS))

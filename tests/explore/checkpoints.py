@@ -82,7 +82,6 @@ def of_pairs(folder: Path) -> Path:
 def of_documents(folder: Path) -> Path:
     documents = [
         Document(
-            f"p{n}",
             f"s{n}",
             ("games", "net")[n % 2],
             ("A rogue like game.", f"It is played in room x{n // 8}, by y{n % 8}."),

@@ -10,6 +10,8 @@ from torch.autograd.functional import jacobian
 import regard
 from regard import Mask
 from regard.explore import influence, kind_of, readout
+from regard.mixers._scan import ScanMixer
+from regard.mixers.latent import Latent
 from regard.nn.heads import Heads, Values
 from regard.testing.subject import Request, Subject
 from tests.laws.catalogue import VARIANTS, factory
@@ -35,6 +37,10 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
         )
     if hasattr(mixer, "unit"):
         return mixer.unit.merge(x, mixed)
+    if mixer.name == "differential":  # whose weights are differences already
+        return mixer._projected(mixed)
+    if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
+        return mixer._merge(x, mixed)
     return next(m for m in mixer.modules() if isinstance(m, Heads | Values)).merge(mixed)
 
 
@@ -82,6 +88,22 @@ def test_influence_is_the_norm_of_the_jacobians_blocks(name):
     found = readout(mixer, x, measure="influence")
     assert found.kind == "influence" and found.values.shape == (2, 1, 3, 3)
     torch.testing.assert_close(found.values[:, 0], blocks(mixer, x, Mask()), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("scalar_decay", "signed"), ("gated_linear", "signed")),  # products without a softmax
+        *(("gated_delta", "signed"), ("kimi_delta", "signed")),  # what is erased
+        *(("differential", "signed"), ("nystrom", "signed")),  # a difference, an inverse
+        *(("forgetting", "stochastic"), ("latent", "stochastic")),
+    ],
+)
+def test_a_map_is_called_by_its_signs_and_sums(name, kind):
+    subject = Subject(factory(name, {}))
+    mixer = subject.make()
+    mask = Mask(causal=not mixer.capabilities.bidirectional)
+    assert readout(mixer, subject.tokens(2, T), mask=mask).kind == kind
 
 
 def test_mechanisms_without_weights_show_their_influence():

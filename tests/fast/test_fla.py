@@ -52,13 +52,13 @@ def loop(q, k, v, g=None, *, scale=None, initial_state=None, output_final_state=
 @pytest.fixture
 def on_this_cpu(monkeypatch):
     """ "auto" takes fla here, with the loop for its kernel."""
-    (entry,) = fast.FAST["causal sums", "cuda"]
+    entry = fast.FAST["causal sums", "cuda"]
     dtypes = (*entry.dtypes, torch.float32, torch.float64)
-    here = replace(entry, dtypes=dtypes, shortest=2, packages=(), unfit=fast.always)
-    for operation in ("linear", "rfa", "favor"):
+    here = replace(entry, dtypes=dtypes, shortest=2, package=None, unfit=fast.always)
+    for operation in ("linear", "favor"):
         monkeypatch.delitem(fast.FAST, (operation, "cpu"))
-    monkeypatch.setitem(fast.FAST, ("causal sums", "cpu"), (here,))
-    monkeypatch.setitem(fast.FAST, ("causal sums", "cuda"), (here,))
+    monkeypatch.setitem(fast.FAST, ("causal sums", "cpu"), here)
+    monkeypatch.setitem(fast.FAST, ("causal sums", "cuda"), here)
     monkeypatch.setattr(fla, "_kernel", lambda: loop)
 
 
@@ -168,7 +168,7 @@ def test_a_package_that_is_not_there(monkeypatch):
 def test_what_it_cannot_serve_is_refused(monkeypatch):
     monkeypatch.setattr(fast, "lacking", lambda *package: None)
     monkeypatch.setattr(fla, "lacking", lambda *package: "triton 3.7.1 or later")
-    (entry,) = fast.FAST["causal sums", "cuda"]
+    entry = fast.FAST["causal sums", "cuda"]
     q = torch.zeros(1, 1, 4, 4)
     g = torch.zeros(1, 1, 4)
     named = Form("fla")

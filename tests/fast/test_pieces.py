@@ -12,7 +12,6 @@ from regard.functional import (
     efficient_attention,
     favor_attention,
     linear_attention,
-    random_feature_attention,
 )
 from regard.functional.rows import Form, recorded
 
@@ -20,8 +19,6 @@ W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torc
 KERNELS = {
     "linear": lambda q, k, v, w, mask, impl: linear_attention(q, k, v, mask=mask, impl=impl),
     "efficient": lambda q, k, v, w, mask, impl: efficient_attention(q, k, v, mask=mask, impl=impl),
-    "fourier": random_feature_attention,
-    "arc_cosine": partial(random_feature_attention, features="arc_cosine"),
     "positive": favor_attention,
     "hyperbolic": partial(favor_attention, features="hyperbolic"),
     "relu": partial(favor_attention, features="relu"),
@@ -68,15 +65,11 @@ def test_two_losses_share_what_is_kept(name, causal):
     assert all(map(torch.equal, one, torch.autograd.grad(y.sum(), (q, k, v))))
 
 
-def test_small_features_and_gates_are_left_to_the_plain_form():
+def test_small_features_are_left_to_the_plain_form():
     q = torch.zeros(1, 2, 50, 8)
-    gate = torch.zeros(1, 2, 50)
     with recorded() as used:
         linear_attention(q, q, q, mask=Mask(causal=True))
-        random_feature_attention(q, q, q, W.float(), gate, mask=Mask(causal=True))
     assert used == {"plain"}
-    with pytest.raises(regard.UnsupportedError, match="with a gate the plain form is faster"):
-        random_feature_attention(q, q, q, W.float(), gate, mask=Mask(causal=True), impl="pieces")
 
 
 def test_a_key_that_is_no_number_ends_too():

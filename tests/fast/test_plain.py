@@ -17,9 +17,10 @@ B, T, D = 2, 300, 24
 def test_nothing_is_replaced_where_the_plain_form_is_asked_for(name):
     mixer = regard.build(name, dim=D, num_heads=3, max_len=T, impl="plain").eval()
     can, x = mixer.capabilities, torch.randn(B, T, D)
-    masks = [Mask(causal=causal) for causal in (True, False) if can.causal or not causal]
+    orders = [order for order, able in ((True, can.causal), (False, can.bidirectional)) if able]
+    masks = [Mask(causal=causal) for causal in orders]
     if can.global_tokens:
-        masks.append(Mask(global_tokens=(torch.arange(T) < 2).expand(B, -1)))
+        masks.append(Mask(orders[-1], global_tokens=(torch.arange(T) < 2).expand(B, -1)))
     with torch.no_grad(), recorded() as used:
         for mask in masks:
             mixer(x, mask=mask)

@@ -58,7 +58,7 @@ def test_a_taught_model_is_nearer_and_is_read_back(folders, capsys):
 def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
     line = f"convert bert linear --max-len 100 {TAUGHT}"
     assert ran(capsys, f"{line} --out whole")[0] == 0
-    loss = regard.lab.tasks.distillation.Distillation.loss
+    loss = regard.lab.train.distillation.Distillation.loss
     calls = []
 
     def killed(self, model, batch):
@@ -67,11 +67,11 @@ def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
             raise KeyboardInterrupt
         return loss(self, model, batch)
 
-    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.loss", killed)
+    monkeypatch.setattr("regard.lab.train.distillation.Distillation.loss", killed)
     code, _, err = ran(capsys, f"{line} --out parts")
     assert code == 130 and "This goes on: regard convert bert" in err
     assert list((folders / "parts/teaching").rglob("step-*"))
-    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.loss", loss)
+    monkeypatch.setattr("regard.lab.train.distillation.Distillation.loss", loss)
     assert ran(capsys, f"{line} --out parts")[0] == 0
     ours, theirs = (regard.hf.load(name).state_dict() for name in ("whole", "parts"))
     for name, tensor in ours.items():
@@ -82,7 +82,7 @@ def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
 def test_a_near_model_is_taught_at_a_low_rate(folders, capsys, monkeypatch, error, rates):
     seen = []
     monkeypatch.setattr("regard.lab.train.fit", lambda *given, **_: seen.append(given[2].lr))
-    monkeypatch.setattr("regard.lab.tasks.distillation.Distillation.score", lambda *_: error)
+    monkeypatch.setattr("regard.lab.train.distillation.Distillation.score", lambda *_: error)
     assert ran(capsys, f"convert gpt2 local --out new {TAUGHT}".replace("--lr 0.01 ", ""))[0] == 0
     assert seen == rates
 

@@ -200,8 +200,13 @@ def test_turned_heads_know_the_distance_between_tokens():
         torch.testing.assert_close(
             student(ids, valid=mask)[mask], teacher(ids, valid=mask)[mask], rtol=1e-6, atol=1e-6
         )
-    with pytest.raises(UnsupportedError, match="scored does not support streaming: its heads turn"):
-        student.mixers[0].initial_state(2)
+    state, parts = student.initial_state(2), []
+    for new in ids.split([4, 1, 6], 1):
+        hidden, state = student.extend(new, state)
+        parts.append(hidden)
+    torch.testing.assert_close(torch.cat(parts, 1), teacher(ids), rtol=1e-6, atol=1e-6)
+    with pytest.raises(UnsupportedError, match="does not support streaming: it is bidirectional"):
+        loaded("bert").initial_state(2)
 
 
 def test_layers_that_there_are_not_are_refused(tmp_path):

@@ -232,6 +232,16 @@ def pipe(name: str):
     return put
 
 
+def edited_settings(**changes):
+    def edit(folder: Path) -> None:
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config["settings"] |= changes
+        path.write_text(json.dumps(config))
+
+    return edit
+
+
 HUGE = 10**9
 ODD = {
     "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
@@ -244,13 +254,13 @@ ODD = {
     "word": (edited("config.json", layer_norm_eps="small"), "describes no model"),
 }
 ODD_SAVED = {
-    "tensors": (edited("config.json", tensors={"a": ["float32", [HUGE]]}), "of tensors, and its weights"),
-    "no shape": (edited("config.json", tensors={"a": ["nn", [[1]]]}), "describes no model"),
+    "tensors": (edited_settings(tensors={"a": ["float32", [HUGE]]}), "of tensors, and its weights"),
+    "no shape": (edited_settings(tensors={"a": ["nn", [[1]]]}), "describes no model"),
     "max_len": (
-        edited("config.json", conversions=[{"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}]),
+        edited_settings(conversions=[{"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}]),
         "max_len 10000, and its weights",
     ),
-    "conversions": (edited("config.json", conversions=[None]), "describes no model"),
+    "conversions": (edited_settings(conversions=[None]), "describes no model"),
 }  # fmt: skip
 
 

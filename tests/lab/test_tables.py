@@ -88,7 +88,7 @@ def test_din_finds_the_item_in_the_history_where_a_linear_model_cannot():
 
 def test_it_is_an_estimator():
     model = make(CONFIGS[0])
-    assert set(model.get_params()) >= {"model", "train", "of", "batch_l2", "seed"}
+    assert set(model.get_params()) >= {"model", "train", "of", "seed"}
     copy = clone(model).set_params(seed=3)
     assert copy.seed == 3 and model.seed == 0 and copy.model == model.model
     assert "LogisticRegressionConfig" in repr(model)
@@ -194,7 +194,6 @@ def test_figures_are_of_rows_that_belong_together(fitted):
         ("of", ({"seen": ["item"]},), "unknown column"),
         ("numeric", ("price", 5), "numeric .* must be a tuple of column names"),
         ("min_count", ("x", 0), "min_count .* must be a positive integer"),
-        ("batch_l2", ("x", -1.0, float("nan")), "batch_l2"),
         ("progress", ("x",), "progress .* must be True or False"),
     ],
 )
@@ -215,8 +214,6 @@ def test_predictions_refuse_what_the_schema_refuses(fitted):
 
 
 def test_labels_of_one_kind_are_refused_before_training():
-    with pytest.raises(OptionError, match="batch_l2 is DIN's"):
-        make(CONFIGS[0], batch_l2=1.0).fit(TABLE, CLICKED)
     rare = np.zeros(1500)
     rare[np.random.default_rng(0).permutation(1500)[0]] = 1  # the first row held out
     for labels, message in [

@@ -118,8 +118,10 @@ def test_what_does_not_fit_is_refused():
         MultiheadAttention.replacing(
             torch.nn.Linear(2, 2), regard.build("linear", dim=24, num_heads=3)
         )
-    with pytest.raises(OptionError, match=r"mixer \('linear'\) must be a Mixer"):
+    with pytest.raises(OptionError, match=r"embed_dim \('linear'\) must be .* a Mixer or None"):
         MultiheadAttention("linear")
+    with pytest.raises(OptionError, match=r"mixer \(512\) must be a Mixer"):
+        MultiheadAttention(512, 8)
     with pytest.raises(ShapeError, match="the mixer has dim 24 and 3 heads, the layer 24 and 4"):
         theirs = nn.MultiheadAttention(D, 4)
         MultiheadAttention.replacing(theirs, regard.build("linear", dim=D, num_heads=H))
@@ -203,6 +205,120 @@ def test_it_starts_as_torchs_layer_from_the_same_seed():
         torch.manual_seed(0)
         rolled.append((make().state_dict(), torch.rand(1)))
     torch.testing.assert_close(*rolled, rtol=0, atol=0)
+
+
+def test_torchs_own_call_plus_a_mixer():
+    arguments = (D, H, 0.25, False, False, False, 10, 14, True)
+    theirs = nn.MultiheadAttention(*arguments).double()
+    mixer = regard.build("softmax", dim=D, num_heads=H)
+    ours = MultiheadAttention(*arguments, mixer=mixer, dtype=torch.float64)
+    assert ours.load_state_dict(theirs.state_dict()) and ours.mixer.dropout == ours.dropout == 0.25
+    assert mixer.dropout == 0 and ours.mixer.options["dropout"] == 0.25
+    query, memory = tokens(B, T), tokens(B, S, seed=1)
+    given = query, memory[..., :10], memory[..., :14]
+    torch.testing.assert_close(ours.eval()(*given), theirs.eval()(*given), rtol=1e-10, atol=1e-10)
+    named = MultiheadAttention(embed_dim=D, num_heads=H, mixer=mixer, bias=False)
+    assert named.state_dict().keys() == MultiheadAttention(mixer, bias=False).state_dict().keys()
+    for wrong, error, why in (
+        ({"embed_dim": 16}, ShapeError, "has dim 24 and 3 heads, the layer 16 and 3"),
+        ({"num_heads": 4}, ShapeError, "has dim 24 and 3 heads, the layer 24 and 4"),
+        ({"add_zero_attn": True}, UnsupportedError, "add_bias_kv and add_zero_attn"),
+        ({"add_bias_kv": True}, UnsupportedError, "add_bias_kv and add_zero_attn"),
+    ):
+        with pytest.raises(error, match=why):
+            MultiheadAttention(**wrong, mixer=mixer)
+    with pytest.raises(UnsupportedError, match=r"linear does not support dropout of weights \(0.1"):
+        MultiheadAttention(D, H, 0.1, mixer=regard.build("linear", dim=D, num_heads=H))
+
+
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    ("keys", "position"), [("own", None), ("own", "alibi"), ("context", None)], ids=str
+)
+@pytest.mark.parametrize("kind", ["shared", "per_head", "zero"])
+def test_numbers_of_a_mask_are_added_as_torch_adds_them(kind, keys, padded, position, impl):
+    theirs, _ = pair(batch_first=True)
+    mixer = regard.build("softmax", dim=D, num_heads=H, position=position, impl=impl)
+    ours = MultiheadAttention.replacing(theirs, mixer)
+    x = tokens(B, T)
+    memory = x if keys == "own" else tokens(B, S, seed=1)
+    n = memory.shape[1]
+    draw = torch.Generator().manual_seed(2)
+    shape = (T, n) if kind == "shared" else (B * H, T, n)
+    mask = torch.randn(shape, generator=draw, dtype=torch.float64) * (kind != "zero")
+    mask[..., 2:, 3] = -torch.inf
+    mask.requires_grad_()
+    own = mask
+    if position:
+        own = mask + ours.mixer.position.bias(
+            torch.arange(T)[None], torch.arange(n)[None], torch.float64
+        ).expand(B, -1, -1, -1).flatten(0, 1)
+    hidden = torch.arange(n) >= torch.tensor([[n], [4]]) if padded else None
+    shown = ~hidden if padded and keys == "own" else torch.ones(B, T, dtype=torch.bool)
+    found = []
+    for layer_, added in ((theirs, own), (ours, mask)):
+        negative = (
+            None if hidden is None else torch.zeros(B, n).double().masked_fill(hidden, -torch.inf)
+        )
+        y, weights = layer_(
+            x, memory, memory, negative, attn_mask=added, average_attn_weights=False
+        )
+        parameters = [mask, *theirs.parameters()]
+        found.append(
+            (
+                y[shown],
+                weights.transpose(1, 2)[shown],
+                torch.autograd.grad(y[shown].sin().sum(), parameters),
+            )
+        )
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)
+    assert found[0][2][0].any()
+
+
+@pytest.mark.parametrize("name", ["softmax", "linear", "scored"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_very_negative_numbers_hide_as_true_does(name, dtype):
+    _, ours = pair(name, batch_first=True)
+    x, triangle = tokens(B, T), torch.ones(T, T).triu(1).bool()
+    padding = torch.arange(T) >= torch.tensor([[T], [5]])
+    want = ours(x, x, x, padding, attn_mask=triangle)
+    for never in (-torch.inf, -1e9, torch.finfo(dtype).min):
+        floats = [
+            torch.zeros(m.shape).double().masked_fill(m, never).to(dtype)
+            for m in (padding, triangle)
+        ]
+        got = ours(x, x, x, floats[0], attn_mask=floats[1])
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_valid_is_one_at_a_token():
+    for batch_first in (True, False):
+        _, ours = pair(batch_first=batch_first)
+        x, valid = tokens(B, T), torch.arange(T) < torch.tensor([[T], [5]])
+        x = x if batch_first else x.transpose(0, 1)
+        want = ours(x, x, x, key_padding_mask=~valid)
+        for one in (valid, valid.long(), valid.double()):
+            torch.testing.assert_close(ours(x, x, x, valid=one), want, rtol=0, atol=0)
+    row = x[:, 1]
+    torch.testing.assert_close(ours(row, row, row, valid=valid[1].long())[0], want[0][:, 1])
+    for request, error, why in (
+        ({"valid": valid, "key_padding_mask": ~valid}, OptionError, "one of valid and key_padding"),
+        ({"valid": valid.long() * 2}, ShapeError, "valid must be boolean or hold 0 and 1 alone"),
+        ({"valid": valid[:, :3]}, ShapeError, r"mask.valid must have shape \[2, 7\], got \[2, 3\]"),
+        (
+            {"valid": valid[:, :3], "attn_mask": torch.rand(T, T)},
+            ShapeError,
+            r"mask.valid must have shape \[2, 7\], got \[2, 3\]",
+        ),
+        ({"key_padding_mask": valid.long()}, ShapeError, "got torch.int64. .* goes in as valid="),
+        ({"key_padding_mask": valid.double() / 2}, ShapeError, "hold 0 and -inf alone"),
+        ({"attn_mask": torch.full((T, T), torch.nan)}, ShapeError, "if they are finite"),
+        ({"attn_mask": torch.full((T, T), torch.inf)}, ShapeError, "if they are finite"),
+        ({"attn_mask": torch.rand(T, T).tril(), "is_causal": True}, ShapeError, "is_causal says"),
+    ):
+        with pytest.raises(error, match=why):
+            ours(x, x, x, **request)
 
 
 def test_a_hint_that_contradicts_the_mask_is_refused():

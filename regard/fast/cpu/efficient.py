@@ -64,4 +64,6 @@ def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: in
 
 
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form) -> str | None:
+    if not mask.causal:
+        return "it is for causal order alone"
     return unfit_scan(q, k, v, q.shape[-1], mask, Form("pieces"))

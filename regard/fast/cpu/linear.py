@@ -30,10 +30,9 @@ from regard.functional.features import (
     lowest,
     present,
     projected,
-    unit_features,
 )
-from regard.functional.linear import CHUNK, Denominator, fitted, floored, in_chunks, signed
-from regard.functional.rows import Form, recomputed, wide_type
+from regard.functional.linear import CHUNK, Denominator, floored
+from regard.functional.rows import Form, fitted, in_chunks, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""
@@ -68,14 +67,6 @@ def linear(q, k, v, *, feature_map, denominator, mask: Mask = OPEN, form: Form) 
         return Keys(present(phi(k), valid))
 
     return in_pieces(Kernel(phi, keys, denominator), mask, form, q, k, v)
-
-
-def rfa(q, k, v, w, gate=None, *, features, mask: Mask = OPEN, form: Form) -> Tensor:
-    def keys(k, valid, c, w) -> Keys:
-        return Keys(present(unit_features(k, w, features), valid))
-
-    kernel = Kernel(partial(unit_features, kernel=features), keys, signed)
-    return in_pieces(kernel, mask, form, q, k, v, w)
 
 
 def favor(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> Tensor:
@@ -292,12 +283,6 @@ def unfit_linear(q, k, v, *, feature_map, denominator, mask: Mask = OPEN, form: 
     if feature_map is not elu_plus_one and not isinstance(feature_map, FeatureMap):
         return "a feature map of one's own may hold parameters"
     return unfit(q, k, v, q.shape[-1], mask, form)
-
-
-def unfit_rfa(q, k, v, w, gate=None, *, features, mask: Mask = OPEN, form: Form) -> str | None:
-    if gate is not None:
-        return "with a gate the plain form is faster"
-    return unfit(q, k, v, w.shape[1] * 2, mask, form)
 
 
 def unfit_favor(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> str | None:

@@ -1,14 +1,15 @@
 """Attention along sorted orders (see `functional.sorted`) with gradients by hand; weights are not kept.
 
-A few rows of batch x heads are worked on at a time, in memory that is reused: blocks of sorted queries are multiplied by slices of sorted
-keys. All rounds add to the same sums, and the backward recomputes weights from the final log-sum-exp.
+Some rows of batch x heads at a time, and some blocks of their sorted queries, each with the sorted keys that it may see. Rounds are merged as
+they come, by each query's largest score and sum of exponentials; the backward computes weights again from the final sum.
 
-A pair that is not allowed has FAR taken from its score. How many conditions it fails is counted in floating point, in
-the tensor that the product of queries and keys is then added to: no truth values, no selections, no fresh tensors.
+A pair that is not allowed has FAR taken from its score. How many conditions it fails is counted in floating point, in the tensor that the
+product of queries and keys is then added to.
 """
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -18,12 +19,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.blocks import Cut, Workspace, cut, tiles
 from regard.functional.rows import LOG2_E, Form, wide_type
-from regard.functional.sorted import Window
+from regard.functional.sorted import Window, alone
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart
 FAR = 1e30  # a few times that is a float32 still
+TILE = 32
+"""Queries of a block where no chunk says it."""
+ROOM = 1 << 20
+"""Bytes of the scores of a step."""
 
 
 def attend(
@@ -39,50 +43,54 @@ def attend(
     count_once: bool = True,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
-    how = cut(form, tile=32)
-    source, place = _placed(group.flatten(0, 1), window)
+    size, gap, least, most = window
+    c = size if size > 1 else max(1, min(form.tile or TILE, most))
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
-    pairwise = None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1)
-    reach = _reach(window, how.tile)
-    y = _SortedAttention.apply(
-        *(z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v)),
-        source,
-        place,
+    call = Call(
+        *_placed(group.flatten(0, 1), window),
         valid,
-        _may_see_itself(v, mask) if exclude_self else None,
-        pairwise,
-        reach,
-        Rules(exclude_self, count_once, mask.causal and not reach.only_earlier),
-        1 / math.sqrt(q.shape[-1]) if scale is None else scale,
-        how,
+        pairwise=None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1),
+        ahead=(least + most) / 2,
+        reach=(most - least) / 2,
+        c=c,
+        before=-(-most * size // c),
+        after=-(min(0, least) * size // c),
+        causal=mask.causal and not (size == 1 and gap and least >= 0),
+        exclude_self=exclude_self,
+        count_once=count_once,
+        pairs=(form.room or ROOM) // 4,
     )
-    return y.unflatten(0, q.shape[:2])
+    scale = LOG2_E * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    sides = (z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v))
+    y, seen = (z.unflatten(0, q.shape[:2]) for z in _Attention.apply(call, scale, *sides))
+    return torch.where(seen, y, alone(v, mask) if exclude_self else v.new_zeros(()))
 
 
-class Reach(NamedTuple):
-    """|place_i + shift - place_j| <= reach. In blocks of sorted tokens: keys at most `before` blocks back and `after` blocks on."""
+def unfit(q, k, v, *, mask: Mask = OPEN, **options) -> str | None:
+    return None if mask.global_tokens is None else "it does not take global_tokens"
 
-    shift: float
+
+class Call(NamedTuple):
+    """|place_i - ahead - place_j| <= reach: keys at most `before` blocks of c back, and `after` blocks on."""
+
+    source: Int[Tensor, "N R T"]  # the token of each rank
+    place: Float[Tensor, "N R T"]
+    valid: Bool[Tensor, "N T"] | None
+    pairwise: Bool[Tensor, "B H T T"] | None
+    ahead: float
     reach: float
-    block: int
+    c: int
     before: int
     after: int
-    only_earlier: bool  # no query reaches a later token
+    causal: bool
+    exclude_self: bool
+    count_once: bool
+    pairs: int  # scores of a step
 
 
-def _reach(window: Window, tile: int) -> Reach:
-    size, _, least, most = window
-    block = size if size > 1 else max(1, min(tile, most))
-    before, after = (-(-max(0, n) * size // block) for n in (most, -least))
-    shift, reach = -(least + most) / 2, (most - least) / 2
-    return Reach(shift, reach, block, before, after, size == 1 and window.gap > 0 and least >= 0)
-
-
-def _placed(
-    group: Int[Tensor, "N R T"], window: Window
-) -> tuple[Int[Tensor, "N R T"], Float[Tensor, "N R T"]]:
+def _placed(group: Int[Tensor, "N R T"], window: Window) -> tuple[Tensor, Tensor]:
     """The token of each rank, and each token's place: rank // size, and a gap more for each group before."""
-    ordered, source = _sorted(group)
+    ordered, source = group.sort(dim=-1, stable=True)
     T = group.shape[-1]
     line = (torch.arange(T) // window.size).expand_as(source)
     gap = max(window.most, -window.least) + 1 if window.gap else 0
@@ -93,292 +101,161 @@ def _placed(
     return source, torch.empty_like(source, dtype=line.dtype).scatter_(-1, source, line)
 
 
-def _sorted(group: Int[Tensor, "N R T"]) -> tuple[Tensor, Tensor]:
-    """group.sort(stable=True). One row of 32-bit numbers is sorted by its digits, six times as fast."""
-    if group.numel() == 0:
-        return group.sort(dim=-1, stable=True)
-    T, least = group.shape[-1], int(group.min())
-    span, rows = int(group.max()) - least + 1, group.numel() // T
-    if rows * span > torch.iinfo(torch.int32).max:
-        return group.sort(dim=-1, stable=True)
-    row = torch.arange(rows).view(*group.shape[:-1], 1)
-    keys = (group + (row * span - least)).int()
-    ordered, source = keys.flatten().sort(stable=True)
-    return ordered.view(group.shape), source.view(group.shape) - row * T
+class Tile(NamedTuple):
+    """Some blocks of queries, the tokens of these and of their keys, and how many conditions each pair fails."""
+
+    blocks: slice
+    queries: Int[Tensor, "gc"]
+    keys: Int[Tensor, "_"]
+    far: Float[Tensor, "g c s"]
+
+    def of_queries(self, z: Float[Tensor, "nT K"]) -> Float[Tensor, "g c K"]:
+        return z.index_select(0, self.queries).view(*self.far.shape[:2], -1)
+
+    def of_keys(self, z: Float[Tensor, "nT K"]) -> Float[Tensor, "g s K"]:
+        """Overlapping windows: views of what is fetched once."""
+        _, c, s = self.far.shape
+        return z.index_select(0, self.keys).unfold(0, s, c).transpose(1, 2)
+
+    def scores(self, a: Float[Tensor, "g c K"], b: Float[Tensor, "g s K"]) -> Tensor:
+        """a b^T, far below all others where a pair is not allowed."""
+        if self.far.dtype == a.dtype:
+            return self.far.baddbmm_(a, b.mT, beta=-FAR)
+        return (a @ b.mT).to(wide_type(a)).sub_(self.far, alpha=FAR)
+
+    def add_to_keys(self, to: Float[Tensor, "G c K"], w: Tensor, a: Tensor) -> None:
+        """w^T a, each block of keys to its own."""
+        for n, part in enumerate(w.split(to.shape[1], 2), self.blocks.start):
+            to[n : n + len(a)].baddbmm_(part.mT, a)
 
 
-class Rules(NamedTuple):
-    exclude_self: bool
-    count_once: bool
-    causal: bool
+class Rows:
+    """All tokens of some rows of batch x heads, numbered through, in the sorted order of each round.
 
-
-class SortedRows:
-    """Some rows of batch x heads: all their tokens, numbered through, in the sorted order of each round.
-
-    In blocks of c tokens: `before` empty blocks, the blocks of a row, `after` empty ones, then the next row. No query
-    sees an absent key, and the token of an empty place sees nothing.
+    In blocks of c: `before` empty ones, those of a row, `after` empty ones, then the next row. No query sees the key of an empty place.
     """
 
-    def __init__(
-        self,
-        rows: slice,
-        source: Int[Tensor, "N R T"],
-        place: Float[Tensor, "N R T"],
-        valid: Bool[Tensor, "N T"] | None,
-        pairwise: Bool[Tensor, "B H T T"] | None,
-        reach: Reach,
-        rules: Rules,
-        work: Workspace,
-        blocks_at_once: int,
-    ):
-        self.rows, self.pairwise, self.reach, self.rules = rows, pairwise, reach, rules
-        self.work, self.blocks_at_once, self.c = work, blocks_at_once, reach.block
-        source, place = source[rows].transpose(0, 1), place[rows].transpose(0, 1)
-        self.R, n, T = source.shape
-        self.ahead, self.slices = reach.before * self.c, reach.before + 1 + reach.after
-        ends = self.ahead, -T % self.c + reach.after * self.c
+    def __init__(self, call: Call, rows: slice):
+        self.call, self.rows = call, rows
+        source, place = (z[rows].transpose(0, 1) for z in (call.source, call.place))
+        R, n, T = source.shape
+        start, c = call.before * call.c, call.c
+        ends = start, -T % c + call.after * c
         length = T + sum(ends)
-        self.total = n * (length // self.c)
-        row = torch.arange(n, device=source.device)[:, None]
+        self.rounds, self.shape, row = R, (n * length // c, c), torch.arange(n)[:, None]
+        self.empty = F.pad(torch.zeros(n, T, dtype=torch.bool), ends, value=True).flatten()
         self.tokens = (F.pad(source, ends) + T * row).flatten(1)
-        ranks = torch.arange(T, device=row.device) + self.ahead
-        rank = torch.empty_like(source).scatter_(2, source, ranks.expand_as(source))
-        first = torch.arange(self.R)[:, None, None] * (n * length)
-        self.places = (rank + length * row + first).flatten(1).t().contiguous()
-        queries = place + reach.shift
-        keys = place if valid is None else place.masked_fill(~valid[rows], torch.inf)
-        self.queries, self.keys = queries.flatten(1), keys.flatten(1)
-        self.sorted_queries, self.sorted_keys = (
-            F.pad(z.gather(2, source), ends, value=nowhere).flatten(1)
-            for z, nowhere in ((queries, -torch.inf), (keys, torch.inf))
-        )
+        rank = torch.arange(start, start + T).expand_as(source)
+        column = torch.empty_like(source).scatter_(2, source, rank) + length * row
+        self.columns = column.flatten(1)  # of each token in each round
+        keys = place if call.valid is None else place.masked_fill(~call.valid[rows], torch.inf)
+        self.queries, self.keys = (place - call.ahead).flatten(1), keys.flatten(1)
 
-    def tiles(self) -> Iterator["SortedTile"]:
-        """Tiles of all rounds. Places are those of this round and, if pairs count once, of the rounds before."""
-        for r in range(self.R):
-            tokens, before = self.tokens[r], r if self.rules.count_once else 0
-            queries, keys = (
-                [own[r]] + [z[s].index_select(0, tokens) for s in range(before)]
-                for own, z in ((self.sorted_queries, self.queries), (self.sorted_keys, self.keys))
+    def of_tokens(self, found: Float[Tensor, "G c V"], r: int) -> Float[Tensor, "nT V"]:
+        return found.flatten(0, 1).index_select(0, self.columns[r])
+
+    def tiles(self, r: int) -> Iterator[Tile]:
+        call, c, tokens = self.call, self.call.c, self.tokens[r]
+        s, start = (call.before + 1 + call.after) * c, call.before * c
+        rounds = [r, *range(r if call.count_once else 0)]
+        queries, keys = (z[rounds][:, tokens] for z in (self.queries, self.keys))
+        queries[0].masked_fill_(self.empty, -torch.inf)
+        keys[0].masked_fill_(self.empty, torch.inf)
+        keys = keys.unfold(1, s, c)[:, :, None]
+        N = keys.shape[1]
+        queries = queries[:, start : start + N * c].view(-1, N, c, 1)
+        for n in range(0, N, more := max(1, call.pairs // (c * s))):
+            some = slice(n, min(n + more, N))
+            i = tokens[start + n * c : start + some.stop * c]
+            j = tokens[n * c : (some.stop - 1) * c + s]
+            own, *earlier = (
+                (b - a).abs_() for a, b in zip(queries[:, some], keys[:, some], strict=True)
             )
-            queries = [z[self.ahead :].view(-1, self.c, 1) for z in queries]
-            keys = [z.unfold(0, self.slices * self.c, self.c)[:, None] for z in keys]
-            for some in tiles(self.total - self.slices + 1, self.blocks_at_once):
-                yield SortedTile(self, r, some, [z[some] for z in queries], [z[some] for z in keys])
+            far = own.gt_(call.reach)
+            if earlier:
+                far += reduce(torch.minimum, earlier).le_(call.reach)
+            if call.exclude_self:
+                far.diagonal(start, 1, 2).fill_(1)
+            if call.causal or call.pairwise is not None:
+                far += self._hidden(i.view(-1, c, 1), j.unfold(0, s, c)[:, None])
+            yield Tile(some, i, j, far)
 
-    def results(self, name: str, like: Tensor, width: int) -> Float[Tensor, "R G c V"]:
-        """Memory for a result of each sorted token in each round, block by block."""
-        return self.work(name, like, self.R, self.total, self.c, width)
-
-    def of_tokens(
-        self, results: Float[Tensor, "R G c V"], dtype: torch.dtype
-    ) -> Float[Tensor, "nT V"]:
-        """Each token's results of all rounds, added."""
-        rows = results.flatten(0, 2).to(dtype)
-        if self.R == 1:
-            return rows.index_select(0, self.places.flatten())
-        return F.embedding_bag(self.places, rows, mode="sum")
-
-    def each_of_tokens(self, results: Float[Tensor, "R G c"]) -> Float[Tensor, "nT R"]:
-        return results.flatten()[self.places]
-
-
-class SortedTile:
-    """g blocks of c queries, each with the w keys of its window, in round r."""
-
-    def __init__(
-        self, of: SortedRows, r: int, some: slice, queries: list[Tensor], keys: list[Tensor]
-    ):
-        self.of, self.r, self.windows, self.work, self.c = of, r, some, of.work, of.c
-        self.g, self.w = some.stop - some.start, of.slices * of.c
-        self.blocks = r, slice(some.start + of.reach.before, some.stop + of.reach.before)
-        first = some.start * of.c
-        self.query_tokens = of.tokens[r, first + of.ahead :][: self.g * of.c]
-        self.key_tokens = of.tokens[r, first : (some.stop + of.slices - 1) * of.c]
-        self.query_places, self.key_places = queries, keys
-
-    def of_queries(self, name: str, z: Float[Tensor, "nT K"]) -> Float[Tensor, "g c K"]:
-        return self.work.rows(name, z, self.query_tokens).view(self.g, self.c, -1)
-
-    def of_keys(self, name: str, z: Float[Tensor, "nT K"]) -> Float[Tensor, "g w K"]:
-        """Windows overlap, and are views of what is fetched once."""
-        rows = self.work.rows(name, z, self.key_tokens)
-        return rows.unfold(0, self.w, self.c).transpose(1, 2)
-
-    def scores(
-        self, q: Float[Tensor, "g c K"], k: Float[Tensor, "g w K"], wide: torch.dtype
-    ) -> Float[Tensor, "g c w"]:
-        """q k^T, far below all others where a pair is not allowed."""
-        far = self._far()
-        if far.dtype == q.dtype:
-            return far.baddbmm_(q, k.mT, beta=-FAR)
-        return self.work.product("products", q, k.mT).to(wide).sub_(far, alpha=FAR)
-
-    def add_to_keys(
-        self, to: Float[Tensor, "R G c K"], a: Float[Tensor, "g c w"], b: Float[Tensor, "g c K"]
-    ) -> None:
-        """a^T b, each slice of a window to its own block of sorted keys; the last slice is the first to reach a block."""
-        to, last, start = to[self.r], self.of.slices - 1, self.windows.start
-        if start == 0:
-            to[:last] = 0
-        for s in range(last, -1, -1):
-            some = a[:, :, s * self.c : (s + 1) * self.c].transpose(1, 2)
-            to[start + s : start + s + self.g].baddbmm_(some, b, beta=int(s < last))
-
-    def _far(self) -> Float[Tensor, "g c w"]:
-        """Number of the conditions that a pair fails: near in this round, in no earlier one, no later token, .."""
-        rules, reach = self.of.rules, self.of.reach
-        earlier = range(1, len(self.query_places))
-        nearest = None
-        for s in earlier:
-            distance = self._distance(s, "nearest" if nearest is None else "far")
-            nearest = distance if nearest is None else torch.minimum(nearest, distance, out=nearest)
-        far = self._distance(0, "far").gt_(reach.reach)
-        if nearest is not None:
-            far += nearest.le_(reach.reach)
-        if rules.exclude_self:
-            far.diagonal(self.of.ahead, 1, 2).fill_(1)
-        if rules.causal or self.of.pairwise is not None:
-            i = self.query_tokens.view(-1, self.c, 1)
-            j = self.key_tokens.unfold(0, self.w, self.c)[:, None]
-            if rules.causal:
-                far += j > i
-            if self.of.pairwise is not None:
-                far += ~self._pairs_at(self.of.pairwise, i, j)
-        return far
-
-    def _distance(self, s: int, name: str) -> Float[Tensor, "g c w"]:
-        queries, keys = self.query_places[s], self.key_places[s]
-        out = self.work(name, queries, self.g, self.c, self.w)
-        return torch.sub(keys, queries, out=out).abs_()
-
-    def _pairs_at(self, pairwise: Bool[Tensor, "B H T T"], i: Tensor, j: Tensor) -> Tensor:
+    def _hidden(self, i: Int[Tensor, "g c 1"], j: Int[Tensor, "g 1 s"]) -> Bool[Tensor, "g c s"]:
+        pairwise = self.call.pairwise
+        hidden = j > i if self.call.causal else torch.zeros((), dtype=torch.bool)
+        if pairwise is None:
+            return hidden
         H, T = pairwise.shape[1:3]
-        n = self.of.rows.start + i // T
-        return pairwise[n // H, n % H, i % T, j % T]
+        n = self.rows.start + i // T
+        return hidden | ~pairwise[n // H, n % H, i % T, j % T]
 
 
-def sorted_rows(
-    source: Int[Tensor, "N R T"],
-    place: Float[Tensor, "N R T"],
-    valid: Bool[Tensor, "N T"] | None,
-    pairwise: Bool[Tensor, "B H T T"] | None,
-    reach: Reach,
-    rules: Rules,
-    how: Cut,
-    like: Float[Tensor, "N T V"],
-) -> Iterator[SortedRows]:
-    """Number of rows that fit at once: scores of their blocks into half of `cut.room`, their results into an eighth."""
-    N, R, T = source.shape
-    room, work = how.room // (2 * like.element_size()), Workspace()
-    at_once = max(1, room // (reach.block**2 * (reach.before + 1 + reach.after)))
-    few = room // max(1, 4 * R * T * like.shape[2])
-    for rows in tiles(N, max(1, min(at_once // max(1, -(-T // reach.block)), few))):
-        yield SortedRows(
-            rows, source, place, valid, pairwise, reach, rules, work, blocks_at_once=at_once
-        )
+def _rows(call: Call) -> Iterator[Rows]:
+    N, _, T = call.source.shape
+    for n in range(0, N, more := max(1, call.pairs // (TILE * max(1, T)))):
+        yield Rows(call, slice(n, min(n + more, N)))
 
 
-def _may_see_itself(v: Float[Tensor, "B H T V"], mask: Mask) -> Bool[Tensor, "N T"]:
-    may = torch.ones(v.shape[:3], dtype=torch.bool, device=v.device)
-    if mask.pairwise is not None:
-        may = may & mask.pairwise.diagonal(dim1=2, dim2=3)
-    if mask.valid is not None:
-        may = may & mask.valid[:, None]
-    return may.flatten(0, 1)
-
-
-class _SortedAttention(torch.autograd.Function):
-    """B and H are one axis N. Scores are in base 2, as exp2 is the exponential that is fast for all numbers.
-
-    References of the exponents are one for all rounds, whose sums can so be added.
-    """
+class _Attention(torch.autograd.Function):
+    """B and H are one axis N. Scores are in base 2, as exp2 is the exponential that is fast for all numbers."""
 
     @staticmethod
-    def forward(ctx, q, k, v, source, place, valid, alone, pairwise, reach, rules, scale, how):
-        y, lse = torch.empty_like(v), q.new_empty(v.shape[:2], dtype=wide_type(q))
-        for some in sorted_rows(source, place, valid, pairwise, reach, rules, how, v):
-            queries, keys, values = (z[some.rows].flatten(0, 1) for z in (q, k, v))
-            queries = queries * (scale * LOG2_E)
-            top = None if _small(queries, keys) else _highest(some, queries, keys)
-            sums = some.results("sums", v, v.shape[2])
-            masses = some.results("masses", lse, 1)[..., 0]
-            for tile in some.tiles():
-                scores = tile.scores(
-                    tile.of_queries("q", queries), tile.of_keys("k", keys), lse.dtype
-                )
-                if top is not None:
-                    scores.sub_(tile.of_queries("top", top))
-                weights = scores.exp2_()
-                masses[tile.blocks] = weights.sum(-1)
-                values_of = tile.of_keys("k", values)
-                sums[tile.blocks].baddbmm_(weights.to(v.dtype), values_of, beta=0)
-            mixed = some.of_tokens(sums, lse.dtype)
-            mass = some.each_of_tokens(masses).sum(1, keepdim=True)
-            has_key = mass > 0
-            mixed.div_(torch.where(has_key, mass, 1))
-            total = mass.log2() if top is None else mass.log2() + top
-            if alone is not None:  # sees itself, as it sees nothing else
-                itself = ~has_key & alone[some.rows].flatten()[:, None]
-                mixed.addcmul_(itself.to(mixed.dtype), values)
-            lse[some.rows] = torch.where(has_key, total, torch.inf).view(-1, lse.shape[1])
-            y[some.rows] = mixed.view(-1, *v.shape[1:]).to(y.dtype)
-        ctx.save_for_backward(q, k, v, y, lse, source, place, valid, alone, pairwise)
-        ctx.chosen = reach, rules, scale, how
-        return y
+    def forward(ctx, call: Call, scale: float, q, k, v):
+        wide, V = wide_type(q), v.shape[2]
+        y, lse = torch.empty_like(v), q.new_empty(*v.shape[:2], 1, dtype=wide)
+        for rows in _rows(call):
+            queries, keys, values = (z[rows.rows].flatten(0, 1) for z in (q, k, v))
+            queries = queries * scale
+            total = queries.new_zeros(len(queries), V + 1, dtype=wide)  # of values, of weights
+            top = total.new_full((len(queries), 1), -FAR / 2)
+            found = total.new_empty(*rows.shape, V + 2)
+            for r in range(rows.rounds):
+                for tile in rows.tiles(r):
+                    scores = tile.scores(tile.of_queries(queries), tile.of_keys(keys))
+                    high = scores.amax(-1, keepdim=True).clamp_(min=-FAR / 2)
+                    weights = scores.sub_(high).exp2_()
+                    at = found[call.before :][tile.blocks]
+                    at[..., :V] = weights.to(v.dtype) @ tile.of_keys(values)
+                    at[..., V:] = torch.cat([weights.sum(-1, keepdim=True), high], -1)
+                more, high = rows.of_tokens(found, r).split([V + 1, 1], 1)
+                both = torch.maximum(top, high)
+                total.mul_((top - both).exp2_()).addcmul_(more, (high - both).exp2_())
+                top = both
+            sums, mass = total.split([V, 1], 1)
+            y[rows.rows] = (sums / mass.where(mass > 0, 1)).view_as(y[rows.rows]).to(y.dtype)
+            lse[rows.rows] = (mass.log2() + top).where(mass > 0, torch.inf).view(-1, *lse.shape[1:])
+        seen = lse < torch.inf
+        ctx.save_for_backward(q, k, v, y, lse)
+        ctx.call, ctx.scale = call, scale
+        ctx.mark_non_differentiable(seen)
+        return y, seen
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy):
-        q, k, v, y, lse, source, place, valid, alone, pairwise = ctx.saved_tensors
-        (reach, rules, scale, how), wide, dy = ctx.chosen, lse.dtype, dy.contiguous()
-        grads = [torch.empty_like(z) for z in (q, k, v)]
-        for some in sorted_rows(source, place, valid, pairwise, reach, rules, how, v):
-            rows = some.rows
-            queries, keys, values, outer = (z[rows].flatten(0, 1) for z in (q, k, v, dy))
-            queries = queries * (scale * LOG2_E)
-            total = lse[rows].flatten()[:, None].clamp(max=FAR)
-            delta = (outer * y[rows].flatten(0, 1)).sum(-1, keepdim=True, dtype=wide)
-            dq, dk, dv = (
-                some.results(name, z, z.shape[2])
-                for name, z in zip(("dq", "dk", "dv"), grads, strict=True)
-            )
-            for tile in some.tiles():
-                a, b = tile.of_queries("q", queries), tile.of_keys("k", keys)
-                o, x = tile.of_queries("dy", outer), tile.of_keys("v", values)
-                weights = tile.scores(a, b, wide).sub_(tile.of_queries("total", total)).exp2_()
-                dscores = tile.work.product("dscores", o, x.mT).to(wide)
-                dscores.sub_(tile.of_queries("delta", delta)).mul_(weights)
-                dscores = dscores.to(q.dtype)
-                dq[tile.blocks].baddbmm_(dscores, b, beta=0)
-                tile.add_to_keys(dk, dscores, a)
-                tile.add_to_keys(dv, weights.to(v.dtype), o)
-            found = [some.of_tokens(z, wide) for z in (dq, dk, dv)]
-            found[0].mul_(scale)
-            found[1].mul_(1 / LOG2_E)  # of queries times scale log2 e
-            if alone is not None:
-                itself = (lse[rows] == torch.inf) & alone[rows]
-                found[2].addcmul_(itself.flatten()[:, None].to(wide), outer)
-            for grad, z in zip(grads, found, strict=True):
-                grad[rows] = z.view(-1, *grad.shape[1:]).to(grad.dtype)
-        return *grads, *[None] * 9
-
-
-def _small(q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"]) -> bool:
-    """True if |q| |k| keeps all exponents so small that they need no reference."""
-    bound = math.prod(float(z.square().sum(-1, dtype=wide_type(z)).amax().sqrt()) for z in (q, k))
-    return bound < math.log2(torch.finfo(q.dtype).max) / 2
-
-
-def _highest(
-    some: SortedRows, q: Float[Tensor, "nT K"], k: Float[Tensor, "nT K"]
-) -> Float[Tensor, "nT 1"]:
-    """The highest score of each query; 0 where it sees nothing."""
-    wide = wide_type(q)
-    highest = some.results("masses", q.new_empty(0, dtype=wide), 1)[..., 0]
-    for tile in some.tiles():
-        scores = tile.scores(tile.of_queries("q", q), tile.of_keys("k", k), wide)
-        highest[tile.blocks] = scores.amax(-1)
-    top = some.each_of_tokens(highest).amax(1, keepdim=True)
-    return torch.where(top > -FAR / 2, top, 0)
+    def backward(ctx, dy, _):
+        *sides, y, lse = ctx.saved_tensors
+        wide, grads = lse.dtype, [torch.empty_like(z) for z in sides]
+        for rows in _rows(ctx.call):
+            at = rows.rows
+            queries, keys, values, outer = (z[at].flatten(0, 1) for z in (*sides, dy))
+            queries = queries * ctx.scale
+            total = lse[at].flatten(0, 1).clamp(max=FAR)
+            delta = (outer * y[at].flatten(0, 1)).sum(-1, keepdim=True, dtype=wide)
+            sums = [z.new_zeros(z.shape, dtype=wide) for z in (queries, keys, values)]
+            for r in range(rows.rounds):
+                dq, dk, dv = (z.new_zeros(*rows.shape, z.shape[1]) for z in (queries, keys, values))
+                for tile in rows.tiles(r):
+                    a, b = tile.of_queries(queries), tile.of_keys(keys)
+                    o = tile.of_queries(outer)
+                    weights = tile.scores(a, b).sub_(tile.of_queries(total)).exp2_()
+                    dscores = (o @ tile.of_keys(values).mT).to(wide)
+                    dscores = dscores.sub_(tile.of_queries(delta)).mul_(weights).to(a.dtype)
+                    dq[ctx.call.before :][tile.blocks] = dscores @ b
+                    tile.add_to_keys(dk, dscores, a)
+                    tile.add_to_keys(dv, weights.to(o.dtype), o)
+                for z, dz in zip(sums, (dq, dk, dv), strict=True):
+                    z += rows.of_tokens(dz, r)
+            factors = ctx.scale / LOG2_E, 1 / LOG2_E, 1.0  # keys met queries times scale log2 e
+            for grad, z, factor in zip(grads, sums, factors, strict=True):
+                grad[at] = z.mul_(factor).view_as(grad[at])
+        return None, None, *grads

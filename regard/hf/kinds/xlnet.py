@@ -44,7 +44,7 @@ class XLNetStack(Stack):
             return super().forward(tokens, valid=valid, global_tokens=global_tokens)
         return self.extend(tokens, valid=valid, types=types)[0]
 
-    def extend(
+    def extend(  # type: ignore[override]
         self,
         tokens: Int[Tensor, "B T"],
         memory: Sequence[Float[Tensor, "B M D"]] | None = None,

@@ -104,6 +104,10 @@ class _Canvas:
         self.taken[:, edge:-edge, edge:-edge] = False
         self.origin = reach
 
+    def directions(self) -> Floats:
+        """[n K] drawn angles."""
+        return self.rng.uniform(0, 2 * np.pi, (len(self.taken), _DRAWS))
+
     def cells(self, at: Floats) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         found = (2 * at).round().clip(-1, 2 * self.drawing.size).astype(int) + self.origin
         return found[..., 0], found[..., 1]
@@ -115,9 +119,8 @@ class _Canvas:
 
         The points are infinite where none is free or none is wanted.
         """
-        way = np.stack([np.sin(angles), np.cos(angles)], -1)
         steps = gap + self.drawing.paddle * np.array([0.0, 0.5, 1.0])
-        drawn = tip[:, :, None] + steps[:, None] * way[:, :, None]  # [n K 3 2]
+        drawn = tip[:, :, None] + steps[:, None] * _way(angles)[:, :, None]  # [n K 3 2]
         rows = np.arange(len(tip))
         free = ~self.taken[rows[:, None, None], *self.cells(drawn)].any(2) & wanted[:, None]
         first = free.argmax(1)
@@ -147,16 +150,17 @@ class _Canvas:
         self.taken, self.paddles = self.taken[rows], [paddle[rows] for paddle in self.paddles]
 
 
+def _way(angles: Floats) -> Floats:
+    return np.stack([np.sin(angles), np.cos(angles)], -1)
+
+
 def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
     canvas = _Canvas(drawing, count, rng)
     border, every = 2 * drawing.seed_distance, np.ones(count, dtype=bool)
-    angle = rng.uniform(0, 2 * np.pi, (count, _DRAWS))
+    angle = canvas.directions()
     middle = rng.uniform(border, drawing.size - 1 - border, (count, 1, 2)).repeat(_DRAWS, 1)
-    beside = middle + drawing.seed_distance * np.stack([np.sin(angle), np.cos(angle)], -1)
-    tips = []
-    for start in (middle, beside):
-        angles = rng.uniform(0, 2 * np.pi, (count, _DRAWS))
-        tips.append(canvas.place(start, angles, 0.0, every))
+    beside = middle + drawing.seed_distance * _way(angle)
+    tips = [canvas.place(start, canvas.directions(), 0.0, every) for start in (middle, beside)]
     starts = np.stack([new[:, 0] for new, _ in tips], 1)
     for _ in range(drawing.contour_length - 1):
         tips = [canvas.further(*tip) for tip in tips]
@@ -165,22 +169,22 @@ def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
         canvas.mark(new)
     whole: NDArray[np.bool_] = np.asarray(np.isfinite(stops).all((1, 2)))
     canvas.only(whole)
-    _distractors(drawing, canvas, int(whole.sum()))
+    _distractors(canvas)
     rows, labels, origin = np.arange(whole.sum()), *rng.integers(0, 2, (2, whole.sum()))
     far = stops[whole][rows, np.where(labels, origin, 1 - origin)]
     ends = np.stack([starts[whole][rows, origin], far], 1)
     return Pictures(_drawn(drawing, canvas.paddles, ends), labels.astype(np.uint8), ends)
 
 
-def _distractors(drawing: Drawing, canvas: _Canvas, count: int) -> None:
+def _distractors(canvas: _Canvas) -> None:
     """As many as `room` allows, or fewer where they find none."""
+    drawing, count = canvas.drawing, len(canvas.taken)
     length = drawing.contour_length // 3
     missing = np.full(count, drawing.room // length)
     for _ in range(_TRIES * (drawing.room // length)):
         before, begun = canvas.taken.copy(), len(canvas.paddles)
         start = canvas.rng.uniform(0, drawing.size - 1, (count, _DRAWS, 2))
-        angles = canvas.rng.uniform(0, 2 * np.pi, (count, _DRAWS))
-        new, angle = canvas.place(start, angles, 0.0, missing > 0)
+        new, angle = canvas.place(start, canvas.directions(), 0.0, missing > 0)
         for _ in range(length - 1):
             new, angle = canvas.further(new, angle)
         canvas.mark(new)

@@ -96,7 +96,7 @@ class Schema:
         ids, counts = {}, {}
         for name, counter in seen.items():
             known = [value for value, count in counter.items() if count >= min_count]
-            ids[name] = {value: FIRST_KNOWN + place for place, value in enumerate(known)}
+            ids[name] = _numbered(known)
             rare = counter.total() - sum(counter[value] for value in known)
             counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
         fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
@@ -109,15 +109,15 @@ class Schema:
 
     def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
         """The same without padding, as Records keep it. Raises ShapeError for a column that is missing."""
-        names = column_names(table)
-        missing = [field.name for field in self.fields if field.name not in names]
-        if missing:
-            raise ShapeError(f"the table has no column {missing[0]!r}")
-        columns = _columns(table, [field.name for field in self.fields])
+        given, wanted = column_names(table), [field.name for field in self.fields]
+        for name in wanted:
+            if name not in given:
+                raise ShapeError(f"the table has no column {name!r}")
+        columns = _columns(table, wanted)
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
     def plain(self) -> dict[str, Any]:
-        """The schema as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
+        """What was learned of the fields, as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
         for name, ids in self.ids.items():
             for value in ids:
                 if not isinstance(value, str | int | float):
@@ -126,22 +126,17 @@ class Schema:
                         "only words, numbers and truth values can be stored"
                     )
         return {
-            "fields": [_plain_field(field) for field in self.fields],
             "values": {name: list(ids) for name, ids in self.ids.items()},
             "counts": {name: counts.tolist() for name, counts in self.counts.items()},
             "scales": {name: list(scale) for name, scale in self.scales.items()},
         }
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> "Schema":
-        """The schema whose `plain()` this is."""
-        ids = {
-            name: {value: FIRST_KNOWN + place for place, value in enumerate(values)}
-            for name, values in plain["values"].items()
-        }
+    def of_plain(cls, fields: tuple[Field, ...], plain: Mapping[str, Any]) -> "Schema":
+        """The schema of these fields whose `plain()` this is."""
         return cls(
-            tuple(_field(name, kind, of, ids) for name, kind, of in plain["fields"]),
-            ids,
+            fields,
+            {name: _numbered(values) for name, values in plain["values"].items()},
             {name: torch.tensor(counts) for name, counts in plain["counts"].items()},
             {name: (mean, deviation) for name, (mean, deviation) in plain["scales"].items()},
         )
@@ -151,13 +146,11 @@ class Schema:
             mean, deviation = self.scales[field.name]
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
+        _values(field.name, column, _kind_of(field))
+        ids = self.ids[field.of.name]
         if isinstance(field, Categorical):
-            _values(field.name, column, "categorical")
-            ids = self.ids[field.name]
             found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
             return np.array(found, dtype=np.int32)
-        _values(field.name, column, "sequence")
-        ids = self.ids[field.of.name]
         rows = (_members(field.name, cell) for cell in column)
         return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
 
@@ -199,6 +192,10 @@ def _columns(table: Columns, names: Collection[str]) -> dict[str, list]:
     return columns
 
 
+def _numbered(values: Collection) -> dict[Hashable, int]:
+    return {value: FIRST_KNOWN + place for place, value in enumerate(values)}
+
+
 def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) -> Field:
     if kind == "numeric":
         return Numeric(name)
@@ -206,20 +203,18 @@ def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) ->
     return of if kind == "categorical" else Sequence(name, of)
 
 
-def _plain_field(field: Field) -> list[str]:
-    if isinstance(field, Numeric):
-        return [field.name, "numeric", ""]
-    if isinstance(field, Categorical):
-        return [field.name, "categorical", field.name]
-    return [field.name, "sequence", field.of.name]
+def _kind_of(field: Field) -> str:
+    """numeric, categorical or sequence."""
+    return type(field).__name__.lower()
 
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     kinds = set(map(type, column)) - {type(None)}
     if not kinds:
         raise OptionError(f"column {name!r} holds nothing: leave it out")
-    if any(issubclass(kind, _LISTS) for kind in kinds):
-        if not all(issubclass(kind, _LISTS) for kind in kinds):
+    lists = [issubclass(kind, _LISTS) for kind in kinds]
+    if any(lists):
+        if not all(lists):
             raise OptionError(f"column {name!r} holds lists in some rows only")
         return "sequence"
     if numeric is not None:

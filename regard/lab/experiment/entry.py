@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core import Mixer, OptionError
-from regard.core.errors import shown
+from regard.core.errors import limited, shown
 from regard.core.options import CheckedOptions
 from regard.lab.experiment import provenance
 from regard.lab.experiment.source import label as written, own_files, source
@@ -102,7 +102,7 @@ class Entry(metaclass=CheckedOptions):
     def sketch(self, *, dim: int = 24, num_heads: int | None = None, max_len: int = 64) -> Mixer:
         """On the meta device: what it can do, at no cost."""
         heads = self.num_heads if num_heads is None else num_heads
-        with torch.device("meta"):
+        with torch.device("meta"), limited():
             return self.build(dim=dim, num_heads=heads, max_len=max_len)
 
     def identity(self) -> dict[str, Any]:

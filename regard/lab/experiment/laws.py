@@ -27,7 +27,7 @@ from regard.models import count_parameters
 LEAST_SEEDS = 8
 SIZES = (
     *("window_size", "chunk_size", "block_size", "num_slots", "num_clusters", "top_k"),
-    *("num_landmarks", "stride", "before", "after", "size", "radius"),
+    *("num_landmarks", "conv_size", "stride", "before", "after", "size", "radius"),
 )
 """Options, and fields of options, that are sizes of a structure in tokens or slots."""
 

@@ -1,128 +1,34 @@
-"""Models of the tasks whose published model has no place for a mixer: one of each, otherwise as plain as can be.
+"""Models of tables and of single layers, which have a place for a mixer and are otherwise as plain as can be.
 
-    permutation   h <- block(h | h_j with r_j <= r_i),  g <- block(g | h_j with r_j < r_i), the same weights; logits of g
-                  (XLNet's two streams, arXiv 1906.08237, without its memory and segments)
-    documents     words -> blocks -> context query -> sentences -> blocks -> context query     (HAN, with a mixer in each GRU's place)
     table         a token for each field, E[id] or x v, plus one learned vector for each field -> blocks -> mean
-    vectors       the same, each number a field         (FT-Transformer's tokens, arXiv 2106.11959)
+                  (FT-Transformer's tokens, arXiv 2106.11959)
 
-Each is a stack of ordinary blocks, so that all mechanisms get one width and one number of parameters.
+It is a stack of ordinary blocks, so that all mechanisms get one width and one number of parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.blocks import Blocks, make_blocks
+from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.encoder import Embedding, added_position
-from regard.models.tokens import places
-from regard.models.two_streams import FactorizationOrder
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import NormalRows, normal_rows
-from regard.pools import build_pool
-
-
-class TwoStreamConfig(StackConfig):
-    name: ClassVar[str] = "two_streams"
-    kinds = ("permutation_language_model",)
-
-    def build(self) -> "TwoStreams":
-        return TwoStreams(self)
-
-
-class TwoStreams(nn.Module):
-    """model(tokens [B T], order=[B T], valid=) -> logits [B T vocab_size] from context and lower ranks alone."""
-
-    def __init__(self, config: TwoStreamConfig):
-        super().__init__()
-        self.embedding = Embedding(config, added_position(config), config.vocab_size)
-        self.blocks = cast(Blocks, make_blocks(config, causal=False))
-        for mixer in self.blocks.mixers:
-            mixer.require("cross")
-            mixer.require("pairwise")
-        self.query = nn.Parameter(torch.empty(config.dim).normal_(std=0.02))
-        self.norm = NORMS[config.norm](config.dim)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        order: Int[Tensor, "B T"],
-        valid: Bool[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T vocab"]:
-        place = places(tokens, valid)
-        h = self.embedding(tokens, place, valid)
-        g = self.embedding.position(self.query.expand_as(h), place)
-        exists = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        ranks = FactorizationOrder(order, exists, None)
-        content, query = ranks.masks(exists[:, :0])
-        for module in self.blocks:
-            block = cast(Block, module)
-            seen, asked = block.mixer_norm(h), block.mixer_norm(g)
-            g = block.after_mixer(g, block.mixer(asked, context=seen, mask=query))
-            h = block.after_mixer(h, block.mixer(seen, mask=content))
-        return F.linear(self.norm(g), self.embedding.table.weight, self.bias)
-
-
-class DocumentConfig(StackConfig):
-    """Half of num_layers for words, half for sentences; max_len: of the longer."""
-
-    name: ClassVar[str] = "document_reader"
-    kinds = ("documents",)
-    num_classes: int
-
-    def build(self) -> "DocumentReader":
-        return DocumentReader(self)
-
-
-class DocumentReader(nn.Module):
-    """model(tokens [B S T], valid=[B S T]) -> logits [B num_classes]"""
-
-    def __init__(self, config: DocumentConfig):
-        super().__init__()
-        level = replace(config, num_layers=max(1, config.num_layers // 2))
-        self.embedding = Embedding(config, added_position(config), config.vocab_size)
-        self.words, self.sentences = (make_blocks(level, causal=False) for _ in range(2))
-        for mixer in self.words.mixers:
-            mixer.require("padding")
-        self.word_norm, self.sentence_norm = (NORMS[config.norm](config.dim) for _ in range(2))
-        self.word_pool, self.sentence_pool = (
-            build_pool("context_query", config.dim) for _ in range(2)
-        )
-        self.head = nn.Linear(config.dim, config.num_classes)
-
-    def forward(
-        self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
-    ) -> Float[Tensor, "B num_classes"]:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        rows, exists = tokens.flatten(0, 1), valid.flatten(0, 1)
-        x = self.embedding(rows, places(rows, exists), exists)
-        x = self.word_norm(self.words(x, mask=Mask(valid=exists)))
-        s = self.word_pool(x, valid=exists)[:, 0].unflatten(0, tokens.shape[:2])
-        exists = valid.any(-1)
-        s = self.embedding.position(s, places(exists, exists))
-        s = self.sentence_norm(self.sentences(s, mask=Mask(valid=exists)))
-        return self.head(self.sentence_pool(s, valid=exists)[:, 0])
 
 
 class FeaturesConfig(StackConfig):
-    """fields of a table, or input_dim numbers of a vector. Their own vectors tell them apart: no positions are added."""
+    """fields of a table. Their own vectors tell them apart: no positions are added."""
 
     name: ClassVar[str] = "features"
-    kinds = ("table", "vectors")
+    kinds = ("table",)
     vocab_size: int = 1  # of no account: each field has its own
     fields: tuple[Field, ...] = ()
-    input_dim: int | None = None
     num_tasks: int = 1
 
     def build(self) -> "Features":
@@ -130,26 +36,18 @@ class FeaturesConfig(StackConfig):
 
 
 class Features(nn.Module):
-    """model(batch of fields, or x [B input_dim]) -> outputs [B num_tasks]; a missing field is its own vector alone."""
+    """model(batch of fields) -> outputs [B num_tasks]; a missing field is its own vector alone."""
 
     def __init__(self, config: FeaturesConfig):
         super().__init__()
-        count = config.input_dim or len(config.fields)
-        self.embedding = (
-            FieldEmbedding(config.fields, config.dim, std=1.0) if config.fields else None
-        )
-        self.scale = None if config.fields else nn.Parameter(torch.randn(count, config.dim))
-        self.own = nn.Parameter(torch.randn(count, config.dim))
+        self.embedding = FieldEmbedding(config.fields, config.dim, std=1.0)
+        self.own = nn.Parameter(torch.randn(len(config.fields), config.dim))
         self.blocks = make_blocks(config, causal=False)
         self.norm = NORMS[config.norm](config.dim)
         self.head = nn.Linear(config.dim, config.num_tasks)
 
     def forward(self, batch: Any) -> Float[Tensor, "B K"]:
-        if self.embedding is not None:
-            e = self.embedding(batch)[0]
-        else:
-            assert self.scale is not None
-            e = batch[..., None] * self.scale
+        e = self.embedding(batch)[0]
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
 
 

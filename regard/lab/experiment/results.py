@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.lab.experiment.claims import Facts, judge
+from regard.lab.experiment.claims import Facts, Scores, judge
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.statistics import Scores
 from regard.lab.experiment.stored import SETTING
 
 MEASURED = "recommend"

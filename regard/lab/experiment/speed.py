@@ -11,7 +11,7 @@ counted on the eager form, whichever implementation is timed, and so is peak mem
 import gc
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -22,7 +22,6 @@ from regard.core import OptionError, UnsupportedError
 from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.matrix_product import MatrixProduct, synchronize
 from regard.lab.experiment.passes import (  # fmt: skip
     DECODE_STEPS,
     PASSES,
@@ -39,6 +38,7 @@ from regard.testing.counting import count
 MOST_ROUNDS = 50
 FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
 RATE_ROUNDS = 5  # in which the matrix product is timed
+SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,3 +236,36 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
         return rounds, product.flops / statistics.median(product_times)
     finally:
         gc.enable()
+
+
+class MatrixProduct:
+    """One product of two square matrices into a ready output; sampled in the rounds that it is compared with."""
+
+    def __init__(
+        self,
+        device: str,
+        dtype: torch.dtype,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self.device, self.clock = torch.device(device), clock
+        side = SIDE.get(self.device.type, 2048)
+        self.flops = 2 * side**3
+        self.a, self.b = (
+            torch.randn(side, side, device=self.device).to(dtype).mul_(side**-0.5) for _ in "ab"
+        )
+        self.out = torch.empty_like(self.a)
+
+    def sample(self) -> float:
+        """Seconds of one product."""
+        synchronize(self.device)
+        began = self.clock()
+        torch.mm(self.a, self.b, out=self.out)
+        synchronize(self.device)
+        return self.clock() - began
+
+
+def synchronize(device: str | torch.device) -> None:
+    """Wait for what the device still does; a CPU is never behind."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)

@@ -14,16 +14,16 @@ from torch import nn
 
 from regard.core import OptionError, RegardError
 from regard.lab.experiment.entry import Entry, sources
-from regard.lab.experiment.models import DocumentConfig, FeaturesConfig, TwoStreamConfig
+from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.tasks import Splits
 from regard.lab.train import Run, TrainConfig, fit
 from regard.lab.train.batches import in_order
+from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
-from regard.lab.train.transfer import take_weights
 from regard.models import (
     ClassifierConfig,
     DualEncoderConfig,
@@ -197,8 +197,6 @@ _CONFIGS: dict[str, type[StackConfig]] = {
         MaskedLanguageModelConfig,
         DualEncoderConfig,
         TransformerConfig,
-        TwoStreamConfig,
-        DocumentConfig,
         FeaturesConfig,
     )
     for kind in config.kinds
@@ -207,12 +205,6 @@ _PLACES: dict[str, list[str]] = {
     "encoder": ["bidirectional", "padding"],
     "decoder": ["causal", "padding"],
     "cross": ["cross", "bidirectional", "padding", "streaming"],
-}
-_NEEDS: dict[str, list[str]] = {
-    "permutation_language_model": ["cross", "pairwise", "bidirectional"],
-    "documents": ["bidirectional", "padding"],
-    "table": ["bidirectional"],
-    "vectors": ["bidirectional"],
 }
 
 
@@ -231,8 +223,6 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
 def needs(column: Column, splits: Splits) -> list[str]:
     """The capabilities that this task needs of a mixer, in its place."""
     task = column.task
-    if task.kind in _NEEDS:
-        return _NEEDS[task.kind]
     if task.kind == "translate":
         generates = column.place == "decoder" and not task.metric.startswith("bits")
         return _PLACES[column.place] + ["streaming"] * generates
@@ -281,7 +271,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     given |= dict(shell.fields) | dict(entry.model) | task.facts | facts
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
-        given["max_len"] = given.get("input_dim") or max(1, len(given.get("fields", ())))
+        given["max_len"] = max(1, len(given.get("fields", ())))
     if column.model is not None:  # what else the task says and the model asks
         known = {one.name for one in fields(kind)} - given.keys()
         given |= {name: getattr(task, name) for name in known if hasattr(task, name)}

@@ -17,7 +17,7 @@ from filelock import Timeout
 
 from regard.core import RegardError
 from regard.lab.data.files import locked, reported
-from regard.lab.data.owners import Owner
+from regard.lab.data.owners import space
 
 POLL = 0.5  # seconds between looks at what other processes do
 
@@ -40,7 +40,7 @@ class Claims:
 
     def __init__(self, ledger: Path):
         self.folder = ledger.with_name(f".{ledger.name}.locks")
-        self.machine = hashlib.sha256(Owner.here().space.encode()).hexdigest()[:16]
+        self.machine = hashlib.sha256(space().encode()).hexdigest()[:16]
 
     @contextmanager
     def claim(self, key: str, *, alone: bool = False) -> Iterator[bool]:

@@ -83,6 +83,17 @@ ENTRIES = (
     _entry("flash, chunks of 8, keys of 32", chunk_size=8, key_dim=32),
     _entry("mixed_chunk, chunks of 8", chunk_size=8),
     _entry("transformer_xl"),
+    _entry("scalar_decay, retention"),
+    _entry("gated_delta"),
+    _entry("kimi_delta"),
+    _entry("gated_linear"),
+    _entry("latent, 8 channels", latent_dim=8),
+    _entry("forgetting"),
+    _entry("differential"),
+    _entry("nystrom, 8 landmarks", num_landmarks=8, conv_size=9),
+    _entry("moba, 3 blocks of 4", block_size=4, top_k=3),
+    _entry("indexed, 8 keys", top_k=8),
+    _entry("native_sparse, 6 blocks of 2, window 4", block_size=2, top_k=6, window_size=4),
 )  # fmt: skip
 
 

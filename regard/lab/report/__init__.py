@@ -16,7 +16,7 @@ from regard.lab.data.files import whole
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import questions
 from regard.lab.experiment.row import Row
-from regard.lab.report.terminal import terminal
+from regard.lab.report.terminal import markdown, terminal
 from regard.lab.report.told import of_question, told
 
 __all__ = ["document", "picture", "read_rows", "terminal", "told", "write_page"]
@@ -54,7 +54,6 @@ def document(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
     Raises OptionError where nothing was asked, and ExperimentError where its results are of no commit (law 9).
     """
     from regard.lab.experiment.laws import check_page
-    from regard.lab.report.documents import markdown
 
     asked = questions(rows)
     if not asked:

@@ -1,4 +1,4 @@
-"""The table for a terminal, and numbers as people read them."""
+"""A question in a terminal, or as a document in Markdown; and numbers as people read them."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.errors import visible_lines
+from regard.core.errors import visible, visible_lines
+from regard.lab.experiment.claims import said
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.statistics import said
 from regard.lab.report.told import Told, told
 
 _STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
@@ -125,3 +125,44 @@ def size(number: float | None, unit: str = "B") -> str:
 def _text(told_text: str, style: str = "") -> Text:
     """Without what a terminal would obey, or rich would read as markup."""
     return Text(visible_lines(told_text), style=style)
+
+
+def markdown(question: Told) -> str:
+    """What was asked, how the laws were met, and what came of it."""
+    screen = (
+        "A screen: it asks of each entry alone, and says of none that it is better than another."
+    )
+    about = question["about"] + "." * (question["about"][-1:] not in ("", ".", "?", "!"))
+    lines = [f"# {question['name']}", "", about, "", f"**{question['headline']}.**", ""]
+    kind = screen if question["kind"] == "screen" else "A comparison."
+    lines += [f"{kind} {question['device']}; commit `{question['commit']}`.", ""]
+    if question["claims"]:
+        lines += ["## Claims", ""]
+        for claim in question["claims"]:
+            first, *more = claim_lines(claim)
+            verdict, _, text = first.partition(": ")
+            lines += [f"- **{verdict}**: {text}", *(f"  - {line.strip()}" for line in more)]
+        lines.append("")
+    heads, rows = table(question)
+    lines += ["## Results", "", _row(head.replace("\n", ", ") for head in heads)]
+    lines += [_row(["---"] * len(heads)), *(_row(map(_marked, row)) for row in rows), ""]
+    lines += [
+        "Mean over seeds, and what each came to. Grey in the page, here in brackets: does not pass chance, no mixing and the bag.",
+        "",
+    ]
+    if question["limits"]:
+        lines += ["## What it cannot say", "", *(f"- {limit}" for limit in question["limits"]), ""]
+    laws = [f"{law}. {how}" for law, how in question["laws"].items()]
+    lines += ["## How the laws of an experiment were met", "", *laws, ""]
+    return "\n".join(visible(line).replace("<", "&lt;") for line in lines)
+
+
+def _marked(cell: tuple[str, str]) -> str:
+    text, mark = cell
+    if mark == "line":
+        return f"*{text}*"
+    return f"[{text}]" if mark == "not reached" and text[0].isdigit() else text
+
+
+def _row(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in texts) + " |"

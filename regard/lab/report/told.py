@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from regard.lab.experiment.claims import interval, short
 from regard.lab.experiment.results import Cell, Results, questions
 from regard.lab.experiment.row import Row
-from regard.lab.experiment.statistics import interval, short
 from regard.mixers import MIXERS
 
 Told = dict[str, Any]

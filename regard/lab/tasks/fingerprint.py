@@ -15,10 +15,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 from jaxtyping import Bool
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.lab.data.records import IGNORED, Examples, Rows
+from regard.lab.data.splits import Indices
 from regard.lab.tasks.task import Drawn, Splits
 
 
@@ -96,7 +96,7 @@ class Lookup(Ability):
         asked, answers = (np.take_along_axis(found, order, 1) for found in (keys, values))
         pairs = 1 + self.num_values * keys + values
         questions = 1 + self.num_values * self.num_keys + asked
-        return Rows(np.concatenate([pairs, questions], 1), _asked_last(answers))
+        return _halves(pairs, questions, answers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class Order(SaidAgain):
         return 2 + self.symbols
 
     @property
-    def order(self) -> NDArray[np.integer]:
+    def order(self) -> Indices:
         """The place of each answer's symbol."""
         drawn = torch.Generator().manual_seed(self.order_seed)
         return torch.randperm(self.length, generator=drawn).numpy()
@@ -154,7 +154,7 @@ class Order(SaidAgain):
     def draw(self, count: int, rng: np.random.Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))
         blanks = np.full_like(symbols, 1 + self.symbols)
-        return Rows(np.concatenate([1 + symbols, blanks], 1), _asked_last(symbols[:, self.order]))
+        return _halves(1 + symbols, blanks, symbols[:, self.order])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +178,8 @@ class Address(SaidAgain):
     def draw(self, count: int, rng: np.random.Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))
         places = rng.integers(0, self.length, (count, self.length))
-        tokens = np.concatenate([1 + symbols, 1 + self.symbols + places], 1)
-        return Rows(tokens, _asked_last(np.take_along_axis(symbols, places, 1)))
+        answers = np.take_along_axis(symbols, places, 1)
+        return _halves(1 + symbols, 1 + self.symbols + places, answers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +210,7 @@ class Counting(Ability):
         return Rows(1 + symbols, np.minimum(equal.sum(2), self.most) - 1)
 
 
-def _asked_last(answers: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Labels of rows whose first half asks nothing."""
-    return np.concatenate([np.full_like(answers, IGNORED), answers], 1)
+def _halves(told: Indices, questions: Indices, answers: Indices) -> Rows:
+    """Rows of a half that asks nothing and one of questions, which have these answers."""
+    labels = np.concatenate([np.full_like(answers, IGNORED), answers], 1)
+    return Rows(np.concatenate([told, questions], 1), labels)

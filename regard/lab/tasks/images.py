@@ -1,19 +1,47 @@
 """Pictures read pixel by pixel, as classification."""
 
+import gzip
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.options import LARGEST, Range, check_option
 from regard.lab.data.generated import generated
-from regard.lab.data.images import Images, read_fashion_mnist
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import stratified
 from regard.lab.tasks.task import Classify, Drawn, Splits
+
+
+class Images(NamedTuple):
+    pixels: NDArray[np.integer]  # [n height width]; 0..255
+    labels: NDArray[np.integer]  # [n]
+
+
+def read_idx(packed: bytes) -> NDArray[np.uint8]:
+    """Packed IDX files of bytes, as MNIST's: two zero bytes, a type, the number of axes, big-endian sizes, then the values."""
+    content = gzip.decompress(packed)
+    axes = content[3]
+    shape = np.frombuffer(content, ">u4", count=axes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+_FOLDER = "usr/share/datasets/fashion-mnist"
+
+
+def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "test"]) -> Images:
+    """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of ten kinds of clothes.
+
+    pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.
+    """
+    stem = "train" if part == "train" else "t10k"
+    names = (f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
+    pixels, labels = (read_idx(archive[name]) for name in names)
+    return Images(pixels, labels.astype(np.int64))
 
 
 def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:

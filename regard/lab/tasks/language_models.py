@@ -1,10 +1,13 @@
 """The next byte of a text, by the bits that a byte costs."""
 
 import math
+import os
 import platform
+import sysconfig
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -14,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core import OptionError
 from regard.lab.data.own import own_path, read_text_file
-from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.records import Examples, Records, Rows
 from regard.lab.data.splits import split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, cut, sample
@@ -94,6 +97,59 @@ class LanguageModelling(Task):
         """Bits of the test split under the training split's unigram frequencies."""
         seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
         return float(frequency_bits(seen, asked, self.vocab_size).mean())
+
+
+LEFT_OUT = frozenset(
+    {
+        "__pycache__",
+        "site-packages",  # not the library: what was installed beside it
+        "dist-packages",
+        "test",  # tests, of the library and of its packages
+        "tests",
+        "idle_test",
+        "idlelib",  # an application
+        "turtledemo",
+        "encodings",  # generated tables, much like one another
+        "pydoc_data",  # documentation text
+    }
+)
+"""Names of folders that are not read, at any depth."""
+
+
+_GENERATED = ("_sysconfigdata", "config-")  # describe one build of the interpreter
+
+
+def stdlib_root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def read_modules(root: Path) -> dict[str, bytes]:
+    """ "json/decoder.py" -> its bytes, in the order of the names; empty files and repetitions are left out."""
+    modules: dict[str, bytes] = {}
+    seen: set[bytes] = set()
+    for name, path in sorted(_source_files(root)):
+        text = path.read_bytes()
+        digest = sha256(text).digest()
+        if text.strip() and digest not in seen:
+            seen.add(digest)
+            modules[name] = text
+    if not modules:
+        raise OptionError(
+            f"stdlib_bytes: no Python source under {root}. "
+            "This interpreter comes without it; use one that has its library as .py files."
+        )
+    return modules
+
+
+def _source_files(root: Path) -> Iterator[tuple[str, Path]]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = [
+            name for name in folders if name not in LEFT_OUT and not name.startswith(_GENERATED)
+        ]
+        for name in files:
+            if name.endswith(".py") and not name.startswith(_GENERATED):
+                path = Path(folder, name)
+                yield path.relative_to(root).as_posix(), path
 
 
 class OfStdlib:

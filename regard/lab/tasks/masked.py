@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from regard.core.options import Part
 from regard.lab.data.records import Examples, Rows
 from regard.lab.data.sources import archive
-from regard.lab.data.texts import Email, read_emails
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import IGNORED, Batch
-from regard.lab.tasks.texts import divided
+from regard.lab.tasks.texts import Email, divided, read_emails
 from regard.models.corruption import corrupt
 
 

@@ -21,7 +21,7 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
 
     One in `k` is a target, predicted from all context and from the targets before it in the window's own order. The batch
     holds `order`, the rank of each token, -1 for context; labels are the tokens themselves, not the next. The order of a
-    window is part of the data. In training it is the same at every visit, unless `redraw` draws another each time, as in the paper.
+    window is part of the data, the same at every visit; the paper draws another each time.
     Files are split as in `stdlib_bytes`; results compare only at equal
     checksums. The bits are those of bytes that see both sides, and must not be compared with left-to-right ones.
     """
@@ -30,7 +30,6 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
     kind = "permutation_language_model"
 
     k: int = 6
-    redraw: bool = False
 
     def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
         order, labels = draw_orders(windows.tokens, self.k, draw.rng, never=(START,))
@@ -46,12 +45,3 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:
         return model(batch["tokens"], order=batch["order"], valid=batch["valid"])
-
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """With `redraw` orders are drawn from torch's global generator, so that a run that goes on has them again."""
-        if self.redraw and model.training:
-            rng = np.random.default_rng(int(torch.randint(2**62, ())))
-            drawn = draw_orders(batch["tokens"].cpu().numpy(), self.k, rng, never=(START,))
-            order, labels = (torch.from_numpy(found).to(batch["tokens"]) for found in drawn)
-            batch = batch | {"order": order, "labels": labels}
-        return super().loss(model, batch)

@@ -31,7 +31,6 @@ class Figures:
     auc: float  # area under the ROC curve, 0 to 1
     gauc: float | None  # None where rows belong to nobody
     log_loss: float  # nats
-    calibration_error: float  # expected, over 15 bins of equal width
     predicted_over_true: float  # mean probability over share of positives: 1 is calibrated
     rows: int  # with a label
 
@@ -43,7 +42,6 @@ def figures(
 ) -> Figures:
     """Raises OptionError where the labels are not of both kinds."""
     from sklearn.metrics import log_loss
-    from torchmetrics.functional.classification import binary_calibration_error
 
     known = ~labels.isnan()
     p, y = probabilities[known].double(), labels[known].long()
@@ -51,7 +49,6 @@ def figures(
         auc=auc(p, y),
         gauc=None if groups is None else gauc(p, y, groups[known]),
         log_loss=float(log_loss(y.numpy(), p.clamp(1e-12, 1 - 1e-12).numpy())),
-        calibration_error=float(binary_calibration_error(p, y)),
         predicted_over_true=float(p.mean() / y.double().mean()),
         rows=len(y),
     )

@@ -110,8 +110,9 @@ class Task(metaclass=CheckedOptions):
         """
 
     def answer(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The model's logits, or its numbers."""
+        """The model's logits, or its numbers. `documents` are in a batch that is packed."""
         masks = {valid: batch[valid] for valid in self.sides.values()}
+        masks |= {"documents": batch["documents"]} if "documents" in batch else {}
         return model(*(batch[name] for name in self.sides), **masks)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:

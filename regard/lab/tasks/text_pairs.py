@@ -71,7 +71,6 @@ class TextPairs(Task):
     Args:
         vocab_size: different tokens, those for padding, start and end included
         smoothing: share of the target probability that is spread over the vocabulary
-        length_penalty: exponent of ((5 + tokens) / 6), by which a beam's log probability is divided
     """
 
     kind = "translate"
@@ -88,8 +87,6 @@ class TextPairs(Task):
     valid_size: int = 100
     test_size: int = 500
     smoothing: Share = 0.1  # type: ignore[misc]
-    beams: int = 1  # one is greedy search
-    length_penalty: float = 0.6
 
     def __post_init__(self) -> None:
         if self.metric not in self.metrics:
@@ -181,19 +178,10 @@ class TextPairs(Task):
         }
 
     def generate(self, model: nn.Module, batch: Batch) -> list[str]:
-        """The model's own targets: greedy, or the best of its beams."""
+        """The model's own targets, by greedy search."""
         whole: Any = model.module if isinstance(model, DistributedDataParallel) else model
         facts = {"valid": batch["valid"], "max_new_tokens": self.target_len, "eos": END}
-        if self.beams == 1:
-            found = whole.generate(batch["source"], BEGIN, **facts)
-        else:
-            found = whole.beam_search(
-                batch["source"],
-                BEGIN,
-                **facts,
-                beams=self.beams,
-                length_penalty=self.length_penalty,
-            ).tokens[:, 0]
+        found = whole.generate(batch["source"], BEGIN, **facts)
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:

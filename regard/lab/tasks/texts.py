@@ -28,7 +28,6 @@ from regard.lab.data.splits import (
     split_of,
     stratified,
 )
-from regard.lab.data.texts import HARD, Email, read_emails
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.task import Batch, Classify, Splits, Task, padded
 
@@ -54,6 +53,43 @@ def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:
     """The first `length` bytes of each text, as tokens."""
     cut = [np.frombuffer(text[:length], dtype=np.uint8) for text in texts]
     return Ragged.of([text.astype(np.int32) + 1 for text in cut])
+
+
+_EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
+
+
+HARD = "hard-ham-1"
+"""The folder of ham that looks like spam."""
+
+
+class Email(NamedTuple):
+    folder: str
+    name: str
+    body: bytes
+
+    @property
+    def spam(self) -> bool:
+        return self.folder.startswith("spam")
+
+
+def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
+    """The bodies of the SpamAssassin e-mails: headers name the receiving machine and the filter, and give the answer away.
+
+    A body is what follows the first empty line (RFC 5322, section 2.1), byte for byte: parts of a multipart message keep
+    their own headings and encodings.
+
+    All of them, in the order of folders and names.
+    """
+    paths = [path.split("/") for path in archive if path.endswith(".txt")]
+    return [
+        Email(parts[2], parts[3], body_of(archive["/".join(parts)]))
+        for parts in paths
+        if parts[:2] == ["package", "data"]
+    ]
+
+
+def body_of(email: bytes) -> bytes:
+    return (*_EMPTY_LINE.split(email, maxsplit=1), b"")[1]
 
 
 @dataclass(frozen=True, kw_only=True)

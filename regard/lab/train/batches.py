@@ -1,17 +1,25 @@
-"""Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere."""
+"""Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere.
+
+Packing puts the sequences of a batch end to end in fewer rows, each a document, so that little is padding.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader
 
-from regard.lab.data.records import Records
-from regard.lab.tasks import Batch
+from regard.core import OptionError
+from regard.lab.data.records import IGNORED, Records
+from regard.lab.tasks.task import Batch, Task, padded
+
+PER_TOKEN = ("language_model", "masked_language_model")
+"""Kinds of tasks with one sequence in an item, and a label for each of its tokens."""
 
 
 class Batches:
@@ -88,3 +96,40 @@ def in_order(
 ) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller."""
     return loaded(data, collate, BatchSampler(range(len(data)), batch_size, drop_last=False))
+
+
+def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[Any]], Batch]:
+    """The task's `collate`, packed. Raises OptionError, with the reason, where sequences cannot share rows, or none needs padding."""
+    who, kind = type(task), getattr(task, "kind", "")
+    if kind not in PER_TOKEN:
+        why = f"{task.name} ({kind}) has no loss of each token of one sequence, as {' and '.join(PER_TOKEN)} have"
+    elif (who.answer, who.collate) != (Task.answer, Task.collate):
+        why = f"{task.name} has an answer or collate of its own, which may not pass documents on"
+    elif len(data.lengths.unique()) == 1:
+        why = f"the items of {task.name} are of one length, and nothing is padding"
+    elif "documents" not in signature(model.forward).parameters:
+        why = f"{type(model).__name__} takes no documents, so that those of a row would be mixed"
+    else:
+        return partial(packed, task.collate)
+    raise OptionError(f"fit does not pack: {why}. Leave packing out.")
+
+
+def packed(collate: Callable[[Sequence[Any]], Batch], items: Sequence[Any]) -> Batch:
+    """The items' batch in fewer rows, no longer than its longest item; `documents` [B T] numbers the items.
+
+    The longest come first, each in the first row with room for it (first fit).
+    """
+    batch = collate(items)
+    if (valid := batch.pop("valid")) is None:
+        return batch | {"valid": None}
+    lengths, rows = valid.sum(1).tolist(), list[list[int]]()
+    for item in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        room = valid.shape[1] - lengths[item]
+        row = next((row for row in rows if sum(lengths[i] for i in row) <= room), None)
+        rows.append([item]) if row is None else row.append(item)
+    batch["documents"] = torch.arange(len(lengths))[:, None].expand(valid.shape)
+    for name, x in list(batch.items()):
+        parts, fill = x[valid].split(lengths), 0 if name == "tokens" else IGNORED
+        whole = [torch.cat([parts[i] for i in row]) for row in rows]
+        batch[name], batch["valid"] = padded(whole, fill)
+    return batch

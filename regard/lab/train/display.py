@@ -1,7 +1,7 @@
 """Display of a run: a progress bar in the terminal, curves in TensorBoard and in trackers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,19 +18,13 @@ from regard.lab.data.files import reported
 
 
 @contextmanager
-def bar_of(
-    progress: bool | Progress, name: str, steps: int, done: int
-) -> Iterator[Callable[..., None]]:
-    """Yields what shows a step: in a bar of our own, or a line in the Progress that the caller is drawing."""
+def bar_of(progress: bool, name: str, steps: int, done: int) -> Iterator[Callable[..., None]]:
+    """Yields what shows a step in a bar."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-    )
-    given = isinstance(progress, Progress)
-    display = (
-        progress if isinstance(progress, Progress) else Progress(*columns, disable=not progress)
     )
 
     def show(step: int, loss: float, score: float | None, speed: float) -> None:
@@ -38,13 +32,9 @@ def bar_of(
         text = f"{name}  loss {loss:.4f}{valid}  {speed:,.0f} tokens/s"
         display.update(task, completed=step, description=text)
 
-    with nullcontext() if given else display:
+    with Progress(*columns, disable=not progress) as display:
         task = display.add_task(name, total=steps, completed=done)
-        try:
-            yield show
-        finally:
-            if given:
-                display.remove_task(task)
+        yield show
 
 
 @contextmanager

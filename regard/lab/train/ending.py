@@ -62,20 +62,14 @@ def draw(result: FitResult, path: Path) -> None:
 
 
 def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
-    """The model's answers to test items: a continued text, or a class. Empty for other tasks."""
+    """Test texts of bytes, and how the model goes on with them. Empty for other tasks."""
     task, generate = run.task, getattr(model, "generate", None)
     items = [splits.test[i] for i in range(min(SHOWN, len(splits.test)))]
     text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
-    if not items or not ((text and generate) or task.kind == "classify"):
+    if not (items and text and generate):
         return []
     model.eval()
-    batch = task.collate(items)
-    if generate is None or not text:
-        with torch.no_grad():
-            answers = task.answer(model, batch).argmax(-1).tolist()
-        pairs = zip(answers, batch["labels"].tolist(), strict=True)
-        return [f"test item {i}: {said}, and it is {true}" for i, (said, true) in enumerate(pairs)]
-    prompt = batch["tokens"][:, : min(PROMPT, task.max_len // 2)]
+    prompt = task.collate(items)["tokens"][:, : min(PROMPT, task.max_len // 2)]
     new = generate(
         prompt,
         max_new_tokens=min(NEW, task.max_len - prompt.shape[1]),

@@ -12,14 +12,13 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, send_to_device, set_seed
-from rich.progress import Progress
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError
 from regard.lab.data.records import Records
 from regard.lab.tasks import Batch, Splits, Task
-from regard.lab.train.batches import Batches, in_order, loaded, steps_for_tokens
+from regard.lab.train.batches import Batches, in_order, loaded, packing, steps_for_tokens
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import bar_of, check_trackers, log_to
 from regard.lab.train.launched import accelerated, alone, by_main
@@ -65,9 +64,8 @@ def fit(
     run_dir: str | Path,
     *,
     splits: Splits | None = None,
-    resume: bool = True,
     wait: bool = False,
-    progress: bool | Progress = True,
+    progress: bool = True,
     origin: Mapping[str, Any] | None = None,
     report_to: Sequence[str] = (),
 ) -> FitResult:
@@ -75,8 +73,7 @@ def fit(
 
     A killed run goes on from its newest checkpoint in `run_dir` and ends with the same weights as a run that was not
     killed (on CUDA as far as the kernels are deterministic); a finished run is only tested again.
-    Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again; `progress` may be a
-    running rich Progress to draw in. `origin` holds JSON values that describe how the model was made, such as its seed:
+    Seeds the global generators of torch, numpy and Python. `splits` saves loading the task again. `origin` holds JSON values that describe how the model was made, such as its seed:
     a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
     report_to: "wandb" or "mlflow", as they are set up on this machine; beside TensorBoard.
 
@@ -98,9 +95,9 @@ def fit(
     ):
         log_dir = _inside(folder, config.log_dir)
         splits = splits or task.load()
-        trainer = _Trainer(accelerator, model, task, splits, config, folder, origin, resume)
+        trainer = _Trainer(accelerator, model, task, splits, config, folder, origin)
         main = accelerator.is_main_process
-        if main and progress is True and (columns := task.read_as(splits)):
+        if main and progress and (columns := task.read_as(splits)):
             print(f"Read as: {columns}.")
         done, steps = trainer.state.step, trainer.steps
         with (
@@ -125,7 +122,6 @@ class _Trainer:
         config: TrainConfig,
         run_dir: Path,
         origin: Mapping[str, Any],
-        resume: bool,
     ):
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
         processes = accelerator.num_processes
@@ -133,6 +129,7 @@ class _Trainer:
         self.steps = config.steps or steps_for_tokens(
             config.tokens or 0, self.batches, splits.train
         )
+        self.collate = packing(task, model, splits.train) if config.packing else task.collate
         set_seed(config.seed, device_specific=processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
         optimizer = self.optimizer.optimizer
@@ -142,7 +139,7 @@ class _Trainer:
         facts = {"task": task.name, "data_sha256": splits.sha256, "processes": processes}
         facts |= origin
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
-        self.state = self.keeper.restored(resume)
+        self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step
 
     def _batches(self, data: Records, processes: int) -> Batches:
@@ -164,7 +161,7 @@ class _Trainer:
         shares = (
             self.batches[step][rank::processes] for step in range(state.step, self.steps)
         )  # this process's part of the batches that are still to be trained on
-        batches = loaded(self.splits.train, self.task.collate, shares, config.workers)
+        batches = loaded(self.splits.train, self.collate, shares, config.workers)
         while state.step < self.steps and not state.stopped:
             tokens, seconds = state.tokens, state.seconds
             every = (config.eval_every, config.checkpoint_every, config.log_every)

@@ -1,10 +1,14 @@
 """What a checkpoint holds of a run, and going on from one: the same run alone, to the last bit."""
 
 import json
+import random
+from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
@@ -18,7 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.optim import Optimizer
 
 from regard.core import OptionError, RegardError, StoredDataError
-from regard.lab.train import checkpoint, randomness
+from regard.lab.train import checkpoint
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import by_main
 
@@ -65,14 +69,14 @@ class Keeper:
         """Every process gives its part; the first one writes."""
         model = _weights(self.model, _WHOLE)
         optimizer: Any = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
-        random = gather_object([randomness.capture()])  # of each process
+        generators = gather_object([capture()])  # of each process
 
         def write() -> None:
             stored = {
                 "progress": asdict(state),
                 "run": self.identity,
                 "groups": optimizer["param_groups"],
-                "random": random,
+                "random": generators,
             }
             slots = {
                 f"{name}/{slot}": value
@@ -85,16 +89,12 @@ class Keeper:
 
         by_main(self.accelerator, write)
 
-    def restored(self, resume: bool) -> TrainState:
+    def restored(self) -> TrainState:
         """Goes on from the newest checkpoint, if there is one."""
         by_main(self.accelerator, lambda: checkpoint.clean(self.root))
         found = checkpoint.committed(self.root)
         if not found:
             return TrainState()
-        if not resume:
-            raise OptionError(
-                f"run_dir {self.run_dir} holds a run already: pass resume=True, or another folder"
-            )
         stored = checkpoint.load(found[-1])
         try:
             return self._restored(stored)
@@ -119,7 +119,7 @@ class Keeper:
         set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=_PRESENT)
         state = stored.state["progress"]
         lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
-        randomness.restore(stored.state["random"][self.accelerator.process_index])
+        restore(stored.state["random"][self.accelerator.process_index])
         return TrainState(**state | lists)
 
     def take(self, weights: dict[str, Tensor]) -> None:
@@ -149,3 +149,33 @@ class Keeper:
 
 def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:
     return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
+
+
+def capture() -> dict[str, Any]:
+    """The state of every random generator that training may draw from, as plain JSON values."""
+    version, words, gauss = random.getstate()
+    numbers = np.random.get_state(legacy=False)
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {
+        "torch": _encode(torch.get_rng_state()),
+        "cuda": list(map(_encode, devices)),
+        "python": [version, list(words), gauss],
+        "numpy": json.loads(json.dumps(numbers, default=np.ndarray.tolist)),
+    }
+
+
+def restore(state: dict[str, Any]) -> None:
+    torch.set_rng_state(_decode(state["torch"]))
+    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(list(map(_decode, state["cuda"])))
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    np.random.set_state(state["numpy"])
+
+
+def _encode(state: Tensor) -> str:
+    return b64encode(state.numpy().tobytes()).decode()
+
+
+def _decode(text: str) -> Tensor:
+    return torch.frombuffer(bytearray(b64decode(text)), dtype=torch.uint8)

@@ -19,10 +19,10 @@ from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
 from regard.lab.train import checkpoint
+from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
-from regard.lab.train.transfer import take_weights
 from regard.models import ModelConfig
 from regard.models.config import Layer
 from regard.nn.fields import Categorical, Field, Numeric, Sequence as FieldSequence
@@ -134,20 +134,24 @@ def _stored(run_dir: Path) -> ModelConfig:
     found = checkpoint.committed(run_dir / "checkpoints")
     if not found:
         raise OptionError(f"load: there is no checkpoint in {run_dir}. Name the folder of a run.")
-    state = checkpoint.load(found[-1]).state
+    config = from_json(checkpoint.load(found[-1]).state.get("run", {}).get("model"))
+    if config is None:
+        raise OptionError(
+            f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
+        )
+    return config
+
+
+def from_json(told: Any) -> ModelConfig | None:
+    """The configuration that `as_json` told; None for anything else, and for one that holds classes or functions of one's own."""
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
-    try:
-        told = state["run"]["model"]
+    with suppress(LookupError, TypeError, AttributeError, RegardError):
         cls: Any = classes[told["name"]]
         known = {one.name for one in dataclasses.fields(cls) if one.init}
         config = cls(**{name: _value(value) for name, value in told.items() if name in known})
         if told.items() <= as_json(config).items():  # fields of later versions are at their default
             return config
-    except (LookupError, TypeError, AttributeError, RegardError):
-        pass
-    raise OptionError(
-        f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
-    )
+    return None
 
 
 def _below(cls: Any) -> list[type[ModelConfig]]:

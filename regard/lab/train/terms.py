@@ -2,6 +2,7 @@
 
     loss - disagreement_weight * mean over mixers of disagreement(kind)      Li et al. 2018, arXiv 1810.10183
          + commitment * sum over mixers of the commitment loss               Roy et al. 2020, arXiv 2003.05997
+         + auxiliary * sum over mixers of `Mixer.auxiliary_loss`             DeepSeek-AI 2025, arXiv 2512.02556
          + batch_l2 * mini-batch-aware L2 of the ids in the batch            Zhou et al. 2018, arXiv 1706.06978
 
 The first observes each mixer once more, on what it was called with: about twice the time of the attention.
@@ -40,11 +41,18 @@ class Terms:
             for m in mixers
             if config.commitment and getattr(m, "routed", hasattr(m, "commitment_loss"))
         ]
+        self.selecting = [
+            m
+            for m in mixers
+            if config.auxiliary and type(m).auxiliary_loss is not Mixer.auxiliary_loss
+        ]
         self.headed = [m for m in mixers if config.disagreement and getattr(m, "num_heads", 1) > 1]
         if config.commitment and not self.routed:
             raise OptionError(
                 f"commitment: {who} has no mixer with centroids. Mixers that do: routing, head_groups"
             )
+        if config.auxiliary and not self.selecting:
+            raise OptionError(f"auxiliary: {who} has no mixer with an auxiliary loss. indexed has")
         if config.disagreement and not self.headed:
             raise OptionError(f"disagreement: {who} has no mixer with several heads")
         if config.disagreement == "position":
@@ -64,7 +72,9 @@ class Terms:
         def note(mixer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
             calls.append(Call(mixer, args[0], kwargs.get("context"), kwargs.get("mask", OPEN)))
 
-        mixers = {id(mixer): mixer for mixer in (*self.headed, *self.routed)}.values()
+        mixers = {
+            id(mixer): mixer for mixer in (*self.headed, *self.routed, *self.selecting)
+        }.values()
         handles = [m.register_forward_pre_hook(note, with_kwargs=True) for m in mixers]
         try:
             yield calls
@@ -88,6 +98,9 @@ class Terms:
             if any(call.mixer is mixer for mixer in self.routed):
                 loss = call.mixer.commitment_loss(call.x, context=call.context, mask=call.mask)
                 total = total + (config.commitment or 0.0) * loss
+            if any(call.mixer is mixer for mixer in self.selecting):
+                loss = call.mixer.auxiliary_loss(call.x, context=call.context, mask=call.mask)
+                total = total + (config.auxiliary or 0.0) * loss
         if found:
             total = total - config.disagreement_weight * sum(found) / len(found)
         if self.counts is not None:

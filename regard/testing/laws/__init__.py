@@ -1,1 +1,1 @@
-"""One file per law; `law(subject)` raises LawError when the mixer breaks it."""
+"""One function per law, in files by subject; each raises LawError when the mixer breaks it."""

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules.module import register_module_forward_hook
 
 from regard import Form
 from regard.core import Mixer, growth
@@ -96,7 +97,7 @@ def _is_sum_of_terms(
 
 def _counted(mixer: Mixer, device: str, dim: int, order: Request, length: int) -> Counted:
     x = torch.randn(1, length, dim, generator=torch.Generator().manual_seed(0)).to(device)
-    with torch.no_grad(), _one_thread(), _projections(mixer) as spent:
+    with torch.no_grad(), _one_thread(), _projections() as spent:
         counted = count(lambda: order(mixer, x))
     mixing = counted.flops - sum(spent)
     return replace(counted, flops=mixing or counted.flops)
@@ -114,23 +115,19 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _projections(mixer: Mixer) -> Iterator[list[int]]:
+def _projections() -> Iterator[list[int]]:
     """Operations of linear layers that map each token by itself."""
     spent: list[int] = []
 
-    def note(layer: nn.Linear, inputs, output) -> None:
-        spent.append(2 * inputs[0].numel() * layer.out_features)
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < POSITIONS:
+            spent.append(2 * inputs[0].numel() * layer.out_features)
 
-    hooks = [
-        layer.register_forward_hook(note)
-        for layer in mixer.modules()
-        if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < POSITIONS
-    ]
+    hook = register_module_forward_hook(note)
     try:
         yield spent
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
 
 
 def training_memory(subject: Subject) -> None:

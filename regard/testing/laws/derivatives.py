@@ -22,6 +22,7 @@ from regard.testing.subject import (
     require,
     require_close,
     require_same,
+    results,
 )
 
 STEP = 1e-5  # of a finite difference
@@ -133,27 +134,19 @@ def equals_autograd(
     def loss(x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
         return (call(x, parameters) * weight).sum()
 
-    apart, expected = [call(x) for x in rows], []
-    weight = normal(*apart[0].shape, seed=1)
-    for x in rows:
-        leaves = [x.clone().requires_grad_(), *own.values()]
-        total = loss(leaves[0], own)
-        expected.append(torch.autograd.grad(total, leaves, materialize_grads=True))
+    leaves = [x.clone().requires_grad_() for x in rows]
+    alone = [results(module, call(x), x=x) for x in leaves]
+    expected = {name: torch.stack([found[name] for found in alone]) for name in alone[0]}
+    weight = normal(*alone[0]["output"].shape, seed=5)  # as `projected` has it
     with warnings.catch_warnings():
-        # under vmap; not judged here
+        # Under vmap; not judged here.
         warnings.filterwarnings("ignore", "There is a performance drop")
         detached = {name: z.detach() for name, z in own.items()}
         of_x, of_own = vmap(grad(loss, argnums=(0, 1)), in_dims=(0, None))(rows, detached)
-        names, stacked = ["x", *own], map(torch.stack, zip(*expected, strict=True))
-        require_same(
-            {"x": of_x} | of_own,
-            dict(zip(names, stacked, strict=True)),
-            1e-10,
-            f"{label}vmap(grad)",
-        )
-        require_close(vmap(call)(rows), torch.stack(apart), 1e-10, f"{label}vmap")
-        first = rows[0].clone().requires_grad_()
+        found = {"output": vmap(call)(rows), "gradient of x": of_x}
+        found |= {f"gradient of {name}": z for name, z in of_own.items()}
         two = jacrev(lambda x: call(x)[0, -1, :2])(rows[0])
-    last = call(first)[0, -1, :2]
-    jacobian = [torch.autograd.grad(z, first, retain_graph=True)[0] for z in last]
+    require_same(found, expected, 1e-10, f"{label}vmap")
+    last = call(leaves[0])[0, -1, :2]
+    jacobian = [torch.autograd.grad(z, leaves[0], retain_graph=True)[0] for z in last]
     require_close(two, torch.stack(jacobian), 1e-10, f"{label}jacrev")

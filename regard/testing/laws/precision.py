@@ -11,6 +11,8 @@ from torch import Tensor
 
 from regard.core import Mixer
 from regard.core.states import tensors
+from regard.functional.rows import recorded
+from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
 from regard.testing.subject import B, LawError, Request, Subject, T, require
 
@@ -21,6 +23,9 @@ MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) tha
 STEPS = 2  # perturbations of each draw
 AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
 ULPS = 8
+SCALES = (1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0, 1e3, 1e4)
+LARGE = (1e6, 1e8, 1e10)  # float32 alone
+SLACK = 16  # what is computed on the way may be larger than every result
 AUTOCAST_BOUNDS = {
     "output": 0.05,  # of the norm
     "gradient of x": 0.2,  # rounding switches units of relu on and off
@@ -142,6 +147,44 @@ def types(subject: Subject) -> None:
         found = order.but(f"{LENGTH} tokens", valid=valid)
         x = subject.tokens(1, LENGTH, dtype=torch.float16)
         _require_types(found.results(mixer, x), torch.float16, found.label)
+
+
+@recorded(plain_instead=True)
+def finite(subject: Subject) -> None:
+    """Where output and gradients of softmax are finite, so are these, for inputs of scale 1e-6 to 1e4, in float32 to 1e10.
+
+    Beyond float16's declared `finite_to`, and in other types, they need not be where values in float64, or the squares of what heads give, which
+    norms need, leave the type's range, but for SLACK.
+    Of plain forms: the gradients of torch's fused softmax are infinite from scores of about 1e8 on, whatever the type.
+    """
+    heads = subject.num_heads if subject.dim % subject.num_heads == 0 else 1
+    softmax = Subject(lambda: Softmax(subject.dim, num_heads=heads))
+    orders = subject.orders()
+    for dtype in DTYPES:
+        theirs, ours = softmax.make(dtype), subject.make(dtype)
+        for scale in SCALES + LARGE * (dtype == torch.float32):
+            x = (subject.tokens(B, T) * scale).to(dtype)
+            if any(_beyond(order.results(theirs, x)) for order in softmax.orders()):
+                continue
+            promised = dtype == torch.float16 and scale <= subject.can.finite_to
+            for request in (*orders, subject.padded(orders[-1])):
+                beyond = _beyond(request.results(ours, x))
+                if beyond and (promised or not _leaves_range(request, ours, x)):
+                    said = f"{request.label} in {dtype} at scale {scale:g}: {beyond}"
+                    raise LawError(f"{said} is not finite, and softmax's is")
+
+
+def _leaves_range(request: Request, mixer: Mixer, x: Tensor) -> bool:
+    exact = deepcopy(mixer).double()
+    found = _beyond(request.results(exact, x.double()), torch.finfo(x.dtype).max / SLACK)
+    heads = exact.observe(x.double(), mask=request.mask, weights=False).heads
+    most = torch.finfo(torch.float32).max
+    return bool(found) or (heads is not None and _largest(heads.square()) > most)
+
+
+def _beyond(found: Mapping[str, Tensor], largest: float = float("inf")) -> str:
+    """The first result that holds such numbers, or none; empty where none does."""
+    return next((name for name, z in found.items() if not _largest(z) < largest), "")
 
 
 @torch.no_grad()

@@ -36,7 +36,7 @@ def exported(subject: Subject) -> None:
     for order in subject.orders() if subject.can.padding else []:
         _serves_all_lengths(subject, order, padded=False)
     mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
-    request = _padded(subject.orders()[-1], T) if subject.can.padding else subject.orders()[-1]
+    request = subject.samples()[-1]
     for strict in (False, True):
         program = _exported(mixer, x, request, strict=strict)
         _require_program(program, mixer, x, request, f"exported, strict={strict}")
@@ -45,7 +45,7 @@ def exported(subject: Subject) -> None:
 def free_length(subject: Subject) -> None:
     """One exported program serves batches of all lengths, padded where that is declared."""
     for order in subject.orders():
-        _serves_all_lengths(subject, order, padded=bool(subject.can.padding))
+        _serves_all_lengths(subject, order, padded=True)
 
 
 def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> None:
@@ -53,18 +53,13 @@ def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> No
     most = None if subject.can.any_length else mixer.max_len
 
     def at(length: int) -> tuple[Tensor, Request]:
-        return subject.tokens(B, length), _padded(order, length) if padded else order
+        return subject.tokens(B, length), subject.padded(order, length) if padded else order
 
     program = _exported(mixer, *at(AT), free=True)
     for length in ASKED:
         if most is None or length <= most:
             what = f"exported at {AT} tokens, asked at {length}"
             _require_program(program, mixer, *at(length), what)
-
-
-def _padded(order: Request, length: int) -> Request:
-    valid = torch.arange(length) < torch.tensor([[length], [length - 4]])
-    return order.but("padded", valid=valid)
 
 
 def _exported(

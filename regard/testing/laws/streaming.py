@@ -85,14 +85,15 @@ def feed(
     state: Any,
     chunks: Sequence[int],
     *,
-    valid: Tensor | None = None,
     donate: bool = False,
+    **rows: Tensor | None,
 ) -> tuple[Tensor, Any]:
+    """Outputs and state of `extend` by chunks of these sizes. rows: its `valid` and `documents`, [B T]."""
     outputs, start = [], 0
     for size in chunks:
         part = slice(start, start + size)
-        here = None if valid is None else valid[:, part]
-        y, state = mixer.extend(x[:, part], state, valid=here, donate=donate)
+        given = {name: None if z is None else z[:, part] for name, z in rows.items()}
+        y, state = mixer.extend(x[:, part], state, donate=donate, **given)
         outputs.append(y)
         start += size
     return torch.cat(outputs, dim=1), state

@@ -1,19 +1,18 @@
 """One run folder, one writer; and a dead owner's place is free."""
 
+import json
 import multiprocessing
 import os
 import signal
 import time
-from dataclasses import replace
 
 import pytest
 
 from regard.core import OptionError
 from regard.lab.data import owners
-from regard.lab.data.owners import Owner, owned
+from regard.lab.data.owners import owned
 
 FORK = multiprocessing.get_context("fork")
-FAR = replace(Owner.here(), host="elsewhere", space="elsewhere", pid=7)
 
 
 def _hold(path, held, seconds):
@@ -62,38 +61,36 @@ def test_a_killed_owner_is_followed(tmp_path, holder):
     process = holder(60)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert (tmp_path / ".run.owner").exists()
-    with owned(tmp_path / "run"):
-        assert Owner.of_text((tmp_path / ".run.owner").read_text()).pid == os.getpid()
-
-
-def test_an_owner_on_another_machine_is_known_by_its_heartbeat(tmp_path, monkeypatch):
     note = tmp_path / ".run.owner"
-    note.write_text(FAR.text)
-    with pytest.raises(OptionError, match="process 7 on elsewhere"), owned(tmp_path / "run"):
-        pass
-    assert Owner.of_text(note.read_text()) == FAR
-    monkeypatch.setattr(owners, "_SETTLE", 0.01)
-    old = time.time() - owners.STALE - 5
-    os.utime(note, (old, old))
+    assert json.loads(note.read_text())["pid"] == process.pid
     with owned(tmp_path / "run"):
-        assert Owner.of_text(note.read_text()).near
+        assert json.loads(note.read_text())["pid"] == os.getpid()
 
 
-def test_the_owner_touches_its_note(tmp_path, monkeypatch):
-    monkeypatch.setattr(owners, "BEAT", 0.01)
-    with owned(tmp_path / "run"):
-        note = tmp_path / ".run.owner"
-        os.utime(note, (1, 1))
-        for _ in range(200):
-            time.sleep(0.01)
-            if note.stat().st_mtime > 1:
-                break
-        assert note.stat().st_mtime > 1
-
-
-def test_a_number_that_was_given_anew_is_another_process():
-    mine = Owner.here()
-    assert not mine.gone and replace(mine, born="1").gone
-    assert Owner.of_text(mine.text) == mine
-    assert Owner.of_text("{}") is None and Owner.of_text("half") is None
+@pytest.mark.parametrize(
+    ("note", "waits"),
+    [
+        ({"pid": 2**22 + 7}, True),  # a number that no process has
+        ({"pid": os.getpid()}, False),
+        ({"pid": 2**22 + 7, "space": "elsewhere"}, False),
+        ({"pid": "seven"}, False),
+        ([], False),
+        (b"\xff", False),
+        (None, False),
+    ],
+)
+def test_helpers_of_a_dead_owner_are_waited_for_and_nobody_else(tmp_path, monkeypatch, note, waits):
+    monkeypatch.setattr(owners, "_ORPHANS", 0.5)
+    path = tmp_path / ".run.owner"
+    with owners.locked(tmp_path / "run"):
+        if note is None:
+            os.mkfifo(path)
+        elif isinstance(note, bytes):
+            path.write_bytes(note)
+        else:
+            path.write_text(json.dumps({"space": owners.space()} | note if note else note))
+        began = time.monotonic()
+        with pytest.raises(OptionError, match="another process trains here"):
+            with owned(tmp_path / "run"):
+                pass
+        assert (time.monotonic() - began > 0.4) == waits

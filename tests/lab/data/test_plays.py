@@ -1,4 +1,4 @@
-from regard.lab.data.plays import Turn, read_turns
+from regard.lab.tasks.pairs import Turn, read_turns
 
 PLAY = """THE PLAY
 

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.python_source import read_modules
+from regard.lab.tasks.language_models import read_modules
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.results import Results
-from regard.lab.tasks import CorrelatedTasks, TextFiles
+from regard.lab.tasks import TextFiles
 from regard.lab.train import TrainConfig
 from regard.mixers import HeadGroup
 from tests.lab.experiment.tiny import CLAIM, COLUMN, LOCAL, SCREEN, TINY, clean
@@ -81,12 +81,10 @@ def test_a_question_that_breaks_a_law_is_refused_before_anything_is_run(how, tmp
 
 
 def test_a_column_in_which_no_line_can_stand_is_refused(tmp_path):
-    vectors = CorrelatedTasks(dim=40, train_size=16, valid_size=8, test_size=8)
-    regression = replace(COLUMN, name="regression", task=vectors)
-    refused(
-        replace(TINY, vary=(regression,), claims=(), entries=TINY.entries[:1]), tmp_path, 6
-    )  # its R2 has no items
-    unknown = type("Strange", (type(COLUMN.task),), {})(train_size=64, valid_size=8, test_size=8)
+    sizes = {"train_size": 64, "valid_size": 8, "test_size": 8}
+    whole = type("Whole", (type(COLUMN.task),), {"has_scores": False})(**sizes)
+    refused(replace(TINY, vary=(replace(COLUMN, task=whole),), claims=()), tmp_path, 6)
+    unknown = type("Strange", (type(COLUMN.task),), {})(**sizes)
     object.__setattr__(unknown, "kind", "strange")
     refused(replace(SCREEN, vary=(replace(COLUMN, task=unknown),)), tmp_path, 4)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from regard.lab.experiment.statistics import (
+from regard.lab.experiment.claims import (
     Interval,
     Scores,
     interval,

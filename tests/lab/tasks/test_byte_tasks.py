@@ -11,18 +11,18 @@ from torch import nn
 
 from regard.core import StoredDataError
 from regard.lab.data.debian import Document
-from regard.lab.data.images import read_fashion_mnist
 from regard.lab.data.splits import stratified
-from regard.lab.data.texts import Email, body_of
 from regard.lab.data.windows import MASK, START
 from regard.lab.tasks import IGNORED
-from regard.lab.tasks.images import FashionMNIST
+from regard.lab.tasks.images import FashionMNIST, read_fashion_mnist
 from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
 from regard.lab.tasks.texts import (
     UNKNOWN,
     BibleChapters,
     DebianSections,
+    Email,
     Spam,
+    body_of,
     words_of,
 )
 

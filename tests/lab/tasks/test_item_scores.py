@@ -15,7 +15,6 @@ from regard.lab.tasks import (
     Spam,
     StdlibBytes,
     StdlibMasked,
-    StdlibPermuted,
     language_models,
 )  # fmt: skip
 from regard.lab.tasks.fingerprint import Address, Counting
@@ -32,7 +31,6 @@ TASKS = (
     Address(causal=True, **SIZES),
     StdlibBytes(**WINDOWS),
     StdlibMasked(**WINDOWS),
-    StdlibPermuted(**WINDOWS),
     PlantedHistories(history=4, **SIZES),
 )
 

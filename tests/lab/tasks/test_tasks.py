@@ -9,7 +9,6 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
-from regard.lab.data.python_source import read_modules, stdlib_root
 from regard.lab.data.sources import SOURCES
 from regard.lab.data.splits import split_of
 from regard.lab.tasks import (
@@ -29,6 +28,7 @@ from regard.lab.tasks import (
     StdlibPermuted,
     TranslateDe,
 )
+from regard.lab.tasks.language_models import read_modules, stdlib_root
 
 SMALL = {
     "listops": ListOps(train_size=300, valid_size=60, test_size=90),

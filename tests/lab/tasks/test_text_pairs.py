@@ -168,7 +168,7 @@ def test_metrics_are_those_of_hand_counts():
     assert rouge_l(["a b c d", "x"], ["a c e", "y"]) == pytest.approx(100 * (2 * 2 / 7) / 2)
 
 
-def test_a_transformer_learns_to_translate_and_beams_do_too(task, splits):
+def test_a_transformer_learns_to_translate(task, splits):
     torch.manual_seed(0)
     model = TransformerConfig(
         vocab_size=task.vocab_size, dim=32, num_heads=2, num_layers=1, max_len=task.max_len
@@ -182,9 +182,7 @@ def test_a_transformer_learns_to_translate_and_beams_do_too(task, splits):
         loss.backward()
         optimizer.step()
     batches = [batch_of(task, splits.test, 40)]
-    found = task.score(model, batches)
-    assert found > task.trivial_baseline(splits) + 30
-    assert replace(task, beams=3).score(model, batches) > found - 10
+    assert task.score(model, batches) > task.trivial_baseline(splits) + 30
 
 
 # ---------------------------------------------------------------------- where the pairs come from

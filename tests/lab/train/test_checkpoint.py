@@ -8,8 +8,7 @@ import torch
 from regard.core import PathError, StoredDataError, files
 from regard.lab.tables import TableClassifier
 from regard.lab.train import checkpoint, fit
-from regard.lab.train.checkpoint import Checkpoint
-from regard.lab.train.transfer import take_weights
+from regard.lab.train.checkpoint import Checkpoint, take_weights
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]

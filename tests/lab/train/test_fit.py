@@ -123,8 +123,6 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
     train(tmp_path)
     with pytest.raises(OptionError, match=r"config.lr is 0.01 there and 0.5 here"):
         train(tmp_path, replace(CONFIG, lr=0.5))
-    with pytest.raises(OptionError, match="resume=True"):
-        train(tmp_path, resume=False)
     with pytest.raises(
         OptionError, match=r"model.embed.weight is \[3, 8\] there and \[3, 16\] here"
     ):

@@ -106,6 +106,7 @@ def test_batch_l2_is_added_from_the_counts_of_the_table(tmp_path):
     [
         ("softmax", {"commitment": 1e-4}, "no mixer with centroids"),
         ("compressed", {"disagreement": "position"}, "does not support attention_map"),
+        ("routing", {"auxiliary": 1.0}, "no mixer with an auxiliary loss"),
         ("softmax", {"batch_l2": 0.1}, "batch_l2 is DIN's"),
         ("fnet", {"disagreement": "output"}, "no mixer with several heads"),
     ],
@@ -118,3 +119,18 @@ def test_what_has_no_such_term_is_refused_before_training(tmp_path, mixer, field
 def test_a_term_without_gradients_is_refused():
     with pytest.raises(ValueError, match="called without gradients"):
         of_batch(classifier(residual="reversible_mean"), replace(CONFIG, disagreement="output"))
+
+
+def test_the_auxiliary_loss_teaches_the_index(tmp_path):
+    def indexed():
+        torch.manual_seed(0)
+        return TinyModel(build("indexed", dim=8, num_heads=2, top_k=4))
+
+    model = indexed()
+    found, calls = of_batch(model, replace(CONFIG, auxiliary=0.5))
+    expected = 0.5 * model.mixer.auxiliary_loss(calls[0].x, mask=calls[0].mask)
+    torch.testing.assert_close(found, expected)
+    still, moved = (trained(tmp_path, f"{w}", indexed(), auxiliary=w).mixer for w in (None, 1.0))
+    start = indexed().mixer
+    assert still.auxiliary_loss(calls[0].x) > moved.auxiliary_loss(calls[0].x)
+    assert not torch.equal(start.index_query.weight, moved.index_query.weight)

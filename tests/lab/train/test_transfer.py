@@ -8,7 +8,7 @@ import torch
 from regard.core import OptionError
 from regard.lab.tasks import Digits, StdlibMasked
 from regard.lab.train import Run, TrainConfig, checkpoint, fit, start
-from regard.lab.train.transfer import take_weights
+from regard.lab.train.checkpoint import take_weights
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 

@@ -13,18 +13,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.archives import open_archive
 from regard.lab.data.files import file_sha256, into_place, locked
 from regard.lab.data.sources.table import Package, Source
 
 RELEASE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _URL = "http://deb.debian.org/debian"
+_AR_MAGIC = b"!<arch>\n"
+_AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, two bytes of end
 
 
 def cache_folder() -> Path:
@@ -195,3 +199,29 @@ def _apt_options(state: Path, package: Package) -> list[str]:
     ]
     (state / "apt.conf").write_text("\n".join(lines) + "\n")
     return [f"--config-file={state}/apt.conf"]
+
+
+def open_archive(path: Path, name: str) -> dict[str, bytes]:
+    """Name -> content of the regular files, no links, of a .whl, .zip, .tar.gz, .tgz or .deb; of anything else as one file called `name`."""
+    if path.suffix in (".whl", ".zip"):
+        with zipfile.ZipFile(path) as packed:
+            return {one: packed.read(one) for one in packed.namelist() if one[-1] != "/"}
+    content = path.read_bytes()
+    if path.suffix not in (".gz", ".tgz", ".deb"):
+        return {name: content}
+    files: dict[str, bytes] = {}
+    raw = BytesIO(_deb_data(content) if path.suffix == ".deb" else content)
+    with tarfile.open(fileobj=raw) as tar:
+        for member in tar:
+            if (opened := tar.extractfile(member)) and not member.issym():
+                files[member.name.removeprefix("./")] = opened.read()
+    return files
+
+
+def _deb_data(content: bytes) -> bytes:
+    """A .deb is an `ar` file; its member data.tar.* holds the package's files (deb(5))."""
+    at = len(_AR_MAGIC)
+    while not content.startswith(b"data.tar", at):
+        at += _AR_HEADER + (size := int(content[at + 48 : at + 58])) + size % 2
+    start = at + _AR_HEADER
+    return content[start : start + int(content[at + 48 : at + 58])]

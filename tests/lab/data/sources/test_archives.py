@@ -1,6 +1,6 @@
 import pytest
 
-from regard.lab.data.archives import open_archive
+from regard.lab.data.sources.fetch import open_archive
 from tests.lab.data.sources.packages import FILES, deb, tgz, wheel
 
 

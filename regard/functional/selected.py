@@ -1,0 +1,149 @@
+"""Softmax over keys that are chosen for each query, one by one or in blocks (arXiv 2502.11089, 2502.13189, 2512.02556).
+
+    y_i = softmax over { j in the chosen blocks of i, j <= last_i } of (q_i . k_j / sqrt(K))  v_j
+
+A choice is made for one tile of queries at a time, so that no scores of [T S] are stored, and without a gradient; the keys of a tile are then copied.
+Its sizes are constants: `largest` gives as many blocks to every query, -1 where there are fewer. A program that is exported is one tile of all
+queries. The backward adds to all keys once for each tile. Lower precision and autocast may choose other keys, as scores are rounded.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.core.mask import Mask
+from regard.functional.mixed_chunk import in_chunks
+from regard.functional.rows import TILE, masked_softmax, scores, take_each, tiled
+
+PAIRS = 1 << 14
+"""Keys of a head that are copied at once, for all queries of a tile together."""
+
+NEVER = -1e30
+"""Score of a block that was not chosen."""
+
+Index = Callable[[slice], tuple[Tensor, Tensor, Tensor | None]]
+"""Queries -> scores of blocks [B c t N], the allowed ones, the forced ones; c divides the heads of keys."""
+
+
+def selected_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    index: Index,
+    *,
+    count: int,
+    last: Int[Tensor, "b T"],
+    block_size: int = 1,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    """Attention to the keys, up to `last`, of the `count` blocks of largest index; a query without any gives zero. G divides H.
+
+    block_size: tokens of a block, C. tile: queries whose keys are copied at once.
+    """
+
+    def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H t V"]:
+        with torch.no_grad():
+            at = largest(*index(rows), count)
+        weights, at = weights_of(q, keys, at, last[:, rows])
+        y = weights.to(v.dtype) @ copied(values, at, v.shape[3])
+        return y.transpose(2, 3).flatten(1, 2)
+
+    return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
+
+
+def divergence(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    index: Index,
+    *,
+    count: int,
+    last: Int[Tensor, "b T"],
+    block_size: int = 1,
+    tile: int = TILE,
+) -> Float[Tensor, "B 1 T 1"]:
+    """KL(p || softmax(index)) over the chosen blocks; p: weights of attention to them, of all heads that share a choice, without gradient.
+
+    count, block_size, tile: see `selected_attention`.
+    """
+
+    def some(rows: slice, q: Tensor, keys: Tensor) -> Float[Tensor, "B 1 t 1"]:
+        found, allowed, forced = index(rows)
+        with torch.no_grad():
+            at = largest(found, allowed, forced, count)
+            weights, _ = weights_of(q, keys, at, last[:, rows])
+            p = weights.mean(3).unflatten(1, (at.shape[1], -1)).mean(2)
+            p = p.unflatten(3, (count, -1)).sum(4)
+        found = found.gather(3, at.clamp_min(0)).masked_fill(at < 0, NEVER)
+        return (torch.xlogy(p, p) - p * found.log_softmax(3)).sum(3, keepdim=True).mean(1, True)
+
+    return tiled(some, tile, q, in_chunks(k, block_size).flatten(3))
+
+
+def weights_of(
+    q: Float[Tensor, "B H t K"],
+    keys: Float[Tensor, "B G N CK"],
+    at: Int[Tensor, "B c t n"],
+    last: Int[Tensor, "b t"],
+) -> tuple[Float[Tensor, "B G t r m"], Int[Tensor, "B G t n"]]:
+    """Softmax weights of the m = n C keys of blocks, for the r heads of queries that share them, and the blocks of each G."""
+    G, C = keys.shape[1], keys.shape[3] // q.shape[3]
+    at = at.repeat_interleave(G // at.shape[1], 1)
+    j = (at[..., None] * C + torch.arange(C, device=at.device)).flatten(3)
+    allowed = (j >= 0) & (j <= last[:, None, :, None])
+    found = scores(q.unflatten(1, (G, -1)).transpose(2, 3), copied(keys, at, q.shape[3]))
+    return masked_softmax(found, allowed[:, :, :, None]), at
+
+
+def copied(
+    blocks: Float[Tensor, "B G N CK"], at: Int[Tensor, "B G t n"], width: int
+) -> Float[Tensor, "B G t m K"]:
+    """Every key, of so many channels, of these blocks."""
+    return take_each(blocks, at.clamp_min(0)).unflatten(4, (-1, width)).flatten(3, 4)
+
+
+# ------------------------------------------------------------------ choices
+
+
+def largest(
+    scores: Float[Tensor, "B c t N"],
+    allowed: Bool[Tensor, "#B #c #t N"],
+    forced: Bool[Tensor, "#B #c #t N"] | None,
+    count: int,
+) -> Int[Tensor, "B c t count"]:
+    """Places of the largest scores that are allowed, of forced ones first; -1 where there are fewer. Of equal scores later ones are taken.
+
+    `topk` alone takes any of equal scores, by length and device, and a stream would take others than a forward.
+    """
+    if forced is not None:
+        scores = scores.masked_fill(forced, torch.inf)
+    scores = F.pad(scores.masked_fill(~allowed, -torch.inf), (0, count), value=-torch.inf)
+    place = torch.arange(scores.shape[3], device=scores.device)
+    least = scores.topk(count).values[..., -1:]
+    order = torch.where(scores > least, place + place.shape[0], place)
+    order = order.masked_fill((scores < least) | (scores == -torch.inf), -1)
+    top, index = order.topk(count)
+    return index.masked_fill(top < 0, -1)
+
+
+def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "b T"], Int[Tensor, "b T"]]:
+    """The last key that each query may see, and the query's own place, which no padding moves."""
+    T, S = q.shape[2], k.shape[2]
+    own = torch.arange(T, device=q.device)[None]
+    own = mask.last_key(T, S, q.device) if mask.causal else own
+    last = own if mask.causal else own * 0 + S - 1
+    if mask.valid is not None:
+        last = torch.minimum(last, mask.valid.sum(1, keepdim=True) - 1)
+    return last, own
+
+
+def block_means(
+    z: Float[Tensor, "B G S K"], block_size: int, last: Int[Tensor, "b T"]
+) -> Float[Tensor, "B G N K"]:
+    """Means of blocks over the keys up to the last that any query sees; those behind it are zero, or in a block that none sees whole."""
+    blocks = in_chunks(z, block_size)
+    begin = block_size * torch.arange(blocks.shape[2], device=z.device)
+    size = (last[:, -1:] + 1 - begin).clamp(1, block_size)
+    return blocks.sum(3) / size[:, None, :, None].to(z.dtype)

@@ -1,0 +1,90 @@
+"""Mixture of block attention, MoBA (Lu et al. 2025, arXiv 2502.13189): each query reads its own block of keys and a few others.
+
+    y_i = concat_h( softmax over { j in the own block of i and in top_(k-1) of q_i . mean key of a block } of q_i k_j / sqrt(K)  v_j ) W_out
+
+`top_k` = k counts the own block, which is causal inside. In causal order blocks wholly before the own one are compared; in both directions all are, the last
+one by the mean of the tokens that it has. The choice has no gradient and no parameters: weights are those of softmax attention, and with k blocks or fewer it *is* softmax
+attention. Cost: T^2 / C K for the choice and T k C (K + V) a head, C = `block_size`. A stream keeps keys and values, and makes the means anew. Published runs have blocks of 4,096,
+k = 12 and dense attention in the last three layers. `num_kv_heads`: arXiv 2305.13245; `position="rotary"`: arXiv 2104.09864, means are of turned keys.
+
+Args:
+    block_size: tokens of a block of keys
+    top_k: blocks that a query reads, its own among them
+"""
+
+from dataclasses import replace
+
+import torch
+
+from regard.core import No
+from regard.functional.rows import Impl, grouped, scores
+from regard.functional.selected import block_means, bounds
+from regard.mixers._base import ALL, Options
+from regard.mixers._selected import SelectedMixer
+
+NO_MARKS = No("keys are chosen by their scores, and a mark adds none")
+
+
+class MoBA(SelectedMixer):
+    __doc__ = __doc__
+    name = "moba"
+    family = "routed"
+    paper = "Lu et al. 2025, arXiv 2502.13189"
+    capabilities = replace(
+        ALL,
+        pairwise=No(
+            "a block is chosen by the mean of all its keys, those that a query may not see, too"
+        ),
+        global_tokens=NO_MARKS,
+        cross=No("a query begins with its own block, and has none in a context"),
+        positions=frozenset({"absolute", "rotary"}),
+        approximates="softmax",
+        time="T^2 H K + T W H K",
+        memory="T D + W H K",
+        state="T G K",
+    )
+    variants = {
+        "small": {"block_size": 3, "top_k": 2},
+        "grouped": {"block_size": 2, "top_k": 3, "num_kv_heads": 1, "position": "rotary"},
+    }
+    limits = {"softmax": ({"block_size": 3, "top_k": 5}, {})}
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        block_size: int = 64,
+        top_k: int = 4,
+        position: str | None = None,
+        position_options: Options | None = None,
+        impl: Impl = "auto",
+    ):
+        super().__init__(
+            dim,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            position=position,
+            position_options=position_options,
+            repeat=False,
+            alike=True,
+            impl=impl,
+        )
+        self.block_size, self.top_k = block_size, top_k
+
+    def _index(self, q, k, mask):
+        C = self.block_size
+        last, own = bounds(mask, q, k)
+        means = grouped(block_means(k.detach(), C, last), q.shape[1])
+        block = torch.arange(means.shape[2], device=q.device)
+
+        def index(rows):
+            seen, mine = (z[:, None, rows, None] // C for z in (last, own))
+            return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
+
+        return index
+
+    def _select(self, q, k, v, mask):
+        k, v = (grouped(z, q.shape[1]) for z in (k, v))  # each head of queries chooses for itself
+        return super()._select(q, k, v, mask)

@@ -1,0 +1,109 @@
+"""Native sparse attention, NSA (Yuan et al. 2025, arXiv 2502.11089): compressed blocks, a few selected blocks and a window, under gates.
+
+    y_i = concat_h( g1 attend(q, mean keys and values of blocks) + g2 attend(q, keys of `top_k` blocks) + g3 attend(q, last `window_size` keys) ) W_out
+    g = sigmoid(W_g x + b_g), of each head and branch
+
+A block counts in the first branch from its last token on. Its weights there, averaged over the heads that share keys, choose the blocks of the second, after the first block, the own one
+and the one before. Cost: T^2 / C (K + V) and T (C top_k + window_size) (K + V) a head, C = `block_size`. A stream keeps keys and values, and makes the means anew. As in fla-org's code and unlike the
+paper, blocks are compressed by their mean, do not overlap, and are those that are selected, and the branches share keys and values. `num_kv_heads` (arXiv 2305.13245): one choice for each.
+
+Args:
+    block_size: tokens of a block of keys
+    top_k: blocks that the second branch reads
+    window_size: keys that the third branch reads, the query's own among them
+"""
+
+from dataclasses import replace
+
+import torch
+
+from regard.core import No
+from regard.functional.rows import Impl, masked_softmax, scores, tiled
+from regard.functional.selected import block_means, bounds, selected_attention
+from regard.functional.softmax import softmax_attention
+from regard.mixers._base import ALL
+from regard.mixers._selected import SelectedMixer
+from regard.mixers.moba import NO_MARKS
+from regard.nn.starts import Glorot, glorot
+
+
+class NativeSparse(SelectedMixer):
+    __doc__ = __doc__
+    name = "native_sparse"
+    family = "routed"
+    paper = "Yuan et al. 2025, arXiv 2502.11089"
+    capabilities = replace(
+        ALL,
+        bidirectional=No("its blocks and its window end at the query"),
+        pairwise=No("a block is read as one mean, of keys that a query may not see, too"),
+        global_tokens=NO_MARKS,
+        cross=No("its own block and its window are of one sequence"),
+        time="T^2 H K + T W H K",
+        memory="T D + W H K",
+        state="T G K",
+    )
+    variants = {
+        "small": {"block_size": 2, "top_k": 4, "window_size": 3},
+        "grouped": {"block_size": 3, "top_k": 2, "window_size": 1, "num_kv_heads": 1},
+    }
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        block_size: int = 32,
+        top_k: int = 8,
+        window_size: int = 128,
+        impl: Impl = "auto",
+    ):
+        super().__init__(
+            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, repeat=False, impl=impl
+        )
+        self.block_size, self.top_k, self.window_size = block_size, top_k, window_size
+        self.gate = Glorot(dim, 3 * num_heads)
+        self.beside_heads = "its gates"
+        glorot(self.gate)
+
+    def _split(self, x, context, at=None):
+        """Queries carry their gates."""
+        q, k, v = self.heads.split(x)
+        gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
+        return torch.cat([q, gates], -1), k, v
+
+    def _shares(self, q, means, last):
+        """Weights of whole blocks, [B G r t N]."""
+        end = self.block_size * torch.arange(1, means.shape[2] + 1, device=q.device) - 1
+        found = scores(q.unflatten(1, (means.shape[1], -1)), means[:, :, None])
+        return masked_softmax(found, end <= last[:, None, None, :, None])
+
+    def _index(self, q, k, mask):
+        q, C, (last, own) = q[..., : k.shape[3]], self.block_size, bounds(mask, q, k)
+        means = block_means(k.detach(), C, last)
+        block = torch.arange(means.shape[2], device=q.device)
+
+        def index(rows):
+            found = self._shares(q[:, :, rows], means, last[:, rows]).mean(2)
+            mine = own[:, None, rows, None] // C
+            forced = (block == 0) | (block == mine) | (block == mine - 1)
+            return found, block * C <= last[:, None, rows, None], forced
+
+        return index
+
+    def _select(self, q, k, v, mask):
+        q, gates = q.split([k.shape[3], 3], -1)
+        how = self._how(q, k, mask)
+        last = how["last"]
+
+        def compressed(rows, q, k, v):
+            return (self._shares(q, k, last[:, rows]).to(v.dtype) @ v[:, :, None]).flatten(1, 2)
+
+        branches = (
+            tiled(
+                compressed, how["tile"], q, *(block_means(z, self.block_size, last) for z in (k, v))
+            ),
+            selected_attention(q, k, v, self._index(q, k, mask), **how),
+            softmax_attention(q, k, v, mask=mask, window=self.window_size, impl=self.impl),
+        )
+        return sum(g * y for g, y in zip(gates.split(1, -1), branches, strict=True))

@@ -1,0 +1,103 @@
+"""Exchanges between ranks that autograd goes through: the gradient of each is the exchange that goes the other way."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from regard.core import Mixer
+from regard.parallel.ranks import Ranks
+
+Exchange = Callable[..., tuple[Tensor, ...]]
+
+
+class Exchanged(torch.autograd.Function):
+    """there(*z); `back` is its adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, there: Exchange, back: Exchange, *z: Tensor) -> tuple[Tensor, ...]:
+        ctx.exchanges = back, there
+        ctx.save_for_backward(z[0].new_empty(0))  # a checkpoint recomputes up to the last saved one
+        return there(*z)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        _ = ctx.saved_tensors  # the recomputation, whose exchanges come first
+        return None, None, *Exchanged.apply(*ctx.exchanges, *gradients)
+
+
+def gathered(ranks: Ranks, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
+    """The parts of all ranks along `dim`; each receives the gradient of its own."""
+    if not z.is_floating_point():
+        return ranks.gather(z, dim, lengths)
+    own = sum(lengths[: ranks.rank]), lengths[ranks.rank]
+
+    def there(z: Tensor) -> tuple[Tensor]:
+        return (ranks.gather(z, dim, lengths),)
+
+    def back(gradient: Tensor) -> tuple[Tensor]:
+        return (ranks.total(gradient).narrow(dim, *own),)
+
+    return Exchanged.apply(there, back, z)[0]
+
+
+def summed(ranks: Ranks, z: Tensor) -> Tensor:
+    def total(z: Tensor) -> tuple[Tensor]:
+        return (ranks.total(z),)
+
+    return Exchanged.apply(total, total, z)[0]
+
+
+def extend(mixer: Mixer, ranks: Ranks, x: Tensor, state: Any, **tokens: Any) -> tuple[Tensor, Any]:
+    """`mixer.extend` of this rank's tokens, from the state in which the rank before ends; `state`: before the first rank's.
+
+    The last rank's new state is that after the whole sequence.
+    """
+    if ranks.rank > 0:
+        x, state = _received(ranks, x)
+    y, state = mixer.extend(x, state, **tokens)
+    if ranks.rank + 1 < ranks.size:
+        y = _sent(ranks, y, state)
+    return y, state
+
+
+def _sent(ranks: Ranks, y: Tensor, state: Any) -> Tensor:
+    """y; its gradient passes when that of the state, which goes to the next rank, has come back."""
+    to = ranks.rank + 1
+    leaves, structure = pytree.tree_flatten(state)
+    numbers = [z for z in leaves if z.is_floating_point()]
+    differentiable = torch.is_grad_enabled() and any(z.requires_grad for z in (y, *numbers))
+    facts = [z.detach().to("meta" if z.is_floating_point() else "cpu") for z in leaves]
+    ranks.send((pytree.tree_unflatten(facts, structure), differentiable), [], to)
+
+    def there(y: Tensor, *numbers: Tensor) -> tuple[Tensor]:
+        ranks.send(None, numbers, to)
+        return (y.view_as(y),)
+
+    def back(gradient: Tensor) -> tuple[Tensor, ...]:
+        return gradient, *ranks.receive(to, gradient.device)[1]
+
+    return Exchanged.apply(there, back, y, *numbers)[0]
+
+
+def _received(ranks: Ranks, x: Tensor) -> tuple[Tensor, Any]:
+    """x, and the state in which the rank before ends; its gradient goes back when x's passes, even if that is zero."""
+    source = ranks.rank - 1
+    (state, differentiable), _ = ranks.receive(source, x.device)
+
+    def there(x: Tensor) -> tuple[Tensor, ...]:
+        return x.view_as(x), *ranks.receive(source, x.device)[1]
+
+    def back(gradient: Tensor, *gradients: Tensor) -> tuple[Tensor]:
+        ranks.send(None, gradients, source)
+        return (gradient.view_as(gradient),)
+
+    if differentiable and not x.requires_grad:
+        x = x.detach().requires_grad_()
+    x, *numbers = Exchanged.apply(there, back, x) if differentiable else there(x)
+    leaves, structure = pytree.tree_flatten(state)
+    found = iter(numbers)
+    leaves = [next(found) if z.is_meta else z.to(x.device) for z in leaves]
+    return x, pytree.tree_unflatten(leaves, structure)

@@ -1,0 +1,72 @@
+"""What ranks send each other over torch.distributed. A test, or another network, gives an object with the same methods."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from regard.core import OptionError
+from regard.core.errors import shown
+
+
+class Ranks:
+    """The ranks of a group, which hold consecutive parts of a sequence.
+
+    Raises OptionError where no process group is initialised, and for a group that this process is not part of.
+    """
+
+    def __init__(self, group: "dist.ProcessGroup | None" = None):
+        if not dist.is_available() or not dist.is_initialized():
+            raise OptionError(
+                "regard.parallel needs a process group: call torch.distributed.init_process_group first"
+            )
+        group = dist.group.WORLD if group is None else group
+        if not isinstance(group, dist.ProcessGroup):
+            raise OptionError(
+                "regard.parallel: group must be a torch.distributed.ProcessGroup that this process is part of, got "
+                f"{shown(group)}"
+            )
+        self.group, self.rank, self.size = group, dist.get_rank(group), dist.get_world_size(group)
+
+    def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
+        """facts: any small value that pickles."""
+        described = [z.detach().to("meta") for z in tensors]
+        dist.send_object_list([(facts, described)], group=self.group, group_dst=to)
+        for z in tensors:
+            if z.numel():
+                dist.send(z.contiguous(), group=self.group, group_dst=to)
+
+    def receive(self, source: int, device: torch.device) -> tuple[Any, list[Tensor]]:
+        message: list[Any] = [None]
+        dist.recv_object_list(message, group=self.group, group_src=source)
+        facts, described = message[0]
+        tensors = [torch.empty_like(z, device=device) for z in described]
+        for z in tensors:
+            if z.numel():
+                dist.recv(z, group=self.group, group_src=source)
+        return facts, tensors
+
+    def facts(self, own: object) -> list[Any]:
+        """The small value of every rank."""
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, own, group=self.group)
+        return found
+
+    def gather(self, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
+        """The parts of all ranks along `dim`, of these lengths."""
+        parts = []
+        for rank, length in enumerate(lengths):
+            shape = [*z.shape[:dim], length, *z.shape[dim + 1 :]]
+            part = z.contiguous() if rank == self.rank else z.new_empty(shape)
+            if part.numel():
+                dist.broadcast(part, group=self.group, group_src=rank)
+            parts.append(part)
+        return torch.cat(parts, dim)
+
+    def total(self, z: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        z = z.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(z, group=self.group)
+        return z

@@ -1,0 +1,43 @@
+"""Oracle of `indexed` (arXiv 2512.02556; by blocks: arXiv 2606.13392): keys that a small index scores highest."""
+
+from torch.nn.functional import layer_norm
+
+from regard.reference._rotary import turned
+from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
+
+
+def rms(z, gain):
+    return z / (z.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain
+
+
+@oracle
+def indexed(params, options, row):
+    """-> (y [B T D], weights [B H T S]); of equal scores later keys are taken."""
+    count, C = options.get("top_k", 64), options.get("block_size")
+    q, k, v = heads(params, row, turn=options)
+    key, gain = linear(params, "index_key", row.context), params["index_norm.weight"]
+    d = key.shape[1]
+    query = linear(params, "index_query", row.x).reshape(row.T, -1, d)
+    if C is None:
+        key = layer_norm(key, (d,), gain, params["index_norm.bias"], 1e-6)
+        share = linear(params, "index_weight", row.x) / query.shape[1] ** 0.5
+    else:
+        key, query = rms(key, gain), rms(query, params["query_norm.weight"])
+    key, query = turned(key[:, None], options)[:, 0], turned(query, options)
+
+    def score(h, i, j):
+        products = query[i] @ key[j] / d**0.5
+        if C is None:
+            return (share[i] @ products.relu()).item()
+        return products[h * len(products) // row.H].item()
+
+    def weigh(h, i):
+        blocks: dict[int, list[int]] = {}
+        for j in row.keys(h, i):
+            blocks.setdefault(j // (C or 1), []).append(j)
+        best = {b: (max(score(h, i, j) for j in of), b) for b, of in blocks.items()}
+        order = sorted(best, key=lambda b: (C is not None and b == i // C, best[b]))
+        keys = [j for b in order[-count:] for j in blocks[b]]
+        return softmax_of({j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys})
+
+    return attend(params, row, v, weigh)

@@ -1,0 +1,21 @@
+"""Oracle of `moba` (arXiv 2502.13189): each query's own block of keys, and those whose mean key it fits best."""
+
+from regard.reference._rows import attend, heads, oracle, softmax as softmax_of
+
+
+@oracle
+def moba(params, options, row):
+    """-> (y [B T D], weights [B H T S])"""
+    C, count = options.get("block_size", 64), options.get("top_k", 4)
+    q, k, v = heads(params, row, turn=options)
+    blocks = [list(range(at, min(at + C, row.S))) for at in range(0, row.S, C)]
+
+    def weigh(h, i):
+        own = i // C
+        others = range(own) if row.causal else [b for b in range(len(blocks)) if b != own]
+        fit = {b: (q[i, h] @ k[blocks[b], h].mean(0)).item() for b in others}
+        best = sorted(fit, key=fit.__getitem__, reverse=True)[: count - 1]
+        keys = [j for b in (own, *best) for j in blocks[b] if row.allowed[h][i][j]]
+        return softmax_of({j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys})
+
+    return attend(params, row, v, weigh)

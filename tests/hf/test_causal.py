@@ -1,0 +1,312 @@
+"""Converted and wrapped causal models inside Transformers: files, generate with states, Trainer, pipeline, packing."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.hf.small import transformers
+from tests.hf.test_load import theirs
+
+import regard.hf  # isort: skip
+from regard import MIXERS, ShapeError, UnsupportedError
+from regard.hf.states import StateCache
+from regard.models import LanguageModelConfig
+
+EQUAL_HEADS = {"head_dim": 6}  # as wide together as a token, so that gates fit too
+HYBRID = {"layers": [0]}
+IDS = torch.randint(3, 30, (3, 12), generator=torch.Generator().manual_seed(2))
+VALID = torch.arange(12) >= torch.tensor([[0], [3], [7]])  # left padding, as tokenizers give it
+
+
+def llama(mixer: str = "linear", **options):
+    return regard.hf.convert(theirs("llama", **EQUAL_HEADS), mixer, **options)
+
+
+def wrapped(mixer: str):
+    torch.manual_seed(0)
+    config = LanguageModelConfig(
+        vocab_size=30, dim=24, num_heads=4, num_layers=2, max_len=64, mixer=mixer
+    )
+    return regard.hf.wrap(config).eval().double()
+
+
+GREEDY = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+
+
+def generated(model, **options):
+    return model.generate(IDS, attention_mask=VALID.long(), **{**GREEDY, **options})
+
+
+# ---------------------------------------------------------------------- convert
+
+
+def test_softmax_is_the_model_itself():
+    original = theirs("llama")
+    student = regard.hf.convert(original, "softmax")
+    assert isinstance(student, transformers.PreTrainedModel)
+    torch.testing.assert_close(student(IDS).logits, original(IDS).logits, rtol=1e-5, atol=1e-6)
+    want = original.generate(IDS, max_new_tokens=6, do_sample=False)
+    assert torch.equal(student.generate(IDS, max_new_tokens=6, do_sample=False), want)
+    assert student.generation_config.eos_token_id == original.generation_config.eos_token_id == 2
+
+
+def test_a_folder_is_opened_by_auto_classes_in_a_new_process(tmp_path):
+    student = regard.hf.convert(theirs("llama"), "linear").float()
+    student.save_pretrained(tmp_path / "ours")
+    assert {path.suffix for path in (tmp_path / "ours").iterdir()} <= {".json", ".safetensors"}
+    torch.save((IDS, student(IDS).logits.detach(), generated(student)), tmp_path / "want.pt")
+    script = f"""
+import torch, regard.hf
+regard.hf.register()
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("{tmp_path}/ours")
+ids, logits, tokens = torch.load("{tmp_path}/want.pt")
+torch.testing.assert_close(model(ids).logits, logits)
+assert model.config.eos_token_id == 2
+made = model.generate(ids, attention_mask=torch.tensor({VALID.tolist()}).long(), **{GREEDY!r})
+assert torch.equal(made, tokens)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_tied", "gpt2", "qwen2"])
+def test_folders_of_save_and_of_save_pretrained_are_alike(name, tmp_path):
+    regard.hf.register()
+    student = regard.hf.convert(theirs(name), "linear").float()
+    want = student(IDS).logits
+    student.save_pretrained(tmp_path / "ours")
+    again = regard.hf.load(tmp_path / "ours")
+    torch.testing.assert_close(again.head(again(IDS)), want, check_dtype=False)
+    regard.hf.save(again, tmp_path / "saved")
+    for folder in ("ours", "saved"):
+        opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / folder)
+        torch.testing.assert_close(opened(IDS).logits, want, check_dtype=False)
+        tied = opened.inside.head.weight is opened.inside.embedding.word.weight
+        assert tied == (name in ("llama_tied", "gpt2"))
+
+
+@pytest.mark.parametrize("mixer", ["performer", "rfa", "bigbird", "local"])
+def test_other_mixers_come_back_too(mixer, tmp_path):
+    student = llama(mixer, max_len=64).float()
+    twice = regard.hf.convert(student, "linear", **HYBRID)
+    assert [m.name for m in twice.inside.mixers] == ["linear", mixer]
+    twice.save_pretrained(tmp_path)
+    regard.hf.register()
+    opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(opened(IDS).logits, twice(IDS).logits)
+
+
+def test_masked_language_models_are_wrapped_too(tmp_path):
+    original = theirs("bert").float()
+    student = regard.hf.convert(original, "softmax")
+    want = original(IDS).logits
+    torch.testing.assert_close(student(IDS).logits, want, rtol=1e-5, atol=1e-5)
+    student.save_pretrained(tmp_path)
+    regard.hf.register()
+    opened = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(opened(IDS).logits, want, rtol=1e-5, atol=1e-5)
+
+
+def test_teaching_takes_wrapped_models():
+    teacher = regard.hf.convert(theirs("llama").float(), "softmax")
+    student = regard.hf.convert(teacher, "linear").train()
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
+    losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 20, optimizer, whole=True))
+    assert losses[-1] < losses[0]
+
+
+# ---------------------------------------------------------------------- generate
+
+
+@pytest.mark.parametrize("made", ["converted", "hybrid", "wrapped"])
+@pytest.mark.parametrize("search", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+def test_states_stream_as_if_recomputed(made, search):
+    model = {
+        "converted": llama,
+        "hybrid": lambda: llama(**HYBRID),
+        "wrapped": lambda: wrapped("performer"),
+    }[made]()
+    calls = []
+    model.register_forward_pre_hook(
+        lambda _, args, given: calls.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    streamed = generated(model, **search)
+    assert calls == [12] + [1] * 7
+    assert torch.equal(streamed, generated(model, use_cache=False, **search))
+    assert len(calls) == 16 and calls[-1] == 19
+
+
+STREAMING = [name for name in MIXERS.names() if name not in ("sinkhorn", "transformer_xl")]
+
+
+@pytest.mark.parametrize("mixer", STREAMING)
+def test_rotary_mixers_stream_as_they_compute(mixer):
+    """Heads turned by their places outside of the mixer, or inside; gates and states of every kind."""
+    try:
+        model = llama(mixer, max_len=64)
+    except UnsupportedError as error:
+        assert "does not support" in str(error)
+        return
+    cache, parts = StateCache(), []
+    for ids, valid in zip(IDS.split([5, 1, 6], 1), VALID.split([5, 1, 6], 1), strict=True):
+        parts.append(model(ids, attention_mask=valid.long(), past_key_values=cache).logits)
+    want = model(IDS, attention_mask=VALID.long()).logits
+    got = torch.cat(parts, 1)
+    torch.testing.assert_close(got[VALID], want[VALID], rtol=1e-10, atol=1e-10)
+
+
+def test_streams_that_would_differ_are_refused():
+    for mixer, why in (
+        ("sinkhorn", "its heads turn means or memories"),
+        ("transformer_xl", "its heads turn"),
+    ):
+        options = {"sort_net": "attention"} if mixer == "sinkhorn" else {}
+        model = llama(mixer, max_len=64, **options)
+        assert not model.generation_config.use_cache
+        assert torch.equal(generated(model), generated(model, use_cache=True))
+        with pytest.raises(UnsupportedError, match=f"{mixer} does not support streaming: {why}"):
+            model(IDS, use_cache=True)
+    with pytest.raises(UnsupportedError, match="transformer_xl does not support generate"):
+        wrapped("transformer_xl")(IDS, use_cache=True)
+    with pytest.raises(
+        UnsupportedError, match="forgetting does not support convert with heads of 32 channels"
+    ):
+        regard.hf.convert(theirs("llama"), "forgetting")
+
+
+def flops_after(model, length: int) -> int:
+    cache = StateCache()
+    ids = torch.randint(3, 30, (1, length), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        model(ids, past_key_values=cache, logits_to_keep=1)
+        with FlopCounterMode(display=False) as counter:
+            model(ids[:, :1], past_key_values=cache)
+    return counter.get_total_flops()
+
+
+def test_a_token_of_linear_costs_the_same_after_any_number_of_tokens():
+    linear, softmax = (
+        llama().float(),
+        regard.hf.convert(theirs("llama").float(), "softmax", impl="plain"),
+    )
+    assert flops_after(linear, 100) == flops_after(linear, 4000) > 0
+    assert flops_after(softmax, 100) < flops_after(softmax, 4000)
+
+
+def test_a_cache_is_kept_copied_and_handed_out():
+    model, cache = llama(), StateCache()
+    head, tail = IDS[:, :8], IDS[:, 8:]
+    with torch.no_grad():
+        model(head, past_key_values=cache)
+    assert cache.get_seq_length() == 8 and len(cache) == 2 and cache.get_mask_sizes(3, 0) == (11, 0)
+    other, twice = copy.deepcopy(cache), copy.deepcopy(cache)
+    want = model(IDS).logits[:, 8:]
+    with torch.no_grad():
+        for one in (cache, other):
+            torch.testing.assert_close(model(tail, past_key_values=one).logits, want)
+        twice.batch_repeat_interleave(2)
+        twice.batch_select_indices(torch.tensor([4, 1]))
+        got = model(tail[[2, 0]], past_key_values=twice).logits
+    torch.testing.assert_close(got, want[[2, 0]])
+    cache.reset()
+    torch.testing.assert_close(model(IDS, past_key_values=cache).logits, model(IDS).logits)
+
+
+def test_a_prompt_that_was_read_is_gone_on_with():
+    model, cache = llama(), StateCache()
+    with torch.no_grad():
+        model(IDS[:, :9], past_key_values=cache)
+    how = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    assert torch.equal(
+        model.generate(IDS, past_key_values=cache, **how), model.generate(IDS, **how)
+    )
+
+
+def test_tokens_cannot_be_taken_back():
+    model = llama()
+    why = "StateCache does not support crop: a state holds sums over all tokens"
+    with pytest.raises(UnsupportedError, match=why):
+        model.generate(IDS[:1], max_new_tokens=5, prompt_lookup_num_tokens=2, pad_token_id=0)
+    with pytest.raises(UnsupportedError, match=why):
+        StateCache().crop(-1)
+    with pytest.raises(UnsupportedError, match="does not support past_key_values of DynamicCache"):
+        model(IDS, past_key_values=transformers.DynamicCache())
+    with pytest.raises(UnsupportedError, match="does not support cache_implementation='static'"):
+        generated(model, cache_implementation="static")
+    with pytest.raises(
+        ShapeError, match=r"attention_mask must be of 12 new tokens, or of 0 before"
+    ):
+        model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)
+
+
+# ---------------------------------------------------------------------- Transformers' and lm-eval's loops
+
+
+def tokenizer():
+    """Words of one letter, padded on the left."""
+    words = {"<pad>": 0, "<s>": 1, "</s>": 2, **{chr(97 + i): 3 + i for i in range(26)}}
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel(words, unk_token="<s>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="</s>", padding_side="left"
+    )
+
+
+def test_trainer_and_pipeline(tmp_path):
+    model = llama().float()
+    rows = [{"input_ids": ids, "labels": ids} for ids in IDS]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=10, learning_rate=1e-2, report_to=[], logging_steps=1, disable_tqdm=True,
+        use_cpu=True, save_strategy="no",
+    )  # fmt: skip
+    trainer = transformers.Trainer(model, arguments, train_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    writes = transformers.pipeline(
+        "text-generation", model=model.eval(), tokenizer=tokenizer(), device="cpu"
+    )
+    texts = writes(["a b c", "a"], max_new_tokens=4, do_sample=False, batch_size=2)
+    alone = writes("a", max_new_tokens=4, do_sample=False)
+    assert texts[1][0]["generated_text"] == alone[0]["generated_text"]
+    assert alone[0]["generated_text"].startswith("a") and alone[0]["generated_text"] != "a"
+
+
+@pytest.mark.parametrize("mixer", ["linear", "transformer_xl"])
+def test_what_lm_eval_calls(mixer):
+    """HFLM's calls: logits of a padded batch, and `generate` with stopping criteria and a cache, which it always wants."""
+    model, words = llama(mixer, max_len=64), tokenizer()
+
+    class Stop(transformers.StoppingCriteria):
+        seen = 0
+
+        def __call__(self, input_ids, scores, **unused):
+            self.seen += 1
+            return torch.full((len(input_ids),), self.seen >= 3)
+
+    model.tie_weights()
+    assert model.config.max_position_embeddings == 64 and model.device.type == "cpu"
+    assert model.config.model_type == "regard" and model.config.vocab_size == 30
+    inputs = words(
+        ["a b c d", "a b"], padding="longest", return_tensors="pt", return_token_type_ids=False
+    )
+    assert inputs["input_ids"][1, 0] == 0
+    assert model(inputs["input_ids"]).logits.shape == (2, 4, 30)
+    made = model.generate(
+        input_ids=inputs["input_ids"],
+        attention_mask=inputs["attention_mask"],
+        max_length=12,
+        stopping_criteria=transformers.StoppingCriteriaList([Stop()]),
+        pad_token_id=words.pad_token_id,
+        use_cache=True,
+        do_sample=False,
+    )
+    assert made.shape == (2, 7)
+    alone = model.generate(inputs["input_ids"][1:, 2:], max_new_tokens=3, do_sample=False)
+    assert torch.equal(made[1:, 2:], alone[:, : made.shape[1] - 2])

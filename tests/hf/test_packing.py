@@ -1,0 +1,156 @@
+"""Packed rows inside Transformers: documents side by side in a row equal rows of their own, in any of the ways to tell of them."""
+
+import pytest
+import torch
+
+from tests.hf import small
+from tests.hf.small import transformers
+from tests.hf.test_causal import llama, wrapped
+
+import regard.hf  # isort: skip
+from regard import Mask, ShapeError, UnsupportedError
+from regard.hf.attention import TokenMask
+from regard.hf.states import StateCache
+from regard.models import ClassifierConfig
+
+LENGTHS = 7, 1, 12, 5
+ROWS = [torch.randint(3, 30, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
+FLAT = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)(
+    [{"input_ids": row.tolist()} for row in ROWS]
+)
+OFFSETS = {
+    name: FLAT[name] for name in ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+}
+TOLD = {
+    "positions": {"position_ids": FLAT["position_ids"]},
+    "positions and a mask": {
+        "position_ids": FLAT["position_ids"], "attention_mask": torch.ones(1, sum(LENGTHS), dtype=torch.long),
+    },
+    "all": {name: FLAT[name] for name in ("position_ids", "seq_idx")} | OFFSETS,
+}  # fmt: skip
+ALONE = {"offsets": OFFSETS, "numbers": {"seq_idx": FLAT["seq_idx"]}}
+"""Without positions, which a model of Transformers then counts through the row."""
+regard.hf.register()
+
+
+def apart(model) -> torch.Tensor:
+    return torch.cat([model(row[None]).logits for row in ROWS], 1)
+
+
+def close(got, want, error=1e-10):
+    torch.testing.assert_close(got, want, rtol=100 * error, atol=error)
+
+
+@pytest.mark.parametrize("told", TOLD | ALONE)
+@pytest.mark.parametrize("made", ["converted", "wrapped"])
+def test_our_models(made, told):
+    model = llama() if made == "converted" else wrapped("performer")
+    got, want = model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model)
+    close(got, want)
+    weight = next(model.parameters())
+    gradients = [torch.autograd.grad(y.sin().sum(), [weight])[0] for y in (got, want)]
+    close(*gradients)
+
+
+@pytest.mark.parametrize("name, told", [*(("llama", told) for told in TOLD), ("gpt2", "positions")])
+@pytest.mark.parametrize("mixer", ["softmax", "linear", "local", "performer"])
+def test_models_of_transformers(name, mixer, told):
+    """GPT-2's attention is told nothing: it packs by the mask that Transformers makes of positions, where no mask is given."""
+    model = small.model(name, f"regard_{mixer}")
+    close(model(FLAT["input_ids"], **TOLD[told]).logits, apart(model))
+
+
+@pytest.mark.parametrize("told", ALONE)
+def test_offsets_alone_reach_attention(told):
+    """The model turns queries and keys by places in the row, which changes no distance."""
+    model = small.model("llama", "regard_softmax")
+    close(model(FLAT["input_ids"], **ALONE[told]).logits, apart(model))
+
+
+def test_a_mask_that_is_moved_keeps_its_documents():
+    numbers = torch.tensor([[0, 0, 1]])
+    mask = TokenMask.make(Mask(causal=True, documents=numbers), (1, 1, 3, 3), 3, "cpu")
+    assert torch.equal(mask.clone().mask.documents, numbers) and mask.to("cpu").mask.causal
+
+
+def test_windows_of_a_model_are_packed_too():
+    model, eager = (small.model("mistral", name) for name in ("regard_softmax", "eager"))
+    got = model(FLAT["input_ids"], position_ids=FLAT["position_ids"]).logits
+    close(got, apart(model))
+    close(got, apart(eager), 1e-6)  # its softmax is one of float32
+
+
+def test_padding_between_and_around_documents():
+    """Positions count valid tokens; those of padding mean nothing."""
+    model = llama()
+    ids = torch.randint(3, 30, (2, 9), generator=torch.Generator().manual_seed(5))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 1, 1, 1, 1, 0]])
+    position = torch.tensor([[0, 0, 0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 9, 3, 0, 1, 2, 3]])
+    got = model(ids, attention_mask=mask, position_ids=position).logits
+    close(got[0, 2:], model(ids[:1, 2:]).logits[0])
+    close(got[1, [0, 1, 2, 4]], model(ids[1:, [0, 1, 2, 4]]).logits[0])
+    close(got[1, 5:8], model(ids[1:, 5:8]).logits[0])
+
+
+def test_the_loss_is_that_of_rows_alone():
+    """A document's first token is predicted by none; `num_items_in_batch` divides the sum, as Trainer wants it."""
+    model, ids = llama(), FLAT["input_ids"]
+    loss = model(ids, position_ids=FLAT["position_ids"], labels=ids).loss
+    sums = [
+        model(row[None], labels=row[None]).loss * (len(row) - 1) for row in ROWS if len(row) > 1
+    ]
+    count = sum(LENGTHS) - len(LENGTHS)
+    close(loss, sum(sums) / count, 1e-8)  # float32, as everywhere in Transformers
+    one, two = (model(row[None], labels=row[None], num_items_in_batch=17).loss for row in ROWS[::2])
+    close(one + two, (sums[0] + sums[1]) / 17, 1e-8)
+
+
+def test_accumulated_gradients_are_those_of_one_batch(tmp_path):
+    rows = [{"input_ids": ids, "labels": ids} for ids in torch.randint(3, 30, (4, 9))]
+    found = []
+    for accumulated in (1, 4):
+        model = llama().float()
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path), max_steps=1, learning_rate=0.1, per_device_train_batch_size=4 // accumulated,
+            gradient_accumulation_steps=accumulated, optim="sgd", report_to=[], save_strategy="no", disable_tqdm=True,
+            use_cpu=True, max_grad_norm=0.0,
+        )  # fmt: skip
+        transformers.Trainer(model, arguments, train_dataset=rows).train()
+        found.append(torch.cat([z.flatten() for z in model.parameters()]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_what_would_be_ignored_is_refused():
+    model, ids = llama(), FLAT["input_ids"]
+    for position, cache in ((FLAT["position_ids"] + 1, None), (torch.arange(25)[None] * 2, None)):
+        with pytest.raises(
+            UnsupportedError, match="does not support position_ids other than 0, 1, 2"
+        ):
+            model(ids, position_ids=position, past_key_values=cache)
+    with pytest.raises(
+        UnsupportedError, match="does not support documents in a row beside past_key_values"
+    ):
+        model(ids, use_cache=True, position_ids=FLAT["position_ids"])
+    cache = StateCache()
+    model(ids[:, :4], past_key_values=cache)
+    with pytest.raises(UnsupportedError, match="position_ids other than"):
+        model(ids[:, 4:5], past_key_values=cache, position_ids=torch.zeros(1, 1, dtype=torch.long))
+    model(ids[:, 4:5], past_key_values=cache, position_ids=torch.tensor([[4]]))
+    with pytest.raises(ShapeError, match="cu_seq_lens_q must be of 1 rows of 25 tokens"):
+        model(ids, cu_seq_lens_q=torch.tensor([0, 3, 9]))
+    with pytest.raises(
+        UnsupportedError, match="does not support cu_seq_lens_k unlike cu_seq_lens_q"
+    ):
+        model(ids, cu_seq_lens_q=torch.tensor([0, 3, 25]), cu_seq_lens_k=torch.tensor([0, 4, 25]))
+    theirs = small.model("llama", "regard_linear")
+    past = theirs(ids[:, :10], use_cache=True).past_key_values
+    with pytest.raises(
+        UnsupportedError,
+        match="linear does not support documents in a row of 15 queries over 25 keys",
+    ):
+        theirs(ids[:, 10:], past_key_values=past, position_ids=FLAT["position_ids"][:, 10:])
+    config = ClassifierConfig(
+        vocab_size=30, dim=24, num_heads=4, num_layers=1, max_len=64, num_classes=2
+    )
+    with pytest.raises(UnsupportedError, match="it gives one answer for each row"):
+        regard.hf.wrap(config)(ids, position_ids=FLAT["position_ids"])

@@ -1,0 +1,156 @@
+"""Packing: fewer rows, the same loss, gradients and weights; refused where documents would be mixed or nothing is saved."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from regard import Mask, OptionError, build
+from regard.cli import main
+from regard.lab.data.records import IGNORED, Examples
+from regard.lab.tasks.task import Splits, Task
+from regard.lab.train import TrainConfig, fit
+from regard.lab.train.batches import packed
+from regard.models import LanguageModelConfig
+from tests.lab.train.tiny import Majority, tiny_model
+
+CONFIG = TrainConfig(
+    steps=12, batch_size=16, lr=1e-2, eval_every=12, checkpoint_every=12, log_every=1, log_dir=None
+)
+SIZE = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(Task):
+    """The next token of texts of 1 to 12 tokens; the first is the place of nothing."""
+
+    name = "texts"
+    kind: ClassVar[str] = "language_model"
+    baseline = "none"
+    vocab_size = SIZE
+    longest: int = 12
+    shortest: int = 1
+
+    def load(self) -> Splits:
+        rng = np.random.default_rng(self.seed)
+        lengths = rng.integers(self.shortest, self.longest + 1, 48)
+        tokens = rng.integers(1, SIZE, lengths.sum())
+        labels = np.where(rng.random(len(tokens)) < 0.1, IGNORED, (tokens * 3 + 1) % SIZE)
+        part = Examples(tokens, lengths, labels)
+        return Splits(part, part, part)
+
+    def loss(self, model, batch):  # in float64, where the task's own is in float32
+        return F.cross_entropy(
+            self.answer(model, batch).flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED
+        )
+
+
+class Model(nn.Module):
+    def __init__(self, name: str = "softmax"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = nn.Embedding(SIZE, 24), nn.Linear(24, SIZE)
+        self.mixer = build(name, dim=24, num_heads=3, max_len=12)
+        self.rows: list[int] = []
+
+    def forward(self, tokens, *, valid=None, documents=None):
+        if self.training:
+            self.rows.append(len(tokens))
+        return self.head(
+            self.mixer(self.embed(tokens), mask=Mask(True, valid=valid, documents=documents))
+        )
+
+
+class Deaf(Model):
+    def forward(self, tokens, *, valid=None):
+        return super().forward(tokens, valid=valid)
+
+
+class Own(Texts):
+    def answer(self, model, batch):
+        return model(batch["tokens"], valid=batch["valid"])
+
+
+@pytest.mark.parametrize("name", ["softmax", "linear", "gated_delta", "local"])
+def test_a_packed_batch_has_the_loss_and_the_gradients_of_the_batch(name):
+    task, model = Texts(), Model(name).double()
+    items = [task.load().train[i] for i in range(16)]
+    batch, rows = task.collate(items), packed(task.collate, items)
+    assert len(rows["tokens"]) < len(items) and rows["tokens"].shape[1] == batch["tokens"].shape[1]
+    assert task.count(rows) == task.count(batch)
+    found = []
+    for one in (batch, rows, {k: x for k, x in rows.items() if k != "documents"}):
+        loss = task.loss(model, one)
+        found.append((loss, torch.autograd.grad(loss, list(model.parameters()))))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
+    assert abs(found[2][0] - found[0][0]) > 1e-4  # documents that see each other
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary"])
+def test_the_librarys_language_model_is_trained_packed(tmp_path, position):
+    config = LanguageModelConfig(
+        vocab_size=SIZE, dim=24, num_heads=3, num_layers=2, max_len=12, position=position
+    )
+    weights = []
+    for packing in (False, True):
+        torch.manual_seed(0)
+        model = config.build().double()
+        run = replace(CONFIG, packing=packing, steps=3, eval_every=3, checkpoint_every=3)
+        fit(model, Texts(), run, tmp_path / str(packing), progress=False)
+        weights.append(model.state_dict())
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-8, atol=1e-8)
+
+
+def test_the_longest_come_first_each_in_the_first_row_with_room():
+    items = [{"tokens": torch.full((n,), n), "label": torch.full((n,), n)} for n in (2, 5, 3, 4, 1)]
+    rows = packed(Texts().collate, items)
+    assert rows["tokens"].tolist() == [[5] * 5, [4] * 4 + [1], [3] * 3 + [2] * 2]
+    assert rows["documents"].tolist() == [[1] * 5, [3] * 4 + [4], [2] * 3 + [0] * 2]
+    assert rows["valid"] is None and torch.equal(rows["labels"], rows["tokens"])
+    rows = packed(Texts().collate, items[1:3])
+    assert rows["valid"].sum(1).tolist() == [5, 3]
+    assert rows["labels"][1].tolist() == [3] * 3 + [IGNORED] * 2
+    assert "documents" not in packed(Texts().collate, items[:1])
+
+
+def test_a_packed_run_ends_with_the_weights_of_the_run(tmp_path):
+    models, results = (Model().double(), Model().double()), []
+    for model, config in zip(
+        models, (CONFIG, replace(CONFIG, packing=True, workers=1)), strict=True
+    ):
+        folder = tmp_path / str(config.packing)
+        results.append(fit(model, Texts(), config, folder, progress=False))
+    plain, full = (model.state_dict() for model in models)
+    torch.testing.assert_close(full, plain, rtol=1e-8, atol=1e-8)
+    losses = [[loss for _, loss in result.losses] for result in results]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6) and losses[0][0] > losses[0][-1]
+    assert results[0].tokens == results[1].tokens
+    assert models[0].rows == [16] * 12 and max(models[1].rows) < 14
+    with pytest.raises(OptionError, match=r"config.packing is True there and False here"):
+        fit(Model().double(), Texts(), CONFIG, tmp_path / "True", progress=False)
+
+
+@pytest.mark.parametrize(("task", "model", "why"), [
+    (Majority(), tiny_model(), r"majority \(classify\) has no loss of each token of one sequence"),
+    (Texts(), Deaf(), "Deaf takes no documents, so that those of a row would be mixed"),
+    (Own(), Model(), "texts has an answer or collate of its own, which may not pass documents on"),
+    (Texts(shortest=12), Model(), "the items of texts are of one length, and nothing is padding"),
+])  # fmt: skip
+def test_what_cannot_be_packed_is_refused(tmp_path, task, model, why):
+    with pytest.raises(OptionError, match=f"fit does not pack: {why}"):
+        fit(model, task, replace(CONFIG, packing=True), tmp_path, progress=False)
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("digits", "digits (classify) has no loss of each token of one sequence"),
+    ("recall", "the items of recall are of one length, and nothing is padding"),
+])  # fmt: skip
+def test_the_command_line_packs_or_says_why_not(name, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", name, "--train.packing"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("regard: fit does not pack: ") and why in last

@@ -1,0 +1,180 @@
+"""moba, indexed and native_sparse: limits, published indexers, ties, and what the index learns."""
+
+import pytest
+import torch
+
+import regard
+from regard.functional.selected import largest
+from regard.testing import check_mixer
+
+X = torch.randn(2, 12, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+CAUSAL = regard.Mask(causal=True)
+SMALL = [
+    ("moba", {"block_size": 3, "top_k": 2}),
+    ("indexed", {"top_k": 3}),
+    ("indexed", {"top_k": 2, "block_size": 3}),
+    ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}),
+]
+"""Sizes at which the tokens of the laws are many blocks."""
+
+
+def built(name, **options):
+    torch.manual_seed(1)
+    return regard.build(name, dim=24, num_heads=3, **options).double().eval()
+
+
+@pytest.mark.parametrize(("name", "options"), SMALL)
+def test_laws_whose_tokens_are_many_blocks(name, options):
+    laws = ["causality", "padding", "packed", "poison", "empty", "sensitivity", "map", "lengths"]
+    verdicts = check_mixer(
+        lambda: regard.build(name, dim=24, num_heads=3, **options), laws
+    ).verdicts
+    assert {v.law: v.outcome for v in verdicts} == dict.fromkeys(laws, "passed")
+
+
+def test_all_blocks_and_the_gate_of_the_second_branch_are_softmax():
+    mixer = built("native_sparse", block_size=3, top_k=4)
+    torch.nn.init.zeros_(mixer.gate.weight)
+    with torch.no_grad():
+        mixer.gate.bias.copy_(torch.tensor([-1e4, 1e4, -1e4]).repeat(3))
+    softmax = built("softmax")
+    softmax.heads.load_state_dict(mixer.heads.state_dict())
+    assert torch.allclose(mixer(X, mask=CAUSAL), softmax(X, mask=CAUSAL), atol=1e-12)
+    mixer.top_k = 3
+    assert not torch.allclose(mixer(X, mask=CAUSAL), softmax(X, mask=CAUSAL), atol=1e-3)
+
+
+def test_of_equal_scores_later_keys_are_taken_whatever_the_length():
+    scores = torch.tensor([1.0, 0.0, 0.0, 2.0, 0.0, 0.0])
+    for length in range(1, 7):
+        allowed = torch.arange(6) < length
+        found = largest(scores[None, None, None], allowed, None, 3)[0, 0, 0].sort().values.tolist()
+        best = sorted(range(length), key=lambda j: (scores[j].item(), j))[-3:]
+        assert found == [-1] * (3 - len(best)) + sorted(best)
+    forced = torch.arange(6) == 1
+    assert 1 in largest(scores[None, None, None], torch.arange(6) < 6, forced, 2)
+    assert 1 not in largest(scores[None, None, None], torch.arange(6) > 1, forced, 2)
+
+
+def indices(chosen):
+    """Sets of what each query chose, of the first row and head."""
+    return [{j for j in of if j >= 0} for of in chosen[0, 0].tolist()]
+
+
+def test_the_choice_is_deepseeks():
+    deepseek = pytest.importorskip("transformers.models.deepseek_v32.modeling_deepseek_v32")
+    config = deepseek.DeepseekV32Config(
+        hidden_size=24,
+        index_n_heads=4,
+        index_head_dim=6,
+        qk_rope_head_dim=2,
+        q_lora_rank=24,
+        index_topk=3,
+    )
+    torch.manual_seed(0)
+    theirs = deepseek.DeepseekV32Indexer(config, 0).double()
+    ours = built("indexed", top_k=3, index_dim=6)
+    own = {"index_query": "wq_b", "index_key": "wk", "index_norm": "k_norm"}
+    for name, other in (own | {"index_weight": "weights_proj"}).items():
+        getattr(ours, name).load_state_dict(getattr(theirs, other).state_dict())
+    still = torch.ones(2, 12, 2, dtype=torch.float64), torch.zeros(2, 12, 2, dtype=torch.float64)
+    seen = torch.ones(12, 12, dtype=torch.bool).tril().expand(2, -1, -1)
+    expected = theirs(X, X, still, seen, None)
+    chosen = ours.plan(X, mask=CAUSAL)["chosen"]
+    for i, (a, b) in enumerate(zip(indices(chosen), indices(expected[:, None]), strict=True)):
+        assert a == {j for j in b if j <= i}  # theirs fills up with keys that its mask drops
+
+
+def test_the_choice_by_blocks_is_minimaxs():
+    minimax = pytest.importorskip("transformers.models.minimax_m3_vl.modeling_minimax_m3_vl")
+    config = minimax.MiniMaxM3VLTextConfig(
+        hidden_size=24,
+        index_n_heads=3,
+        index_head_dim=8,
+        index_block_size=2,
+        index_topk_blocks=3,
+        index_local_blocks=1,
+        rms_norm_eps=1e-5,
+    )
+    torch.manual_seed(0)
+    theirs = minimax.MiniMaxM3VLIndexer(config, 0).double()
+    ours = built("indexed", top_k=3, block_size=2)
+    ours.index_query.load_state_dict(theirs.q_proj.state_dict())
+    ours.index_key.load_state_dict(theirs.k_proj.state_dict())
+    still = torch.ones(2, 12, 8, dtype=torch.float64), torch.zeros(2, 12, 8, dtype=torch.float64)
+    expected = theirs(X, still, None, torch.arange(12).expand(2, -1))
+    chosen = ours.plan(X, mask=CAUSAL)["chosen"]
+    assert torch.equal(chosen.sort(-1).values, expected.sort(-1).values)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 4}, {"top_k": 2, "block_size": 3}])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_auxiliary_loss_is_its_formula_and_moves_the_index_alone(options, causal):
+    mixer, valid = built("indexed", **options), torch.arange(12) >= torch.tensor([[0], [5]])
+    mask = regard.Mask(causal=causal, valid=valid)
+    x = X.clone().requires_grad_()
+    loss = mixer.auxiliary_loss(x, mask=mask)
+    loss.backward()
+    moved = {name for name, z in mixer.named_parameters() if z.grad is not None and z.grad.any()}
+    assert moved == {name for name, _ in mixer.named_parameters() if "heads." not in name}
+    assert x.grad is None
+    C, total, H = mixer.block_size or 1, 0.0, 3
+    for row in range(2):
+        alone = X[row, valid[row]][None]
+        chosen = mixer.plan(alone, mask=regard.Mask(causal))["chosen"]
+        weights = mixer.attention_map(alone, mask=regard.Mask(causal))[0]
+        q, k, _ = mixer._split(alone, None)
+        scores = mixer._index(q, k, regard.Mask(causal))(slice(0, alone.shape[1]))[0]
+        for c in range(chosen.shape[1]):
+            of = weights[c * H // chosen.shape[1] : (c + 1) * H // chosen.shape[1]].mean(0)
+            for i in range(alone.shape[1]):
+                at = [j for j in chosen[0, c, i].tolist() if j >= 0]
+                p = torch.stack([of[i, j * C : (j + 1) * C].sum() for j in at])
+                log_q = scores[0, c, i, at].log_softmax(0)
+                total += (torch.xlogy(p, p) - p * log_q).sum() / chosen.shape[1]
+    torch.testing.assert_close(loss, total / valid.sum())
+    assert built("softmax").auxiliary_loss(X) is None
+
+
+def test_documents_have_the_auxiliary_loss_of_rows():
+    mixer = built("indexed", top_k=3)
+    packed = regard.Mask(causal=True, documents=(torch.arange(12) // 4).expand(2, -1))
+    apart = mixer.auxiliary_loss(X.unflatten(1, (3, 4)).flatten(0, 1), mask=CAUSAL)
+    torch.testing.assert_close(mixer.auxiliary_loss(X, mask=packed), apart)
+    assert mixer.auxiliary_loss(X, context=X[:, :5]).isfinite()
+
+
+def test_the_index_learns_which_keys_attention_weighs():
+    """Recall: weight of dense attention, a mean over heads, on the keys that are chosen."""
+    mixer, x = built("indexed", top_k=12), torch.randn(16, 12, 24, dtype=torch.float64)
+    with torch.no_grad():
+        mixer.heads.query.weight.mul_(2)  # sharper than a start
+    weights = mixer.attention_map(x, mask=CAUSAL).mean(1)
+    optimizer = torch.optim.Adam(mixer.parameters(), 1e-2)
+
+    def recall():
+        mixer.top_k = 2
+        chosen = mixer.plan(x, mask=CAUSAL)["chosen"][:, 0]
+        mixer.top_k = 12
+        return (weights.gather(2, chosen.clamp(0)) * (chosen >= 0)).sum(-1).mean().item()
+
+    before, first = recall(), mixer.auxiliary_loss(x, mask=CAUSAL).item()
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = mixer.auxiliary_loss(x, mask=CAUSAL)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.6 * first and recall() > before + 0.1
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(regard.OptionError, match="one for each head of keys"):
+        built("indexed", block_size=2, index_heads=4)
+    with pytest.raises(regard.OptionError, match="must be even"):
+        built("indexed", position="rotary", index_dim=5)
+    with pytest.raises(regard.UnsupportedError, match="end at the query"):
+        built("native_sparse")(X)
+    with pytest.raises(regard.UnsupportedError, match="mean of all its keys"):
+        built("moba")(X, mask=regard.Mask(pairwise=torch.ones(1, 1, 12, 12, dtype=torch.bool)))
+    with pytest.raises(regard.UnsupportedError, match="none in a context"):
+        built("indexed", block_size=2)(X, context=X)

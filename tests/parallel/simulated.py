@@ -1,0 +1,76 @@
+"""Ranks as threads of one process: what they send is put into queues."""
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import Queue
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SECONDS = 30  # a rank that waits longer waits for nobody
+
+
+class Network:
+    def __init__(self, size: int):
+        self.size = size
+        self.queues = {(a, b): Queue() for a in range(size) for b in range(size)}
+        self.meeting = threading.Barrier(size, timeout=SECONDS)
+        self.slots: list[Any] = [None] * size
+
+
+class Simulated:
+    """The methods of `regard.parallel.Ranks`."""
+
+    def __init__(self, rank: int, network: Network):
+        self.rank, self.size, self.network = rank, network.size, network
+        self.elements = 0  # sent by this rank
+
+    def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
+        self.elements += sum(z.numel() for z in tensors)
+        message = facts, [z.detach().clone() for z in tensors]
+        self.network.queues[self.rank, to].put(message)
+
+    def receive(self, source: int, device: torch.device) -> tuple[Any, list[Tensor]]:
+        return self.network.queues[source, self.rank].get(timeout=SECONDS)
+
+    def facts(self, own: object) -> list[Any]:
+        self.network.slots[self.rank] = own
+        self.network.meeting.wait()
+        found = list(self.network.slots)
+        self.network.meeting.wait()
+        return found
+
+    def gather(self, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
+        self.elements += z.numel() * z.is_floating_point()
+        parts = self.facts(z.detach())
+        assert [part.shape[dim] for part in parts] == list(lengths)
+        return torch.cat(parts, dim)
+
+    def total(self, z: Tensor) -> Tensor:
+        self.elements += z.numel()
+        return torch.stack(self.facts(z.detach().clone())).sum(0)
+
+
+def on_ranks(size: int, job: Callable[[Simulated], Any]) -> list[Any]:
+    """What the job returns on each rank; the first error of a rank is raised."""
+    network, found, errors = Network(size), [None] * size, []
+
+    def work(rank: int) -> None:
+        try:
+            found[rank] = job(Simulated(rank, network))
+        except threading.BrokenBarrierError:
+            pass
+        except Exception as error:
+            errors.append(error)
+            network.meeting.abort()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    assert not network.meeting.broken and all(q.empty() for q in network.queues.values())
+    return found

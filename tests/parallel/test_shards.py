@@ -1,0 +1,197 @@
+"""The law `shards`: ranks that hold parts of the sequence give what one process gives, outputs and gradients."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard import Mask
+from regard.parallel import extend, sequence, way_of
+from regard.testing.subject import S, Subject, T, normal
+from tests.laws.catalogue import VARIANTS, factory
+from tests.parallel.simulated import Simulated, on_ranks
+
+CUTS = {2: ((5, T - 5), (4, S - 4)), 3: ((6, 1, T - 7), (4, 1, S - 5))}
+"""Lengths of the parts of x, and of a context; the middle one of three has no valid token."""
+
+
+def cut(z, dim, lengths, rank):
+    return None if z is None else z.narrow(dim, sum(lengths[:rank]), lengths[rank])
+
+
+def with_absent(mask, rows, lengths):
+    """The mask in whose middle part there is no token."""
+    column = torch.arange(sum(lengths))
+    kept = (column < lengths[0]) | (column >= lengths[0] + lengths[1])
+    return replace(mask, valid=kept.expand(rows, -1) if mask.valid is None else mask.valid & kept)
+
+
+def gradients(y, weight, mixer, *inputs):
+    (y * weight).sum().backward()
+    own = [z.grad for z in inputs if z is not None]
+    return own, {name: z.grad for name, z in mixer.named_parameters()}
+
+
+def require_shards(subject, request, size):
+    """Raise AssertionError unless `size` ranks give the outputs and gradients of one process."""
+    lengths, of_context = CUTS[size]
+    x = subject.tokens(2, T, seed=3).requires_grad_()
+    mask, context = request.mask, request.context
+    keys = lengths if context is None else of_context
+    if size == 3:
+        mask = with_absent(mask, 2, keys)
+    if context is not None:
+        context = context.detach().requires_grad_()
+    mixer = subject.make()
+    weight = normal(2, T, subject.dim, seed=5)
+    y = mixer(x, context=context, mask=mask)
+    want, of_parameters = gradients(y, weight, mixer, x, context)
+
+    def job(ranks):
+        def own(z, dim, lengths):
+            part = cut(z, dim, lengths, ranks.rank)
+            return part if part is None else part.detach()
+
+        fields = {
+            n: own(getattr(mask, n), 1, keys) for n in ("valid", "global_tokens", "documents")
+        }
+        local = replace(mask, **fields, pairwise=own(mask.pairwise, 2, lengths))
+        part = own(x, 1, lengths).requires_grad_()
+        source = None if context is None else own(context, 1, of_context).requires_grad_()
+        copy = deepcopy(mixer)
+        with sequence(copy, ranks):
+            z = copy(part, context=source, mask=local)
+            return z.detach(), *gradients(z, own(weight, 1, lengths), copy, part, source)
+
+    found = on_ranks(size, job)
+    close = {"rtol": 0, "atol": 1e-10}
+    torch.testing.assert_close(torch.cat([z for z, *_ in found], 1), y, **close)
+    for i, expected in enumerate(want):
+        torch.testing.assert_close(torch.cat([own[i] for _, own, _ in found], 1), expected, **close)
+    for name, expected in of_parameters.items():
+        if expected is not None:
+            parts = [grads[name] for *_, grads in found if grads[name] is not None]
+            total = sum(parts, torch.zeros_like(expected))
+            torch.testing.assert_close(total, expected, **close, msg=name)
+
+
+def requests_of(subject, variant):
+    found = list(subject.requests()) if variant == "default" else subject.samples()
+    documents = torch.tensor([[0] * 4 + [1] * (T - 4), [0] * 8 + [2] * (T - 8)])
+    return [*found, *(order.but("documents", documents=documents) for order in subject.orders())]
+
+
+CASES = [
+    pytest.param(name, variant, options, size, id=f"{name}-{variant}-{size}")
+    for name, variant, options in VARIANTS
+    for size in CUTS
+    if size == 3 or variant == "default"
+]
+
+
+@pytest.mark.parametrize(("name", "variant", "options", "size"), CASES)
+def test_ranks_give_what_one_process_gives(name, variant, options, size):
+    subject = Subject(factory(name, options))
+    assert subject.can.padding  # without it, no part may be without tokens
+    for request in requests_of(subject, variant if size == 2 else "few"):
+        try:
+            require_shards(subject, request, size)
+        except AssertionError as error:
+            way = way_of(subject.make(), request.mask, cross=request.context is not None)
+            raise AssertionError(f"{request.label}, by {way}: {error}") from error
+
+
+BREAKS = {
+    "state": (
+        "receive",
+        lambda f: lambda *a: (lambda facts, z: (facts, [0 * n for n in z]))(*f(*a)),
+    ),
+    "sum": ("total", lambda f: lambda z: z),
+    "keys": ("gather", lambda f: lambda z, *a: f(0 * z if z.is_floating_point() else z, *a)),
+    "tokens": ("gather", lambda f: lambda z, *a: f(0 * z if z.is_floating_point() else z, *a)),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "order", "way"),
+    [
+        ("state", "gated_delta", -1, "state"),
+        ("sum", "linear", 0, "context"),
+        ("keys", "softmax", 0, "context"),
+        ("tokens", "nystrom", 0, "tokens"),
+    ],
+)
+def test_the_law_fails_where_what_is_sent_is_lost(what, name, order, way, monkeypatch):
+    subject = Subject(factory(name, {}))
+    request = subject.orders()[order]
+    assert way_of(subject.make(), request.mask) == way
+    require_shards(subject, request, 2)
+    method, change = BREAKS[what]
+    monkeypatch.setattr(Simulated, method, _changed(getattr(Simulated, method), change))
+    with pytest.raises(AssertionError, match="not close"):
+        require_shards(subject, request, 2)
+
+
+def _changed(method, change):
+    return lambda ranks, *given: change(lambda *a: method(ranks, *a))(*given)
+
+
+@pytest.mark.parametrize("name", ["softmax", "local", "gated_delta", "reformer", "head_groups"])
+def test_the_state_after_the_last_rank_streams_on(name):
+    subject = Subject(factory(name, {}))
+    mixer, x, more = subject.make(), subject.tokens(2, T), subject.tokens(2, 3, seed=1)
+    _, state = mixer.extend(x[:, :2], mixer.initial_state(2))
+
+    def job(ranks):
+        start = state if ranks.rank == 0 else None
+        return extend(mixer, ranks, cut(x[:, 2:], 1, (4, 2, T - 8), ranks.rank), start)
+
+    found = on_ranks(3, job)
+    y, after = mixer.extend(x[:, 2:], state)
+    torch.testing.assert_close(torch.cat([y for y, _ in found], 1), y, rtol=0, atol=1e-10)
+    expected = mixer.extend(more, after)[0]
+    torch.testing.assert_close(mixer.extend(more, found[-1][1])[0], expected, rtol=0, atol=1e-10)
+
+
+def test_second_derivatives_go_through_the_exchange():
+    subject = Subject(factory("gated_delta", {}))
+    mixer, x = subject.make(), subject.tokens(2, T)
+
+    def second(part, module):
+        part = part.clone().requires_grad_()
+        (dx,) = torch.autograd.grad(
+            module(part, mask=Mask(causal=True)).square().sum(), part, create_graph=True
+        )
+        dx.square().sum().backward()
+        return part.grad
+
+    def job(ranks):
+        copy = deepcopy(mixer)
+        with sequence(copy, ranks):
+            return second(cut(x, 1, (5, T - 5), ranks.rank), copy)
+
+    found = torch.cat(on_ranks(2, job), 1)
+    torch.testing.assert_close(found, second(x, deepcopy(mixer)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "causal", "sent"),
+    [  # elements of one rank and row, forward: D 24, H 3, K 8, local windows of 64
+        ("linear", True, 3 * 8 * 8 + 3 * 8),
+        ("linear", False, 3 * 8 * 8 + 3 * 8),
+        ("softmax", False, 2 * 24 * 5),
+        ("nystrom", False, 24 * 5),
+    ],
+)
+def test_what_is_sent_is_what_the_documentation_says(name, causal, sent):
+    subject = Subject(factory(name, {}))
+    mixer, x = subject.make(), subject.tokens(1, 10)
+
+    def job(ranks):
+        copy = deepcopy(mixer)
+        with torch.no_grad(), sequence(copy, ranks):
+            copy(cut(x, 1, (5, 5), ranks.rank), mask=Mask(causal=causal))
+        return ranks.elements
+
+    assert on_ranks(2, job)[0] == sent
