@@ -56,6 +56,13 @@ def test_the_examples_of_models_run():
     assert found["target"].shape[0] == 2 and found["logits"].shape == (2, 32, 100)
 
 
+def test_the_example_of_mixed_stacks_runs():
+    found = run(block(USING, "mixed"), "readme_mixed")
+    names = [mixer.name for mixer in found["model"].encoder.mixers]
+    assert names == ["gated_delta", "gated_delta", "softmax", "gated_delta"]
+    assert found["logits"].shape == (1, 12, 257)
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_the_mechanism_of_the_guide_obeys_every_law(law):
     oracle = run(block(ADDING, "oracle"), "guide_oracle")["average"]

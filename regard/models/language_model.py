@@ -1,7 +1,7 @@
 """LanguageModel: a causal stack whose output matrix is its embedding, and generation through streaming states.
 
 The two streams of a reversible stack, side by side, are twice as wide as the embedding and get a matrix of their own. The gain of the last norm
-begins at 1 / sqrt(D), so that logits are small at first, and the first loss is that of a uniform guess.
+begins small, so that the first loss is that of a uniform guess, ln V.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from regard.core import Mixer
 from regard.models.config import StackConfig
 from regard.models.encoder import Embedding, Encoder, State
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
-from regard.nn.norm import start_gain
+from regard.nn.norm import first_gain, start_gain
 
 
 class LanguageModelConfig(StackConfig):
@@ -49,7 +49,7 @@ class LanguageModel(GenerativeModel):
         width = self.encoder.width
         own, wider = not config.tied or width != config.dim, width != config.dim
         self.own_logits = nn.Linear(width, config.vocab_size, bias=wider) if own else None
-        start_gain(self.encoder.last_norm, config.dim**-0.5)
+        start_gain(self.encoder.last_norm, first_gain(config.dim, config.vocab_size))
         self.who = self.encoder.who
 
     @property

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
 from regard.nn import NORMS
-from regard.nn.norm import start_gain
+from regard.nn.norm import first_gain, start_gain
 
 
 class MaskedLanguageModelConfig(StackConfig):
@@ -37,7 +37,7 @@ class MaskedLanguageModel(Model):
         self.encoder = Encoder(config)
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)
-        start_gain(self.norm, config.dim**-0.5)
+        start_gain(self.norm, first_gain(config.dim, config.vocab_size))
         self.bias = nn.Parameter(torch.empty(config.vocab_size))
         self.reset_parameters()
 

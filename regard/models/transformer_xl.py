@@ -112,6 +112,7 @@ class TransformerXL(LanguageModel):
         valid: Bool[Tensor, "B T"] | None = None,
         documents: Tensor | None = None,
     ) -> Float[Tensor, "B T vocab"]:
+        """Raises UnsupportedError for documents."""
         if documents is not None:
             raise UnsupportedError(
                 f"{self.name} does not support documents: its segments are of whole rows. Give each document as a row."

@@ -181,6 +181,7 @@ def test_documents_that_do_not_fit_are_named():
         {"residual": "reversible"},
         {"tied": False, "norm": "rms"},
         {"embedding_scale": 1.0, "dim": 256},
+        {"dim": 512, "position": "none", "mixer": "linear"},
         {"norm_after": True, "dim": 16, "num_heads": 2},
     ],
 )
