@@ -68,7 +68,7 @@ class NativeSparse(SelectedMixer):
 
     def _split(self, x, context, at=None):
         """Queries carry their gates."""
-        q, k, v = self.heads.split(x)
+        q, k, v = super()._split(x, context, at)
         gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
         return torch.cat([q, gates], -1), k, v
 
