@@ -74,9 +74,9 @@ def first_gain(dim: int, vocab_size: int) -> float:
 
 
 def start_gain(norm: nn.Module, start: float) -> None:
-    """The gain of one of NORMS begins here, now and when it is reset."""
+    """The gain of one of NORMS begins here, now and when it is reset; a number that float32 holds, so that it is one in wider types."""
     assert isinstance(norm, LayerNorm | RMSNorm | ScaleNorm)
-    norm.start = start
+    norm.start = float(torch.tensor(start, dtype=torch.float32, device="cpu"))
     norm.reset_parameters()
 
 
