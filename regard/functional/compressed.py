@@ -23,6 +23,7 @@ from regard.functional.rows import (
     Impl,
     attend as attend_rows,
     choose,
+    cleared,
     in_chunks,
     masked_softmax,
     pick,
@@ -68,9 +69,13 @@ def compressed_attention(
         return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
     C, taken = (S + factor - 1) // factor, None
     if mask.valid is not None:
-        valid = mask.valid[:, None, :, None]
-        k, v = (torch.where(valid, z, z.new_zeros(())) for z in (k, v))
-        taken = filled(valid, factor).unflatten(2, (-1, factor)).any(3).mT[..., :C]
+        k, v = (cleared(z, mask.valid) for z in (k, v))
+        taken = (
+            filled(mask.valid[:, None, :, None], factor)
+            .unflatten(2, (-1, factor))
+            .any(3)
+            .mT[..., :C]
+        )
     k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
     return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 

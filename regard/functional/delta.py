@@ -52,6 +52,13 @@ def _chunks(q: Tensor, k: Tensor, g: Tensor, C: int, whole: bool) -> Chunks:
     return Chunks(q * exp(G), qk, kk, k, (k * exp(G[:, :, :, -1:] - G)).mT, G)
 
 
+def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
+    """The state before the first token."""
+    if state is not None:
+        return state.to(at.k.dtype)
+    return at.k.new_zeros(*v.shape[:2], at.k.shape[-1], v.shape[3])
+
+
 def decayed_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
@@ -59,7 +66,6 @@ def decayed_attention(
     log_decay: Float[Tensor, "B H T *K"],
     *,
     state: Float[Tensor, "B H K V"] | None = None,
-    chunk: int = CHUNK,
     impl: Impl = "auto",
 ) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
     """What queries read of decayed sums in causal order, and the state after the last token, from that before the first (None: zero).
@@ -71,15 +77,10 @@ def decayed_attention(
         y, _, S, _ = causal_sums(q, k, v, log_decay, state, total, impl=impl)
         return y, S
     T, dtype = q.shape[2], wide_type(q)
-    C = fitted(max(1, chunk // 4), T)
+    C = fitted(CHUNK // 4, T)
     at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, False)
     wide = in_chunks(v.to(dtype), C)
-    S = (
-        at.gain.new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
-        if state is None
-        else state.to(dtype)
-    )
-    before, S = accumulated(S, at.gain @ wide, at.G[:, :, :, -1])
+    before, S = accumulated(_begun(at, v, state), at.gain @ wide, at.G[:, :, :, -1])
     y = at.qk @ wide + at.read @ before
     return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
 
@@ -92,7 +93,6 @@ def delta_attention(
     log_decay: Float[Tensor, "B H T *K"] | None = None,
     *,
     state: Float[Tensor, "B H K V"] | None = None,
-    chunk: int = CHUNK,
 ) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
     """What queries read after the delta rule in causal order, and the state after the last token, from that before the first (None: zero).
 
@@ -102,10 +102,7 @@ def delta_attention(
     dtype, T = wide_type(q), q.shape[2]
     g = torch.zeros_like(beta) if log_decay is None else log_decay
     g = g if g.dim() == 4 else g[..., None]
-    C, whole = (
-        min(chunk if g.shape[3] == 1 else max(1, chunk // 4), T),
-        torch.compiler.is_exporting(),
-    )
+    C, whole = min(CHUNK if g.shape[3] == 1 else CHUNK // 4, T), torch.compiler.is_exporting()
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole)
     wide, b = (
         z[:, :, None] if whole else in_chunks(z, C)
@@ -114,8 +111,8 @@ def delta_attention(
     right = torch.cat([b * wide, b * at.k * exp(at.G)], -1)
     solved = torch.linalg.solve_triangular(b * at.kk, right, upper=False, unitriangular=True)
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
-    S = at.k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state.to(dtype)
-    read, chunks = [], (at.read, at.qk, U, W, at.gain, exp(at.G[:, :, :, -1:]).mT)
+    S, read = _begun(at, v, state), []
+    chunks = (at.read, at.qk, U, W, at.gain, exp(at.G[:, :, :, -1:]).mT)
     for q_n, qk_n, U_n, W_n, k_n, kept in zip(*(z.unbind(2) for z in chunks), strict=True):
         u = U_n - W_n @ S
         read.append(q_n @ S + qk_n @ u)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.rows import Impl, masked_softmax, scores, take_each
-from regard.functional.sorted import GAP, Window, sorted_attention
+from regard.functional.sorted import last_of_group, pairs_at, sorted_attention
 
 
 def standardised(z: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
@@ -92,7 +92,7 @@ def attend(
     if "query_clusters" in assigned:
         return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
     if "clusters" in assigned:
-        window = Window(1, GAP, int(exclude_self), window_size)  # the last of the cluster
+        window = last_of_group(window_size, include_self=not exclude_self)
         how: dict[str, Any] = {
             "group": assigned["clusters"][:, :, None],
             "window": window,
@@ -136,17 +136,11 @@ def _members_allowed(
     if mask.causal:
         allowed = allowed & (j <= i)
     if mask.pairwise is not None:
-        allowed = allowed & _pairs(mask.pairwise, i, j)
+        allowed = allowed & pairs_at(mask.pairwise, i, j)
     if exclude_self:
         others = allowed & (i != j)
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
     return allowed
-
-
-def _pairs(pairwise: Bool[Tensor, "b h T S"], i: Tensor, j: Tensor) -> Bool[Tensor, "B H N w W"]:
-    place = i.clamp(min=0) * pairwise.shape[3] + j.clamp(min=0)
-    flat = pairwise.expand(*place.shape[:2], -1, -1).flatten(2)
-    return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
 
 
 def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H T W"]:
@@ -171,7 +165,7 @@ def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | N
     allowed = (index >= 0)[..., None, :]
     if mask.pairwise is not None:
         i = torch.arange(q.shape[2], device=q.device)[:, None, None]
-        allowed = allowed & _pairs(mask.pairwise, i, index[..., None, :])
+        allowed = allowed & pairs_at(mask.pairwise, i, index[..., None, :])
     at = index.clamp(min=0)
     a = masked_softmax(scores(q[..., None, :], take_each(k, at), scale), allowed)
     return (a.to(v.dtype) @ take_each(v, at))[..., 0, :]

@@ -145,7 +145,7 @@ def summed(
 ) -> tuple[Float[Tensor, "B H M V"], Float[Tensor, "B H M"]]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:
-        G = log_decay.cumsum(-1)
+        G = log_decay.cumsum(-1, dtype=wide_type(log_decay))
         phi_k = phi_k * exp(G[..., -1:] - G).to(phi_k.dtype)[..., None]
     return phi_k.mT @ v, phi_k.sum(2)
 
@@ -227,7 +227,8 @@ def chunked_sums(
         states, last = accumulated(state, e.mT @ v)
         sums = A @ v + a @ states
     else:
-        G = in_chunks(log_decay[..., None], C).cumsum(3)  # B H N C 1: from the start of each chunk
+        d = in_chunks(log_decay[..., None], C)
+        G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
         later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
         A = A * exp((G - G.mT).masked_fill(later, 0)).to(A.dtype)
         gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import Impl
-from regard.functional.sorted import GAP, Window, chunks, sorted_attention
+from regard.functional.rows import Impl, wide_type
+from regard.functional.sorted import Window, chunks, last_of_group, sorted_attention
 
 
 def angular_hash(
@@ -24,7 +24,7 @@ def angular_hash(
 
     Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
     """
-    wide = torch.promote_types(q.dtype, torch.float32)
+    wide = wide_type(q)
     q, bucket = q.detach().to(wide)[:, :, None], torch.zeros((), dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
         turned, n = q @ rotation.to(wide).transpose(0, 1), rotation.shape[-1]
@@ -48,7 +48,7 @@ def sort_plan(
         behind = buckets.amax(-1, keepdim=True) + 1
         buckets = torch.where(mask.valid[:, None, None], buckets, behind)
     if mask.causal:
-        return buckets, Window(1, GAP, 1, chunk_size)  # the last of the bucket
+        return buckets, last_of_group(chunk_size)
     return buckets, chunks(
         chunk_size, before=chunks_before, after=chunks_after, same_group=same_bucket_only
     )

@@ -14,12 +14,20 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
-from regard.functional.rows import Impl, choose, masked_softmax, scores
+from regard.functional.rows import (
+    Impl,
+    choose,
+    fitted,
+    in_chunks,
+    masked_softmax,
+    scores,
+    wide_type,
+)
 
 Inside = Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor], Tensor]
 LinNorm = Literal["count", "chunk", "n"]
@@ -38,8 +46,6 @@ class Share:
 def shares(who: str, lin_norm: LinNorm, chunk_size: int, max_len: int | None) -> dict[bool, Share]:
     """The factor a, by `causal`: one over the tokens of the sum, over the chunk (causal only), or over max_len."""
     constants = {"count": (None, None), "chunk": (None, chunk_size), "n": (max_len, max_len)}
-    if lin_norm not in constants:
-        raise OptionError(f"{who}: lin_norm must be 'count', 'chunk' or 'n', got {lin_norm!r}")
     if lin_norm == "n" and max_len is None:
         raise OptionError(f"{who}: lin_norm='n' needs max_len: pass max_len=")
     return dict(zip((False, True), map(Share, constants[lin_norm]), strict=True))
@@ -115,7 +121,7 @@ def between(
     mask: Mask,
 ) -> Float[Tensor, "B H T V"]:
     """a_i q_i M. M is kept in float32 at least: the same numbers are added to it many times."""
-    T, wide = v.shape[2], torch.promote_types(v.dtype, torch.float32)
+    T, wide = v.shape[2], wide_type(v)
     if not mask.causal:
         k = k if mask.valid is None else k * mask.valid[:, None, :, None]
         M = (k.mT @ v).to(wide) * share(token_count(mask, T, v.device), wide)[:, None, :, None]
@@ -126,19 +132,6 @@ def between(
     summed = C * torch.arange(q.shape[2], device=v.device)
     y = q @ (M * share(summed, wide)[:, None, None]).to(v.dtype)
     return y.flatten(2, 3)[:, :, :T]
-
-
-def fitted(chunk_size: int, T: int) -> int:
-    """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk_size if torch.compiler.is_exporting() else min(chunk_size, T)
-
-
-def in_chunks(z: Shaped[Tensor, "B H T K"], C: int) -> Shaped[Tensor, "B H N C K"]:
-    """Filled up with zeros. An exported program has two more chunks: an axis of one would be a case of its own."""
-    T, free = z.shape[2], torch.compiler.is_exporting()
-    if free or T % C:  # a padding of nothing is a copy
-        z = F.pad(z, (0, 0, 0, ((T + C - 1) // C + 2 * free) * C - T))
-    return z.unflatten(2, (-1, C))
 
 
 def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:

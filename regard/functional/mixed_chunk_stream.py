@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, is_ours, same_in_all
-from regard.functional.mixed_chunk import Sums, in_chunks
-from regard.functional.rows import pick
+from regard.functional.mixed_chunk import Sums
+from regard.functional.rows import in_chunks, pick, wide_type
 
 
 @as_state
@@ -117,7 +117,7 @@ def _extend_one(
     if sums.far is not None:
         q, k = sums.far
         before = torch.tensor(length - filled, device=v.device)
-        y = y + (q * sums.share(before, torch.promote_types(v.dtype, torch.float32))) @ M
+        y = y + (q * sums.share(before, wide_type(v))) @ M
         P = P.addcmul_(k.mT, v)
         if filled == C - 1:
             M, P = M + P, torch.zeros_like(P)

@@ -58,13 +58,9 @@ def landmarks(
 
 def pseudo_inverse(A: Float[Tensor, "*b m n"]) -> Float[Tensor, "*b n m"]:
     """Moore and Penrose's inverse, nearly: see above. Rows and columns of zeros stay so."""
-    norms = A.abs().sum(-1, keepdim=True).amax(-2, keepdim=True) * A.abs().sum(
-        -2, keepdim=True
-    ).amax(-1, keepdim=True)
-    Z, eye = (
-        A.mT / norms.clamp_min(torch.finfo(A.dtype).tiny),
-        torch.eye(A.shape[-2], device=A.device, dtype=A.dtype),
-    )
+    norms = A.abs().sum(-1).amax(-1) * A.abs().sum(-2).amax(-1)
+    Z = A.mT / norms.clamp_min(torch.finfo(A.dtype).tiny)[..., None, None]
+    eye = torch.eye(A.shape[-2], device=A.device, dtype=A.dtype)
     for _ in range(STEPS):
         AZ = A @ Z
         Z = Z @ (13 * eye - AZ @ (15 * eye - AZ @ (7 * eye - AZ))) / 4

@@ -60,10 +60,7 @@ def pattern_attention(
     as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
     Raises ShapeError where a pattern for each head meets another number of heads.
     """
-    if q.shape[2] != k.shape[2] or (
-        isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]
-    ):
-        _refuse(q, k, pattern)
+    _check(q, k, pattern)
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, pattern, mask, scale, impl)
@@ -285,20 +282,17 @@ def weights(
     prefix: Float[Tensor, "B H E K"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
-    if q.shape[2] != k.shape[2] or (
-        isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]
-    ):
-        _refuse(q, k, pattern)
+    _check(q, k, pattern)
     T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
     k = k if prefix is None else torch.cat([prefix, k], dim=2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
     return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)
 
 
-def _refuse(q: Tensor, k: Tensor, pattern: Pattern) -> None:
+def _check(q: Tensor, k: Tensor, pattern: Pattern) -> None:
     if q.shape[2] != k.shape[2]:
         raise ShapeError(
             f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
         )
-    if isinstance(pattern, PerHead):
+    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import Impl, attend
+from regard.functional.rows import Impl, attend, cleared
 
 
 def projected_attention(
@@ -25,7 +25,7 @@ def projected_attention(
 
     slots: those that take part (default: all).
     """
-    k, v = _slots(E, _clear(k, valid)), _slots(F, _clear(v, valid))
+    k, v = _slots(E, cleared(k, valid)), _slots(F, cleared(v, valid))
     return attend(q, k, v, None if slots is None else slots[:, None, None], impl=impl)
 
 
@@ -49,7 +49,3 @@ def _slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Te
         return E @ z
     together = E[:, 0] @ z.transpose(1, 2).flatten(2)
     return together.unflatten(2, (z.shape[1], -1)).transpose(1, 2)
-
-
-def _clear(z: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None) -> Tensor:
-    return z if valid is None else torch.where(valid[:, None, :, None], z, z.new_zeros(()))

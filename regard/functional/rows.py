@@ -207,7 +207,7 @@ def scores(
     q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"], scale: float | None = None
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
-    wide = torch.promote_types(q.dtype, torch.float32)
+    wide = wide_type(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return scale * q.to(wide) @ k.to(wide).mT
 
@@ -313,6 +313,13 @@ def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[T
         return w @ v
     y = w[0] @ v.movedim(0, -2).flatten(-2)
     return y.unflatten(-1, (v.shape[0], -1)).movedim(-2, 0)
+
+
+def cleared(
+    z: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None
+) -> Float[Tensor, "B H S K"]:
+    """z, and zero where there is no token, whatever is there."""
+    return z if valid is None else torch.where(valid[:, None, :, None], z, z.new_zeros(()))
 
 
 def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:

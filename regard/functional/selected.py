@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.mixed_chunk import in_chunks
-from regard.functional.rows import TILE, masked_softmax, scores, take_each, tiled
+from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, take_each, tiled
 
 PAIRS = 1 << 14
 """Keys of a head that are copied at once, for all queries of a tile together."""

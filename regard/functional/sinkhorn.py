@@ -18,7 +18,7 @@ from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional import rows
 from regard.functional.cache import columns, put
-from regard.functional.rows import masked_softmax, pick
+from regard.functional.rows import cleared, masked_softmax, pick, wide_type
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
@@ -35,7 +35,7 @@ def balance(
 
     Columns sum to one; rows do, as far as the iterations get. Absent blocks have neither row nor column.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(wide_type(logits))
     pairs = None if present is None else (present[:, :, None] & present[:, None, :])[:, None]
     logits = logits if pairs is None else logits.masked_fill(~pairs, NONE)
     for _ in range(num_iterations):
@@ -51,7 +51,7 @@ def earlier_blocks(
     """The causal form: each row is a softmax over the blocks before its own, `block` (by default 0, 1, ..). The first has none."""
     source = torch.arange(logits.shape[-1], device=logits.device)
     block = source[None] if block is None else block
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(wide_type(logits))
     return masked_softmax(logits, (source < block[..., None])[:, None])
 
 
@@ -74,8 +74,7 @@ def sinkhorn_attention(
     """
     T, C, N = q.shape[2], block_size, sorting.shape[3]
     valid = q.new_ones(1, T, dtype=torch.bool) if mask.valid is None else mask.valid
-    if mask.valid is not None:
-        q, k, v = (torch.where(valid[:, None, :, None], z, z.new_zeros(())) for z in (q, k, v))
+    q, k, v = (cleared(z, mask.valid) for z in (q, k, v))
     q, k, v = (F.pad(z, (0, 0, 0, N * C - T)).unflatten(2, (N, C)) for z in (q, k, v))
     valid = F.pad(valid, (0, N * C - T)).unflatten(1, (N, C))  # b N C
     sorted_k, sorted_v = mixed(sorting[:, :, :sort_cut], k), mixed(sorting[:, :, :sort_cut], v)

@@ -22,6 +22,7 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.rows import (
     Impl,
     choose,
+    cleared,
     masked_softmax,
     plain_alone,
     scores,
@@ -165,18 +166,24 @@ def _allowed(
     if exclude_self:
         allowed = allowed & (i != j)
     if mask.pairwise is not None:
-        T = mask.pairwise.shape[3]
-        pairs = mask.pairwise.expand(*i.shape[:2], -1, -1).flatten(2)
-        allowed = allowed & pairs.gather(2, (i * T + j).flatten(2)).unflatten(2, (i + j).shape[2:])
+        allowed = allowed & pairs_at(mask.pairwise, i, j)
     return allowed
+
+
+def pairs_at(
+    pairwise: Bool[Tensor, "b h T S"], i: Int[Tensor, "*#n"], j: Int[Tensor, "*#n"]
+) -> Bool[Tensor, "*n"]:
+    """The pairs of these queries and keys; of -1, any."""
+    place = i.clamp(min=0) * pairwise.shape[3] + j.clamp(min=0)
+    flat = pairwise.expand(*place.shape[:2], -1, -1).flatten(2)
+    return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
 
 
 def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
     """What a token gets that sees no other: its own value, if it may see itself."""
-    zero = v.new_zeros(())
     if mask.pairwise is not None:
-        v = torch.where(mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], v, zero)
-    return v if mask.valid is None else torch.where(mask.valid[:, None, :, None], v, zero)
+        v = torch.where(mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], v, v.new_zeros(()))
+    return cleared(v, mask.valid)
 
 
 def _at(z: Shaped[Tensor, "B H R T"], at: Int[Tensor, "B H R *n"]) -> Shaped[Tensor, "B H R *n"]:

@@ -46,11 +46,14 @@ class ContextState(Streamed):
 class SplitMixer(Mixer):
     """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
 
-    A mechanism writes `_split`, `_attend` and `_merge`; one that is no function of q, k and v writes `_mixed`, too. Its
+    A mechanism writes `_split`, `_attend` and `_merge`; one that is no function of q, k and v writes `_mixed` in the place of `_attend`. Its
     weights are what becomes of a unit value for each key. A stream is `_start` and `_step`, and over a context `_keep` and `_read`.
     """
 
     heads: Heads
+
+    def mix(self, x, context, mask):
+        return self._merge(x, self._mixed(x, context, mask))
 
     def _mixed(
         self,
@@ -136,11 +139,12 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-class HeadsMixer(SplitMixer):
-    """A SplitMixer whose split and merge are those of heads, and the options of heads.
+def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
+    return torch.arange(x.shape[1], device=x.device)[None]
 
-    One that is a function of q, k and v writes `mix = HeadsMixer.mix_split`.
-    """
+
+class HeadsMixer(SplitMixer):
+    """A SplitMixer whose split and merge are those of heads, and the options of heads."""
 
     operations: ClassVar[tuple[str, ...]] = ()
     """Keys of `regard.fast` that serve it: they say which `impl` there is."""
@@ -201,12 +205,6 @@ class HeadsMixer(SplitMixer):
     def reset_parameters(self) -> None:
         if self.sinks is not None:
             nn.init.zeros_(self.sinks)
-
-    def mix(self, x, context, mask):
-        return self.heads.merge(self._mixed(x, context, mask))
-
-    def mix_split(self, x, context, mask):
-        return self._merge(x, self._attend(*self.heads.split(x, context), mask))
 
     def _split(self, x, context, at=None):
         return self.heads.split(x, context, None if at is None else at[:, 0])

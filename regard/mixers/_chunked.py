@@ -10,7 +10,7 @@ from regard.core import No
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
 from regard.functional.mixed_chunk_stream import extend
-from regard.mixers._base import ALL, SplitMixer
+from regard.mixers._base import ALL, SplitMixer, first_places
 
 Parts = Literal["both", "local", "global"]
 Pair = tuple[Tensor, Tensor]
@@ -39,18 +39,18 @@ class ChunkedMixer(SplitMixer):
             self.delay = chunk_size
 
     def _sums(
-        self, x: Tensor, causal: bool, position: Int[Tensor, "b T"] | None = None
+        self, x: Tensor, causal: bool, position: Int[Tensor, "b T"]
     ) -> tuple[Sums, Float[Tensor, "B H T V"]]:
-        """What the two sums of tokens at these positions (None: the first) are made of, and v."""
+        """What the two sums of tokens at these positions are made of, and v."""
         raise NotImplementedError
 
     def _split(self, x, context, at=None):
-        sums, v = self._sums(x, True, at)
+        sums, v = self._sums(x, True, first_places(x) if at is None else at)
         q, k = sums.near or sums.far or (None, None)
         return q, k, v
 
     def _mixed(self, x, context, mask, of=None):
-        sums, v = self._sums(x, mask.causal)
+        sums, v = self._sums(x, mask.causal, first_places(x))
         v = v if of is None else of(v)
         return mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask)
 

@@ -67,9 +67,8 @@ class PatternMixer(HeadsMixer):
         q, k, v = self.heads.split(x)
         pattern, own, most = self._request(x.shape[1], mask)
         how: dict[str, Any] = {"pattern": pattern, "mask": own, "max_global": most}
-        prefix = self._prefix(len(x)) if hasattr(self, "external") else None
         v = v if of is None else of(v)
-        y = pattern_attention(q, k, v, prefix=prefix, impl=self.impl, **how)
+        y = pattern_attention(q, k, v, prefix=self._prefix(len(x)), impl=self.impl, **how)
         return y if mask.global_tokens is None else self._global_rows(y, x, mask, of)
 
     def _global_rows(

@@ -151,6 +151,10 @@ class ScanMixer(SplitMixer):
         return mixed, State(S.to(state.S.dtype), kept, length)
 
 
+def unchanged(z: Tensor) -> Tensor:
+    return z
+
+
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Rows of unit norm, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
     q, *rest = (unit_norm(z, least(x, 1e-12)) for z in tensors)

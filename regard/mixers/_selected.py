@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Observation
+from regard.functional.mixed_chunk import units
 from regard.functional.rows import TILE, sizes_of
 from regard.functional.selected import PAIRS, Index, bounds, largest, selected_attention
 from regard.mixers._base import HeadsMixer
@@ -35,6 +36,10 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         tile = min(TILE, max(PAIRS // (C * self.top_k), 16))
         last, _ = bounds(mask, q, k)
         return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
+
+    def _observe(self, x, context, mask):
+        weights = self._mixed(x, context, mask, units)
+        return Observation(*self.heads.split(x, context), weights)
 
     @torch.no_grad()
     def _plan(self, x, context, mask):

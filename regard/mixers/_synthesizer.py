@@ -41,11 +41,6 @@ class SynthesizerMixer(ValuesMixer):
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
 
-    def mix(self, x, context, mask):
-        T, v = x.shape[1], self.values.split(x)
-        mixed = synthesizer_attention(self.logits(x), v, T=T, mask=mask, impl=self.impl)
-        return self.values.merge(mixed)
-
     def _split(self, x, context, at=None):
         v, keys = self.values.split(x), self.logits.keys(x, at)
         return x, v[..., :0] if keys is None else keys, v

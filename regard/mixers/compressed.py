@@ -88,8 +88,6 @@ class Compressed(HeadsMixer):
         if self.null is not None:
             nn.init.zeros_(self.null)
 
-    mix = HeadsMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
 

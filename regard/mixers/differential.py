@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Count
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl, check_impl, ranged
+from regard.functional.rows import Impl, check_impl, grouped, ranged
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -35,7 +36,7 @@ class Differential(CachedMixer):
     family = "softmax"
     paper = "Ye et al. 2024, arXiv 2410.05258"
     capabilities = replace(ALL, state="T G K")
-    variants = {"v1": {"form": "v1", "layer": 2}, "grouped": {"num_kv_heads": 1}}
+    variants = {"v1": {"form": "v1", "layer": 2, "num_kv_heads": 1}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(
         self,
@@ -78,8 +79,11 @@ class Differential(CachedMixer):
         return q, k, self.value(source).unflatten(2, (-1, self.value_dim)).transpose(1, 2)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        """What the heads 2 h and 2 h + 1 of each difference read."""
-        v = v.repeat_interleave(k.shape[1] // v.shape[1], 1)
+        """What the heads 2 h and 2 h + 1 of each difference read; in v1 of two keys, which stay beside each other in each copy."""
+        if self.first:
+            pairs = grouped(k.unflatten(1, (-1, 2)).flatten(2, 3), self.num_heads)
+            k = pairs.unflatten(2, (2, -1)).flatten(1, 2)
+            v = grouped(v, k.shape[1])
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
             mask = replace(mask, pairwise=mask.pairwise.repeat_interleave(2, 1))
         return softmax_attention(q, k, v, mask=mask, impl=self.impl)
@@ -95,14 +99,11 @@ class Differential(CachedMixer):
         return self._differences(x, super()._mixed(x, context, mask, of))
 
     def mix(self, x, context, mask):
-        return self._projected(self._mixed(x, context, mask))
+        return self._merge(x, super()._mixed(x, context, mask))
 
     def _merge(self, x, mixed):
-        return self._projected(self._differences(x, mixed))
-
-    def _projected(self, y: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        y = self._differences(x, mixed)
         if self.first:
             (wide,) = ranged(y)
-            unit = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
-            y = ((1 - self.least) * unit).to(y.dtype)
+            y = ((1 - self.least) * F.rms_norm(wide, wide.shape[-1:], eps=1e-5)).to(y.dtype)
         return self.out(y.transpose(1, 2).flatten(2))

@@ -67,8 +67,6 @@ class Efficient(HeadsMixer):
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)
 
-    mix = HeadsMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         if self.normaliser == "softmax":
             return efficient_attention(q, k, v, mask=mask, impl=self.impl)

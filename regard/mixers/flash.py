@@ -26,10 +26,9 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks
+from regard.functional.mixed_chunk import LinNorm, Sums
 from regard.functional.mixed_chunk_stream import initial_state
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import weights
@@ -89,13 +88,7 @@ class Flash(ChunkedMixer):
         self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = 1.0 if scale == "paper" else None
 
-    def mix(self, x, context, mask):
-        sums, v = self._sums(x, mask.causal)
-        return self.unit.merge(x, mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask))
-
-    def _sums(self, x, causal, position=None):
-        if position is None:
-            position = torch.arange(x.shape[1], device=x.device)[None]
+    def _sums(self, x, causal, position):
         views = self.unit.views(x)
         q, k, far_q, far_k = self.relative.turned(views, position, self.score_scale)
         near = None if self.parts == "global" else (q, k)

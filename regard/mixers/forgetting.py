@@ -64,6 +64,9 @@ class Forgetting(CachedMixer, HeadsMixer):
         f = F.logsigmoid(self.forget(x).mT).unflatten(1, (k.shape[1], -1)).mT
         return q, torch.cat([k, f], -1), v
 
+    def _observe(self, x, context, mask):
+        return super()._observe(x, context, mask)._replace(k=self.heads.keys(x))
+
     def _attend(self, q, k, v, mask, query=None, key=None):
         k, f = k.split([q.shape[3], k.shape[3] - q.shape[3]], -1)
         c = f.to(wide_type(f)).cumsum(2).mT.flatten(1, 2)  # B H S

@@ -15,12 +15,14 @@ Args:
     conv_size: tokens that a short convolution sees; None: there is none
 """
 
+import math
 from typing import Literal
 
 import torch.nn.functional as F
 
 from regard.core import OptionError
-from regard.mixers._scan import ScanMixer
+from regard.functional.rows import wide_type
+from regard.mixers._scan import ScanMixer, unchanged
 from regard.nn.recurrent import low_rank
 
 RANK, POWER = 16, 1 / 16
@@ -34,6 +36,7 @@ class GatedLinear(ScanMixer):
         "hgrn2": {"form": "hgrn2", "lower_bound": 0.3},
         "conv": {"conv_size": 4, "key_dim": 4},
     }
+    activation = staticmethod(unchanged)
 
     def __init__(
         self,
@@ -56,19 +59,11 @@ class GatedLinear(ScanMixer):
         self.tied, self.lower_bound = tied, lower_bound
         self.decay = None if tied else low_rank(dim, self.widths[1], RANK, bias=True)
 
-    @staticmethod
-    def activation(z):
-        return z
-
     def _terms(self, x, q, k, v, after):
         if self.decay is None:
-            kept = self.lower_bound + (1 - self.lower_bound) * k.sigmoid()
-            return F.silu(q), 1 - kept, v, None, kept.log()
-        g = POWER * F.logsigmoid(self.decay(x))
-        return (
-            q * q.shape[-1] ** -0.5,
-            k,
-            v,
-            None,
-            g.unflatten(2, (-1, self.key_dim)).transpose(1, 2),
-        )
+            logit, least = k.to(wide_type(k)), self.lower_bound
+            low = math.log(least) if least else -math.inf
+            g = F.softplus(low - logit) + F.logsigmoid(logit)
+            return F.silu(q), (1 - least) * (-logit).sigmoid(), v, None, g  # 1 - a would be rounded
+        g = POWER * F.logsigmoid(self.decay(x)).unflatten(2, (-1, self.key_dim))
+        return q * q.shape[-1] ** -0.5, k, v, None, g.transpose(1, 2)

@@ -25,14 +25,13 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import Mask, No, OptionError
 from regard.functional.rows import Impl, check_impl
 from regard.functional.squared_relu import squared_relu_attention
-from regard.mixers._base import ALL
+from regard.mixers._base import ALL, first_places
 from regard.mixers._cached import CachedMixer
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
@@ -91,28 +90,14 @@ class GAU(CachedMixer):
         self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
-    def mix(self, x, context, mask):
-        q, k, v, how = self._placed(x, context, mask)
-        return self.unit.merge(x, squared_relu_attention(q, k, v, **how))
-
-    def _placed(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
-    ) -> tuple[Tensor, Tensor, Tensor, dict]:
-        """q, k and v, and what weighs them. Queries count from 0, or, where causal, the last one is aligned with the last key."""
-        query = key = _first(x)
-        if context is not None:
-            key = _first(context)
-            query = mask.last_key(query.shape[1], key.shape[1], x.device) if mask.causal else query
-        return *self._split(x, context, query), self._how(query, key, mask)
-
     def _split(self, x, context, at=None):
         views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
-        at = _first(x) if at is None else at
+        at = first_places(x) if at is None else at
         if context is None:
             q, k = turned(views, at, scale)
             return q, k, self.unit.values(x)
         (q,) = turned(views[:, :1], at, scale, (0,))
-        (k,) = turned(self.unit.views(context)[:, 1:], _first(context), 1.0, (1,))
+        (k,) = turned(self.unit.views(context)[:, 1:], first_places(context), 1.0, (1,))
         return q, k, self.unit.values(context)
 
     def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], mask: Mask) -> dict:
@@ -130,9 +115,10 @@ class GAU(CachedMixer):
         return self.unit.merge(x, mixed)
 
     def _mixed(self, x, context, mask, of=None):
-        q, k, v, how = self._placed(x, context, mask)
-        return squared_relu_attention(q, k, v if of is None else of(v), **how)
-
-
-def _first(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
-    return torch.arange(x.shape[1], device=x.device)[None]
+        """Queries count from 0, or, where causal, the last one is aligned with the last key."""
+        query = key = first_places(x)
+        if context is not None:
+            key = first_places(context)
+            query = mask.last_key(query.shape[1], key.shape[1], x.device) if mask.causal else query
+        q, k, v = self._split(x, context, query)
+        return self._attend(q, k, v if of is None else of(v), mask, query, key)

@@ -23,13 +23,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import OPEN, No, Observation, OptionError
+from regard.core import OPEN, No, OptionError
 from regard.core.documents import documents_of
 from regard.core.request import check_request, compacted
-from regard.functional.mixed_chunk import in_chunks, units
-from regard.functional.rows import Impl, grouped, scores, visible_keys
+from regard.functional.rows import Impl, grouped, in_chunks, scores, visible_keys
 from regard.functional.selected import bounds, divergence, selected_attention
-from regard.mixers._base import ALL, Options
+from regard.mixers._base import ALL, Options, first_places
 from regard.mixers._selected import SelectedMixer
 from regard.mixers.moba import NO_MARKS
 from regard.nn.norm import RMSNorm
@@ -113,7 +112,7 @@ class Indexed(SelectedMixer):
         qi = qi if self.query_norm is None else self.query_norm(qi)
         ki = self.index_norm(self.index_key(source))[:, None]
         if self.position is not None:
-            at = torch.arange(x.shape[1], device=x.device) if at is None else at.clamp_min(0)
+            at = first_places(x) if at is None else at.clamp_min(0)
             qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
         w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
@@ -167,7 +166,3 @@ class Indexed(SelectedMixer):
             some = torch.ones_like(found) if request.answered is None else request.answered
             total, count = total + (found * some).sum(), count + some.sum()
         return total / count.clamp_min(1)
-
-    def _observe(self, x, context, mask):
-        weights = self._mixed(x, context, mask, units)
-        return Observation(*self.heads.split(x, context), weights)

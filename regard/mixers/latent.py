@@ -32,7 +32,7 @@ from regard.functional.mixed_chunk import units
 from regard.functional.positions.rotary import Pairing, rotate
 from regard.functional.rows import Impl, check_impl
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import ALL
+from regard.mixers._base import ALL, first_places
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.starts import Glorot, glorot
@@ -100,7 +100,7 @@ class Latent(CachedMixer):
             [self.latent_dim, self.rotary_dim], -1
         )
         if self.rotary_dim:
-            at = torch.arange(x.shape[1], device=x.device) if at is None else at.clamp_min(0)
+            at = first_places(x) if at is None else at.clamp_min(0)
             plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
             turned, r = (rotate(z, at, self.base, self.pairing) for z in (turned, r[:, None]))
             q, r = torch.cat([plain, turned], -1), r[:, 0]
@@ -110,32 +110,33 @@ class Latent(CachedMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         """A whole request expands keys and values; a stream folds what expands them into query and output. v: unit values for a map."""
         how = {"mask": mask, "scale": (self.nope_dim + self.rotary_dim) ** -0.5, "impl": self.impl}
-        of_k, of_v = self._expanding()
-        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
         if query is None:
-            r = r.expand(-1, self.num_heads, -1, -1)
-            v = v.expand(-1, self.num_heads, -1, -1) if v.shape[3] else c @ of_v.mT
-            return softmax_attention(q, torch.cat([c @ of_k.mT, r], -1), v, **how)
+            k, values = self._expanded(k)
+            v = v.expand(-1, self.num_heads, -1, -1) if v.shape[3] else values
+            return softmax_attention(q, k, v, **how)
+        of_k, of_v = self._expanding()
         plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
         q = torch.cat([plain @ of_k, turned], -1)
-        return softmax_attention(q, k, c, **how) @ of_v.mT
+        return softmax_attention(q, k, k[..., : self.latent_dim], **how) @ of_v.mT
+
+    def _expanded(self, k: Float[Tensor, "B 1 S _"]) -> tuple[Tensor, Tensor]:
+        """Keys and values of all heads."""
+        of_k, of_v = self._expanding()
+        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
+        return torch.cat([c @ of_k.mT, r.expand(-1, self.num_heads, -1, -1)], -1), c @ of_v.mT
 
     def _expanding(self) -> tuple[Float[Tensor, "H K L"], Float[Tensor, "H V L"]]:
         """What makes keys and values of the latent."""
         weight = self.expand.weight.unflatten(0, (self.num_heads, -1))
         return weight.split([self.nope_dim, self.value_dim], 1)
 
-    def mix(self, x, context, mask):
-        return self._merge(x, self._mixed(x, context, mask))
-
     def _merge(self, x, mixed):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def _observe(self, x, context, mask):
-        (q, k, _), (of_k, of_v) = self._split(x, context), self._expanding()
-        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
-        k = torch.cat([c @ of_k.mT, r.expand(-1, self.num_heads, -1, -1)], -1)
-        return Observation(q, k, c @ of_v.mT, self._mixed(x, context, mask, units))
+        q, k, _ = self._split(x, context)
+        return Observation(q, *self._expanded(k), self._mixed(x, context, mask, units))
 
     def _observe_heads(self, x, context, mask):
-        return Observation(v=self._observe(x, context, mask).v, heads=self._mixed(x, context, mask))
+        _, v = self._expanded(self._split(x, context)[1])
+        return Observation(v=v, heads=self._mixed(x, context, mask))

@@ -64,8 +64,6 @@ class Linear(RecurrentMixer):
         )
         self.phi = resolve(feature_map)
 
-    mix = RecurrentMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         if self.position is not None:
             return self._turned(q, k, v, mask)[0]

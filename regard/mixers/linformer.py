@@ -94,8 +94,6 @@ class Linformer(HeadsMixer):
                 tied=sharing == "key_value",
             )
 
-    mix = HeadsMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         return projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
 

@@ -96,8 +96,6 @@ class Local(HeadsMixer):
             "soft_cap": soft_cap,
         }
 
-    mix = HeadsMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         return window_attention(q, k, v, mask=mask, sinks=self.sinks, impl=self.impl, **self._how)
 

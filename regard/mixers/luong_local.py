@@ -112,10 +112,6 @@ class LuongLocal(CachedMixer, HeadsMixer):
             bound = 1 / math.sqrt(self.heads.head_dim)
             nn.init.uniform_(self.v_p, -bound, bound)
 
-    def mix(self, x, context, mask):
-        q, k, v = self._split(x, context)
-        return self.heads.merge(self._attend(q, k, v, mask))
-
     def _split(self, x, context, at=None):
         q, k, v = super()._split(x, context, at)
         return q, self.score.keys(k, at if context is None else None), v

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from regard.core import OptionError
-from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, softmax_inside
+from regard.functional.mixed_chunk import LinNorm, Sums, softmax_inside
 from regard.functional.mixed_chunk_stream import initial_state
 from regard.functional.positions.rotary import rotate
 from regard.functional.rows import Impl
@@ -78,13 +78,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
             )
         self.inside = softmax_inside(self.impl) if local_fn == "softmax" else _relu2
 
-    def mix(self, x, context, mask):
-        sums, v = self._sums(x, mask.causal)
-        return self.heads.merge(mixed_chunks(sums, v, chunk_size=self.chunk_size, mask=mask))
-
-    def _sums(self, x, causal, position=None):
-        if position is None:
-            position = torch.arange(x.shape[1], device=x.device)[None]
+    def _sums(self, x, causal, position):
         q, k, v = self.heads.split(x, None, position[:, 0])
         q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
         pair = q / math.sqrt(q.shape[-1]), k

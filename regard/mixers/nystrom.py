@@ -56,27 +56,21 @@ class Nystrom(HeadsMixer):
 
     def reset_parameters(self) -> None:
         if self.filters is not None:
-            nn.init.uniform_(
-                self.filters, -(self.filters.shape[1] ** -0.5), self.filters.shape[1] ** -0.5
-            )
+            bound = self.filters.shape[1] ** -0.5
+            nn.init.uniform_(self.filters, -bound, bound)
 
     def _mixed(self, x, context, mask, of=None):
         q, k, v = self.heads.split(x, context)
         v = v if of is None else of(v)
         how = {"num_landmarks": self.num_landmarks, "mask": mask, "cross": context is not None}
         y = nystrom_attention(q, k, v, **how)
-        return (
-            y
-            if self.filters is None or context is not None
-            else y + self._filtered(self.filters, v, mask)
-        )
-
-    def _filtered(self, filters, v, mask):
-        v = v if mask.valid is None else v * mask.valid[:, None, :, None]
+        if self.filters is None or context is not None:
+            return y
+        filters, v = self.filters, v if mask.valid is None else v * mask.valid[:, None, :, None]
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
-        y = F.conv1d(rows, filters[:, None].to(v.dtype), groups=self.num_heads)
-        return y.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1)
+        near_by = F.conv1d(rows, filters[:, None].to(v.dtype), groups=self.num_heads)
+        return y + near_by.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1)
 
     def _observe(self, x, context, mask):
         return Observation(*self.heads.split(x, context), self._mixed(x, context, mask, units))

@@ -115,8 +115,6 @@ class Performer(RecurrentMixer):
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
         )
 
-    mix = RecurrentMixer.mix_split
-
     def _attend(self, q, k, v, mask, query=None, key=None):
         return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
 

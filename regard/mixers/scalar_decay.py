@@ -14,7 +14,6 @@ Args:
     form: "retention", "lightning" or "mamba2"
     key_dim: channels of a query and of a key; None: dim / num_heads
     value_dim: channels of a value; None: dim / num_heads, in mamba2 twice as many
-    impl: how the kernel runs; it never changes the result
 """
 
 from dataclasses import replace
@@ -25,7 +24,8 @@ from torch import nn
 
 from regard.core import OptionError
 from regard.functional.positions.rotary import rotate
-from regard.mixers._scan import ScanMixer
+from regard.functional.rows import wide_type
+from regard.mixers._scan import ScanMixer, unchanged
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import Decay
 
@@ -67,8 +67,12 @@ class ScalarDecay(ScanMixer):
                 f"scalar_decay: retention turns channels in pairs, and key_dim is {self.key_dim}"
             )
         self.form = form
-        if form != "retention":
+        if form == "retention":
+            self.activation = unchanged
+        else:
             self.norm = RMSNorm(self.widths[2])
+        if form == "lightning":
+            self.gate_of = torch.sigmoid
         self.decay = Decay(dim, num_heads, rates=(1.0, 16.0)) if mamba else None
         self.skip = nn.Parameter(torch.empty(num_heads)) if mamba else None
         self.reset_parameters()
@@ -77,17 +81,11 @@ class ScalarDecay(ScanMixer):
         if self.skip is not None:
             nn.init.ones_(self.skip)
 
-    def activation(self, z):
-        return z if self.form == "retention" else z * z.sigmoid()
-
-    def gate_of(self, z):
-        return z.sigmoid() if self.form == "lightning" else z * z.sigmoid()
-
     def _terms(self, x, q, k, v, after):
         if self.decay is not None:
             g, step = self.decay(x)
             return q, k * step, v, None, g[..., 0]
-        head = torch.arange(self.num_heads, device=x.device, dtype=x.dtype)
+        head = torch.arange(self.num_heads, device=x.device, dtype=wide_type(x))
         if self.form == "lightning":
             g = -(2 ** (-8 * (head + 1) / self.num_heads))
         else:

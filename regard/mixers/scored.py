@@ -77,10 +77,6 @@ class Scored(CachedMixer, HeadsMixer):
                 any_length=No(f"{self.score.name} scores are one for each of max_len positions")
             )
 
-    def mix(self, x, context, mask):
-        q, k, v = self._split(x, context)
-        return self.heads.merge(self._attend(q, k, v, mask))
-
     def _split(self, x, context, at=None):
         q, k, v = super()._split(x, context, at)
         keys = self.score.keys(k, at if context is None else None)

@@ -102,7 +102,6 @@ class Softmax(CachedMixer, HeadsMixer):
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
 
-    mix = HeadsMixer.mix_split
     added: Float[Tensor, "b h T S"] | None = None  # to scaled scores, beside the bias of positions
 
     def adding(self, numbers: Float[Tensor, "b h T S"]) -> "Softmax":

@@ -1,21 +1,12 @@
 """Shared by the oracles of gated layers: GAU, FLASH and mixed chunks (arXiv 2202.10447), gMLP and MLP-Mixer."""
 
-import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
 from regard.reference._rotary import rope
 from regard.reference._rows import Params, Row, linear, mix
-
-
-def silu(a: Tensor) -> Tensor:
-    return a / (1 + (-a).exp())
-
-
-def gelu(a: Tensor) -> Tensor:
-    return a * (1 + torch.erf(a / math.sqrt(2))) / 2
 
 
 def share(options, row: Row, i: int) -> float:

@@ -4,28 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import silu
 
 from regard.reference._rows import Params, Row, linear
-
-
-def same(z: Tensor) -> Tensor:
-    return z
-
-
-def silu(z: Tensor) -> Tensor:
-    return z * z.sigmoid()
-
-
-def softplus(z: Tensor) -> Tensor:
-    return z.clamp(min=0) + (-z.abs()).exp().log1p()
-
-
-def unit(z: Tensor) -> Tensor:
-    return z / z.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-
-
-def normed(z: Tensor, gain: Tensor) -> Tensor:
-    return z / ((z**2).mean(-1, keepdim=True) + 1e-5) ** 0.5 * gain
 
 
 def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
@@ -33,7 +14,7 @@ def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def split(
-    params: Params, row: Row, act: Callable[[Tensor], Tensor], groups: int
+    params: Params, row: Row, act: Callable[[Tensor], Tensor] | None, groups: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q, k [T H K], v [T H V]: activation of the causal convolution, where there is one; head h shares the keys of its group."""
     parts = [linear(params, name, row.x) for name in ("query", "key", "value")]
@@ -52,7 +33,7 @@ def split(
             ]
         )
         z = silu(z)
-    else:
+    elif act is not None:
         z = act(z)
     q, k, v = z.split([part.shape[1] for part in parts], 1)
     of = [h // (row.H // groups) for h in range(row.H)]

@@ -1,19 +1,21 @@
 """Oracle of `gated_linear` (arXiv 2312.06635, 2404.07904): the state, token by token, with a decay for each channel of keys."""
 
-from regard.reference._rows import linear, oracle
-from regard.reference._scan import all_heads, low_rank, normed, same, silu, split
+from torch.nn.functional import silu
+
+from regard.reference._rows import linear, normed, oracle
+from regard.reference._scan import all_heads, low_rank, split
 
 
 @oracle
 def gated_linear(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    q, k, v = split(params, row, same, row.H)
+    q, k, v = split(params, row, None, row.H)
     if options.get("form") == "hgrn2":
         least = options.get("lower_bound", 0.0)
         a = least + (1 - least) * k.sigmoid()
         o, weights = all_heads(silu(q), 1 - a, v, a)
-        return linear(params, "out", normed(o, params["norm.weight"]).flatten(1)), weights
+        return linear(params, "out", normed(params, "norm", o).flatten(1)), weights
     a = low_rank(params, "decay", row.x).sigmoid() ** (1 / 16)
     o, weights = all_heads(q / q.shape[2] ** 0.5, k, v, a.view(k.shape))
-    y = normed(o, params["norm.weight"]).flatten(1) * silu(linear(params, "gate", row.x))
+    y = normed(params, "norm", o).flatten(1) * silu(linear(params, "gate", row.x))
     return linear(params, "out", y), weights

@@ -3,11 +3,7 @@
 from torch.nn.functional import layer_norm
 
 from regard.reference._rotary import turned
-from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
-
-
-def rms(z, gain):
-    return z / (z.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain
+from regard.reference._rows import attend, heads, linear, normed, oracle, softmax as softmax_of
 
 
 @oracle
@@ -15,14 +11,14 @@ def indexed(params, options, row):
     """-> (y [B T D], weights [B H T S]); of equal scores later keys are taken."""
     count, C = options.get("top_k", 64), options.get("block_size")
     q, k, v = heads(params, row, turn=options)
-    key, gain = linear(params, "index_key", row.context), params["index_norm.weight"]
+    key = linear(params, "index_key", row.context)
     d = key.shape[1]
     query = linear(params, "index_query", row.x).reshape(row.T, -1, d)
     if C is None:
-        key = layer_norm(key, (d,), gain, params["index_norm.bias"], 1e-6)
+        key = layer_norm(key, (d,), params["index_norm.weight"], params["index_norm.bias"], 1e-6)
         share = linear(params, "index_weight", row.x) / query.shape[1] ** 0.5
     else:
-        key, query = rms(key, gain), rms(query, params["query_norm.weight"])
+        key, query = normed(params, "index_norm", key), normed(params, "query_norm", query)
     key, query = turned(key[:, None], options)[:, 0], turned(query, options)
 
     def score(h, i, j):

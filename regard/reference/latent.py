@@ -1,8 +1,7 @@
 """Oracle of `latent` (arXiv 2405.04434), expanded: keys and values of every head from the latent."""
 
 from regard.reference._rotary import rope
-from regard.reference._rows import attend, linear, oracle, softmax as softmax_of
-from regard.reference._scan import normed
+from regard.reference._rows import attend, linear, normed, oracle, softmax as softmax_of
 
 
 @oracle
@@ -13,11 +12,11 @@ def latent(params, options, row):
     R = len(params["compress.weight"]) - L
     z = row.x
     if "query_latent.weight" in params:
-        z = normed(linear(params, "query_latent", z), params["query_norm.weight"])
+        z = normed(params, "query_norm", linear(params, "query_latent", z))
     q = linear(params, "query", z).view(row.T, H, -1)
     N = q.shape[2] - R
     both = linear(params, "compress", row.context)
-    c, r = normed(both[:, :L], params["norm.weight"]), both[:, L:]
+    c, r = normed(params, "norm", both[:, :L]), both[:, L:]
     kv = linear(params, "expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
     turn = options.get("base", 10000.0), options.get("pairing", "half")

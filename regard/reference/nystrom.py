@@ -30,14 +30,7 @@ def nystrom(params, options, row):
         Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]
         Ql, Kl = means(Q, count), means(K, count)
         A = (Ql @ Kl.T).softmax(1)
-        if len(Ql) == len(Kl):
-            Z = inverse(A)
-        else:  # a square matrix with rows or columns of zeros
-            n = max(A.shape)
-            square = A.new_zeros(n, n)
-            square[: len(Ql), : len(Kl)] = A
-            Z = inverse(square)[: len(Kl), : len(Ql)]
-        W = (Q @ Kl.T).softmax(1) @ Z @ (Ql @ K.T).softmax(1)
+        W = (Q @ Kl.T).softmax(1) @ inverse(A) @ (Ql @ K.T).softmax(1)
         if size and not row.is_cross:
             rows = [
                 [

@@ -1,10 +1,11 @@
 """Oracle of `scalar_decay` (arXiv 2307.08621, 2401.04658, 2405.21060): the state, token by token, with one decay a head."""
 
 import torch
+from torch.nn.functional import silu, softplus
 
 from regard.reference._rotary import turned
-from regard.reference._rows import linear, oracle
-from regard.reference._scan import all_heads, normed, same, silu, softplus, split
+from regard.reference._rows import linear, normed, oracle
+from regard.reference._scan import all_heads, split
 
 
 @oracle
@@ -12,7 +13,7 @@ def scalar_decay(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     form, H = options.get("form", "retention"), row.H
     q, k, v = split(
-        params, row, same if form == "retention" else silu, 1 if form == "mamba2" else H
+        params, row, None if form == "retention" else silu, 1 if form == "mamba2" else H
     )
     gate = linear(params, "gate", row.x)
     if form == "mamba2":
@@ -21,14 +22,12 @@ def scalar_decay(params, options, row):
         o, weights = all_heads(q, k * step[..., None], v, a)
         o = o + params["skip"][:, None] * v
         weights = weights + params["skip"][:, None, None] * torch.eye(row.T, dtype=q.dtype)
-        return linear(
-            params, "out", normed(o.flatten(1) * silu(gate), params["norm.weight"])
-        ), weights
+        return linear(params, "out", normed(params, "norm", o.flatten(1) * silu(gate))), weights
     head = torch.arange(H, dtype=q.dtype).expand(row.T, H)
     if form == "lightning":
         o, weights = all_heads(q, k, v, (-(2 ** (-8 * (head + 1) / H))).exp())
-        y = normed(o.flatten(1), params["norm.weight"]) * gate.sigmoid()
+        y = normed(params, "norm", o.flatten(1)) * gate.sigmoid()
         return linear(params, "out", y), weights
     q, k = (turned(z, {"position": "rotary"}) for z in (q, k))
     o, weights = all_heads(q / q.shape[2] ** 0.5, k, v, 1 - 2 ** (-5 - head))
-    return linear(params, "out", normed(o, params["norm.weight"]).flatten(1) * silu(gate)), weights
+    return linear(params, "out", normed(params, "norm", o).flatten(1) * silu(gate)), weights

@@ -65,6 +65,34 @@ def test_decays_too_strong_for_a_quotient_of_exponentials_stay_finite_and_right(
         assert torch.isfinite(torch.autograd.grad(y.sum(), strong, retain_graph=True)[0]).all()
 
 
+def test_decays_of_bfloat16_are_summed_in_float32():
+    q, k, v, _, g = (z.bfloat16() for z in terms())
+    g = 8 * g  # sums of many hundred, whose differences bfloat16 does not hold
+    y, S = decayed_attention(q, k, v, g)
+    exact, last = decayed_attention(*(z.double() for z in (q, k, v, g)))
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.double(), exact, rtol=0, atol=0.02)
+    torch.testing.assert_close(S.double(), last, rtol=0, atol=0.02)
+
+
+def test_decays_that_are_constants_do_not_depend_on_the_type_of_the_tokens():
+    mixer = regard.build("scalar_decay", dim=24, num_heads=3, form="lightning").bfloat16()
+    x = torch.zeros(1, 2, 24, dtype=torch.bfloat16)
+    g = mixer._terms(x, *mixer._split(x, None), None)[4]
+    expected = -(2 ** (-8 * torch.arange(1, 4, dtype=torch.float64) / 3))
+    torch.testing.assert_close(g[0, :, 0].double(), expected)
+
+
+def test_a_key_of_hgrn2_that_empties_the_state_is_finite_and_so_is_its_gradient():
+    mixer = regard.build("gated_linear", dim=24, num_heads=3, form="hgrn2")
+    with torch.no_grad():
+        mixer.key.weight.mul_(1e3)
+    x = normal(2, T, 24).float().requires_grad_()
+    y = mixer(x, mask=regard.Mask(causal=True))
+    assert torch.isfinite(y).all()
+    assert torch.isfinite(torch.autograd.grad(y.sum(), x)[0]).all()
+
+
 def test_writing_nothing_leaves_nothing_and_orthonormal_keys_are_recalled_exactly():
     q, k, v, b, g = terms()
     y, S = delta_attention(q, k, v, torch.zeros_like(b), g)

@@ -120,6 +120,14 @@ def test_the_first_version_is_diffllamas():
     assert torch.allclose(ours(X, mask=CAUSAL), expected, atol=1e-6)  # float32 inside theirs
 
 
+@pytest.mark.parametrize("name", ["forgetting", "native_sparse"])
+def test_what_rides_beside_queries_and_keys_is_not_observed(name):
+    mixer = built(name)
+    seen = mixer.observe(X, mask=CAUSAL)
+    for found, expected in zip(seen[:3], mixer.heads.split(X), strict=True):
+        assert torch.equal(found, expected)
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(regard.OptionError, match="must be even"):
         built("latent", rotary_dim=3)
