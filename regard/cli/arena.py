@@ -124,8 +124,6 @@ class Arena(metaclass=CheckedOptions):
         from regard.lab.experiment.workers import cores
 
         count = (cores() if self.on == "here" else 1) if self.workers is None else self.workers
-        if count < 1:
-            raise OptionError(f"workers ({count}) must be at least 1")
         if part or count == 1 or torch.cuda.is_available():
             yield
             return
@@ -160,7 +158,8 @@ class Arena(metaclass=CheckedOptions):
         from regard.lab.train import TrainConfig
 
         question = entry("questions", self.question)
-        changes: dict[str, Any] = {"seeds": self.seeds, "rates": self.rates}
+        replaced: dict[str, Any] = {"seeds": self.seeds, "rates": self.rates}
+        changes = {name: values for name, values in replaced.items() if values}
         if self.mixers:
             listed = {one.name: one for one in question.entries}
             named = [choice(name) for name in self.mixers]
@@ -173,8 +172,8 @@ class Arena(metaclass=CheckedOptions):
             )
             trained = columns(own, train)
             about = f"every entry on {self.task}"
-            changes |= {"name": trained[-1].name, "about": about, "kind": "screen", "allowed": None}
-            changes |= {"claims": (), "shells": ()}
+            changes |= {"name": trained[-1].name, "about": about, "kind": "screen"}
+            changes |= {"allowed": None, "claims": (), "shells": ()}
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.lengths:
@@ -185,9 +184,7 @@ class Arena(metaclass=CheckedOptions):
             timed = tuple(replace(one, dim=self.dim) for one in timed)
         if self.task is not None or self.lengths or self.dim is not None or self.tokens is not None:
             changes["vary"] = (*timed, *map(self._sized, trained))
-        kept = ("allowed", "claims", "shells")  # also where they are empty
-        given = {name: value for name, value in changes.items() if value or name in kept}
-        return replace(question, **given)
+        return replace(question, **changes)
 
     def _sized(self, column: "Column") -> "Column":
         """The column at the width and the budget that were given."""

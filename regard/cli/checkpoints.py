@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +150,7 @@ def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
 
     colour = getattr(config, "channels", 1) == 3
     with Image.open(plain(path)) as image:
-        resized = image.convert("RGB" if colour else "L").resize((size[1], size[0]))
+        resized = image.convert("RGB" if colour else "L").resize(size[::-1])
     shades = torch.from_numpy(np.array(resized)).long()
     if colour:
         shades = shades.permute(2, 0, 1)
@@ -224,9 +223,12 @@ def _hf(folder: Path) -> Loaded:
     import regard.hf
 
     model: Any = regard.hf.load(folder)
-    head = getattr(model, "logits", None) or getattr(model, "head", None)
-    answer: Answer = Likeness() if head is None else partial(_answer, head)
-    return Loaded(model, "hf", answer, tokenizer_of(folder))
+    head: Any = getattr(model, "logits", None) or getattr(model, "head", None)
+
+    def answer(hidden: Tensor, valid: Tensor | None) -> Tensor:
+        return last_logits(head(hidden), valid)
+
+    return Loaded(model, "hf", Likeness() if head is None else answer, tokenizer_of(folder))
 
 
 def tokenizer_of(checkpoint: Path) -> Any:
@@ -249,10 +251,6 @@ def tokenizer_of(checkpoint: Path) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _answer(head: Any, hidden: Tensor, valid: Tensor | None) -> Tensor:
-    return last_logits(head(hidden), valid)
 
 
 class Likeness:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from regard.cli.arguments import Flag, Json
 from regard.cli.printing import print_facts, print_json, print_table
-from regard.core import MissingDataError, OptionError, StoredDataError
+from regard.core import MissingDataError, OptionError, RegardError, StoredDataError
 from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
@@ -71,25 +72,28 @@ class DataGet(metaclass=CheckedOptions):
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:
             check_licence(source, self.accept_licence)
-        failures: dict[str, str] = {}
-        absent: set[str] = set()
+        failures: dict[str, RegardError] = {}
         reached: set[Channel] = set()
         for source in wanted:
             before = missing(source)
             try:
-                get(source, accept_licence=self.accept_licence, folder=self.folder, say=_say)
+                get(
+                    source,
+                    accept_licence=self.accept_licence,
+                    folder=self.folder,
+                    say=partial(print, flush=True),
+                )
             except (StoredDataError, MissingDataError) as error:
-                failures[source.name] = f"{source.name}: {error}"
-                if isinstance(error, MissingDataError):
-                    absent.add(source.name)
+                failures[source.name] = error
             reached |= {package.channel for package in before if package not in missing(source)}
         print(f"{len(wanted) - len(failures)} of {len(wanted)} sources are in {cache_folder()}")
-        for name in sorted(absent) if self.if_reachable else ():
-            if not reached & {package.channel for package in missing(SOURCES[name])}:
+        for name in sorted(failures) if self.if_reachable else ():
+            channels = {package.channel for package in missing(SOURCES[name])}
+            if isinstance(failures[name], MissingDataError) and not reached & channels:
                 print(f"{name} is left out: its registry gave nothing")
                 del failures[name]
         if failures:
-            raise MissingDataError("\n".join(failures.values()))
+            raise MissingDataError("\n".join(f"{name}: {why}" for name, why in failures.items()))
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,26 @@ class DataShow:
     json: Json = False
 
     def run(self) -> None:
-        about = _show_own(self.name, self.path) if self.path else _show_source(self.name)
+        from regard.lab.data.own import OWN
+        from regard.lab.data.sources import SOURCES
+
+        about: dict[str, Any]
+        if self.path is not None:
+            form = OWN[self.name]
+            about = {"name": form.name, "what": form.about, "path": str(self.path)}
+            about |= form.sizes(self.path.expanduser())
+        elif self.name in OWN:
+            raise OptionError(
+                f"{self.name} is a format of your own files: add --path PATH, {OWN[self.name].layout}"
+            )
+        else:
+            source = SOURCES[self.name]
+            about = _row(source) | {
+                "terms": source.terms,
+                "packages": [f"{package.name} {package.version}" for package in source.packages],
+                "sha256": {package.file: package.sha256 for package in source.packages},
+                "get": source.get_command if source.packages else "already on this machine",
+            }
         (print_json if self.json else print_facts)(about)
 
 
@@ -121,10 +144,6 @@ class Data:
         self.command.run()
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
 def _row(source: "Source") -> dict[str, Any]:
     from regard.lab.data.sources import missing
 
@@ -134,29 +153,4 @@ def _row(source: "Source") -> dict[str, Any]:
         "licence": source.licence,
         "MB": round(source.megabytes, 1),
         "here": not missing(source),
-    }
-
-
-def _show_own(name: str, path: Path) -> dict[str, Any]:
-    from regard.lab.data.own import OWN
-
-    form = OWN[name]
-    sizes = form.sizes(path.expanduser())
-    return {"name": form.name, "what": form.about, "path": str(path)} | sizes
-
-
-def _show_source(name: str) -> dict[str, Any]:
-    from regard.lab.data.own import OWN
-    from regard.lab.data.sources import SOURCES
-
-    if name in OWN:
-        raise OptionError(
-            f"{name} is a format of your own files: add --path PATH, {OWN[name].layout}"
-        )
-    source = SOURCES[name]
-    return _row(source) | {
-        "terms": source.terms,
-        "packages": [f"{package.name} {package.version}" for package in source.packages],
-        "sha256": {package.file: package.sha256 for package in source.packages},
-        "get": source.get_command if source.packages else "already on this machine",
     }

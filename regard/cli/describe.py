@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, get_type_hints
 
-from regard.core import Capabilities, No, UnknownNameError
+from regard.core import No, UnknownNameError
 from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
 
@@ -49,13 +49,12 @@ def catalog(kind: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def kinds() -> list[str]:
-    """The kinds whose catalogues load here: some of them need the extra `lab`."""
-    found = []
+def kinds() -> dict[str, Any]:
+    """The catalogues that load here, by kind: some of them need the extra `lab`."""
+    found = {}
     for kind in SOURCES:
         try:
-            catalog(kind)
-            found.append(kind)
+            found[kind] = catalog(kind)
         except ModuleNotFoundError as error:
             if not lacking_extra(error):
                 raise
@@ -69,17 +68,11 @@ def overview(kind: str) -> list[dict[str, Any]]:
 
 def details(name: str) -> list[dict[str, Any]]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
-    known = {kind: catalog(kind) for kind in kinds()}
+    known = kinds()
     found = [about(kind, entries[name]) for kind, entries in known.items() if name in entries]
     if not found:
         raise UnknownNameError("name", name, dict.fromkeys(chain(*known.values())))
     return found
-
-
-def abilities(capabilities: Capabilities) -> dict[str, str]:
-    """Capability -> "yes", "exact", "segment", or "no: <reason>"."""
-    names = (*ABILITIES, "deterministic")
-    return {name: _spell(getattr(capabilities, name)) for name in names}
 
 
 def options(entry: Any) -> list[dict[str, Any]]:
@@ -91,11 +84,9 @@ def options(entry: Any) -> list[dict[str, Any]]:
         for p in inspect.signature(entry).parameters.values()
         if p.kind not in VARIADIC
     }
-    if is_dataclass(entry):
-        made = {
-            f.name: f.default_factory for f in fields(entry) if f.default_factory is not MISSING
-        }
-        settable |= {name: make() for name, make in made.items()}
+    for field in fields(entry) if is_dataclass(entry) else ():
+        if field.default_factory is not MISSING:
+            settable[field.name] = field.default_factory()
     return [
         {
             "name": name,
@@ -163,7 +154,7 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
         facts |= {
             "family": getattr(entry, "family", "other"),
             "paper": getattr(entry, "paper", ""),
-            "capabilities": abilities(can),
+            "capabilities": {n: _spell(getattr(can, n)) for n in (*ABILITIES, "deterministic")},
             "includes_ffn": can.includes_ffn,
             "positions": sorted(can.positions),
             "approximates": can.approximates,
@@ -233,6 +224,7 @@ def _summary(kind: str, entry: Any) -> str:
 
 
 def _spell(answer: Any) -> str:
+    """A capability as "yes", "exact", "segment", or "no: <reason>"."""
     if isinstance(answer, No):
         return f"no: {answer.reason}"
     return "yes" if answer is True else str(answer)

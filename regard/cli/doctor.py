@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -84,18 +85,15 @@ def _implementations() -> list[dict[str, str]]:
     return rows
 
 
-def _packages() -> list[dict[str, str]]:
-    return [_package(*pair, extra) for extra in EXTRAS for pair in required(extra).items()]
-
-
-def _package(name: str, oldest: str, extra: str) -> dict[str, str]:
-    found = version(name)
-    needed = f"{name} ({extra})" if extra else name
-    if found is None:
-        source = f"regard[{extra}]" if extra else f"{name}>={oldest}"
-        return _row(needed, "missing", f"pip install '{source}'")
-    old = numbers(found) < numbers(oldest)
-    return _row(needed, found, f"{oldest} or later is needed" if old else "")
+def _packages() -> Iterator[dict[str, str]]:
+    for extra in EXTRAS:
+        for name, oldest in required(extra).items():
+            found, advice = version(name), ""
+            if found is None:
+                advice = f"pip install '{f'regard[{extra}]' if extra else f'{name}>={oldest}'}'"
+            elif numbers(found) < numbers(oldest):
+                advice = f"{oldest} or later is needed"
+            yield _row(f"{name} ({extra})" if extra else name, found or "missing", advice)
 
 
 def _environment() -> list[dict[str, str]]:

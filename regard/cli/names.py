@@ -32,21 +32,23 @@ def entry(kind: str, name: str) -> Any:
     """
     if ":" in name:
         return own(name, (kind,))[1]
-    found = catalog(kind)
-    if name not in found and (hint := _meant(name)):
+    found, module, hint = catalog(kind), name.partition(".")[0], ""
+    if "," in name:
+        hint = f"Names are separated by spaces: {name.replace(',', ' ')}"
+    elif Path(f"{module}.py").exists():
+        hint = f"A class of your own is written {module}:Class"
+    if hint and name not in found:
         raise OptionError(f"unknown {kind.removesuffix('s')} {name!r}. {hint}")
     return found[name]
 
 
-def choice(name: str, options: Mapping[str, Any] | None = None) -> "Entry":
+def choice(name: str) -> "Entry":
     """A mixer of the catalogue, or one's own under the label that was typed. Raises UnknownNameError, OptionError."""
     from regard.lab.experiment.entry import Entry
     from regard.mixers import MIXERS
 
     cls = entry("mixers", name)
-    if cls in MIXERS.values():
-        return Entry(mixer=cls.name, options=options or {})
-    return Entry(mixer=cls, options=options or {}, typed=name)
+    return Entry(mixer=cls.name) if cls in MIXERS.values() else Entry(mixer=cls, typed=name)
 
 
 def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
@@ -107,15 +109,6 @@ def imported(name: str) -> Any:
         public = [name for name in vars(found) if not name.startswith("_")]
         raise UnknownNameError(f"name in {module}", attribute, public)
     return getattr(found, attribute)
-
-
-def _meant(name: str) -> str:
-    """The right spelling of several names, or of a class in the current folder; empty where `name` is neither."""
-    if "," in name:
-        return f"Names are separated by spaces: {name.replace(',', ' ')}"
-    module = name.partition(".")[0]
-    is_here = Path(f"{module}.py").exists()
-    return f"A class of your own is written {module}:Class" if is_here else ""
 
 
 def run(name: str) -> Any:

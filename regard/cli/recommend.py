@@ -62,7 +62,9 @@ class Recommend(metaclass=CheckedOptions):
             return
         print(f"{found.sentence}\n")
         if found.ranked:
-            print_table(_without_unknown(list(map(_line, found.ranked))))
+            lines = [*map(_line, found.ranked)]
+            known = [n for n in lines[0] if any(line[n] not in ("", UNKNOWN) for line in lines)]
+            print_table({name: line[name] for name in known} for line in lines)
         if found.excluded:
             print_table(
                 {"mechanism": name, "not, because": why} for name, why in found.excluded.items()
@@ -87,12 +89,6 @@ def _line(found: "Candidate") -> dict[str, Any]:
         "quality": ", ".join(quality) or UNKNOWN,
         "declared": f"{found.cost}; memory {found.declared_memory}",
     }
-
-
-def _without_unknown(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the columns of which nothing is known."""
-    known = [name for name in lines[0] if any(line[name] not in ("", UNKNOWN) for line in lines)]
-    return [{name: line[name] for name in known} for line in lines]
 
 
 def _said(found: "Estimate | None", unit: float) -> str:

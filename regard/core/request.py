@@ -200,23 +200,28 @@ class Request(NamedTuple):
     def restore_observation(self, found: Observation) -> Observation:
         if self.empty:
             return Observation(*(None if z is None else z[:0] for z in found))
+        weights = found.weights
+        if weights is not None and self.answered is not None:
+            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
         return Observation(
             q=_restored(found.q, self.queries),
             k=_restored(found.k, self.keys),
             v=_restored(found.v, self.keys),
-            weights=None if found.weights is None else self._restored_weights(found.weights),
+            weights=None if weights is None else restored_weights(weights, self.queries, self.keys),
             heads=_restored(found.heads, self.queries),
         )
 
-    def _restored_weights(self, weights: Tensor) -> Tensor:
-        if self.answered is not None:
-            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
-        weights = _restored(weights, self.queries)
-        if self.keys is None:
-            return weights
-        prefix, tokens = weights.tensor_split([-self.keys.target.shape[1]], dim=3)
-        moved = _restored(tokens.transpose(2, 3), self.keys)
-        return torch.cat([prefix, moved.transpose(2, 3)], dim=3)
+
+def restored_weights(
+    weights: Float[Tensor, "B H T S"], queries: Compaction | None, keys: Compaction | None
+) -> Float[Tensor, "B H T S"]:
+    """The weights in the caller's order; columns before those of the keys, of external tokens, stay in place."""
+    weights = _restored(weights, queries)
+    if keys is None:
+        return weights
+    prefix, tokens = weights.tensor_split([-keys.target.shape[1]], dim=3)
+    moved = _restored(tokens.transpose(2, 3), keys)
+    return torch.cat([prefix, moved.transpose(2, 3)], dim=3)
 
 
 def _restored(z: Any, order: Compaction | None) -> Any:

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import ShapeError
-from regard.core.shapes import check_positive
 
 
 class Agreement(NamedTuple):
@@ -30,9 +29,8 @@ def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[A
 
     A correlation with scores that are all equal is NaN. Raises ShapeError where the lengths differ.
     """
-    check_positive(k=k)
     lengths = {name: tuple(found.shape) for name, found in scores.items()}
-    if len(set(lengths.values())) > 1 or any(len(shape) != 1 for shape in lengths.values()):
+    if len(set(lengths.values())) > 1:
         raise ShapeError(f"agreement: scores must be vectors of one length, got {lengths}")
     return [
         Agreement(first, second, kendall(a, b), spearman(a, b), overlap(a, b, k=k))

@@ -15,15 +15,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
+from einops import reduce
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
-from torch.utils.hooks import RemovableHandle
 
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
-from regard.core.options import Count, Share, Whole
-from regard.core.shapes import check_positive, is_dense
+from regard.core.options import Count, Rate, Whole
+from regard.core.shapes import is_dense
 from regard.explore.readout import kind_of
 from regard.models.generation import evaluating
 from regard.nn.gated import GatedUnit
@@ -31,11 +31,6 @@ from regard.nn.heads import Heads, Values
 from regard.nn.recorded import Call, recorded
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
-REDUCE: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda maps: maps.mean(1),
-    "max": lambda maps: maps.amax(1),
-    "min": lambda maps: maps.amin(1),
-}
 
 # ---------------------------------------------------------------------- of maps alone
 
@@ -44,7 +39,7 @@ def rollout(
     maps: Sequence[Float[Tensor, "B H T T"]],
     *,
     heads: Literal["mean", "max", "min"] = "mean",
-    residual: Share = 0.5,
+    residual: Rate = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T T"]:
     """R = A_L ... A_1 with A_l = (1 - residual) P_l + residual I, rows sum to 1: the share of each input token in each position.
@@ -64,7 +59,7 @@ def flow(
     *,
     query: Whole = -1,
     heads: Literal["mean", "max", "min"] = "mean",
-    residual: Share = 0.5,
+    residual: Rate = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T"]:
     """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
@@ -97,10 +92,6 @@ def flow(
 def _stochastic(
     who: str, maps: Sequence[Tensor], heads: str, residual: float, normalise: bool
 ) -> list[Tensor]:
-    if heads not in REDUCE:
-        raise OptionError(f"{who}: heads must be one of {', '.join(REDUCE)}, got {heads!r}")
-    if not 0 <= residual < 1:
-        raise OptionError(f"{who}: residual ({residual}) must be at least 0 and below 1")
     if len(maps) == 0:
         raise OptionError(f"{who}: maps must hold one layer or more")
     mixed = []
@@ -115,7 +106,7 @@ def _stochastic(
                 f"{who} does not support {kind} weights (maps[{depth}]): their rows do not sum to 1. "
                 "Pass normalise=True to take rows of magnitudes that do."
             )
-        one = REDUCE[heads](weights.abs())
+        one = reduce(weights.abs(), "b h t s -> b t s", heads)
         total = one.sum(-1, keepdim=True)
         one = torch.where(total > 0, one / total.clamp(min=torch.finfo(one.dtype).tiny), 0)
         own = torch.eye(one.shape[-1], dtype=one.dtype, device=one.device)
@@ -167,7 +158,6 @@ def integrated_gradients(
     baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
     is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding.
     """
-    check_positive(steps=steps)
     valid = kwargs.get("valid")
     with evaluating(model):
         with torch.no_grad():
@@ -187,7 +177,13 @@ def integrated_gradients(
         total = torch.zeros_like(x)
 
         def value(point: Tensor) -> Tensor:
-            with _replaced(table, point):
+            """F, where the first look-up of as many ids gives `point` instead."""
+            left = [point]
+
+            def instead(_: nn.Module, given: tuple[Any, ...], y: Tensor) -> Tensor:
+                return left.pop().view_as(y) if left and y.numel() == point.numel() else y
+
+            with table.register_forward_hook(instead):
                 logits = answer(model(tokens, *args, **kwargs), valid)
             return logits.gather(1, chosen)[:, 0]
 
@@ -267,11 +263,9 @@ def leave_one_out(
 
     F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].
     """
-    B, T = tokens.shape[:2]
+    B, T = tokens.shape
     given = kwargs.pop("valid", None)
     valid = torch.ones_like(tokens, dtype=torch.bool) if given is None else given
-    if tokens.dim() != 2:
-        raise ShapeError(f"leave_one_out: tokens must be [B T], got {list(tokens.shape)}")
     scores = []
     with evaluating(model), torch.no_grad():
         for row in range(B):
@@ -297,7 +291,7 @@ def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
         raise ShapeError(f"answer must give logits [B C], got {list(logits.shape)}")
     if label is None:
         return logits.argmax(1, keepdim=True)
-    if not 0 <= label < logits.shape[1]:
+    if label >= logits.shape[1]:
         raise OptionError(f"label ({label}) must be one of {logits.shape[1]} classes, from 0")
     return torch.full_like(logits[:, :1], label, dtype=torch.long)
 
@@ -316,13 +310,3 @@ def _looked_up(model: nn.Module, count: int) -> Iterator[list[nn.Embedding]]:
             if isinstance(module, nn.Embedding):
                 hooks.enter_context(module.register_forward_pre_hook(note))
         yield seen
-
-
-def _replaced(table: nn.Embedding, point: Tensor) -> RemovableHandle:
-    """While open, the first look-up of as many ids gives `point` instead."""
-    left = [point]
-
-    def instead(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
-        return left.pop().view_as(output) if left and output.numel() == point.numel() else output
-
-    return table.register_forward_hook(instead)

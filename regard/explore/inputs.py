@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -68,8 +68,7 @@ def as_inputs(given: Any) -> Inputs:
     return Inputs((given,))
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """One layer of a group for one row of the batch: values [H T S]."""
 
     name: str
@@ -78,8 +77,7 @@ class Sheet:
     values: Float[Tensor, "H T S"]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Layers of one size with names for queries and keys; cross: keys are other tokens than the queries."""
 
     name: str
@@ -90,22 +88,15 @@ class Group:
     prefix: int = 0
 
 
-@dataclass(frozen=True)
-class Document:
-    """Words of each sentence with their weights in it, and the sentences' weights in the document."""
+class Reading(NamedTuple):
+    """The parts of a page for one row of the batch.
 
-    words: list[list[str]]
-    weights: list[list[float]]
-    sentences: list[float]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The parts of a page for one row of the batch."""
+    document: words of each sentence, their weights in it, and the weights of the sentences in the document.
+    """
 
     label: str
     groups: list[Group]
-    document: Document | None = None
+    document: dict[str, list] | None = None
 
 
 def readings(
@@ -190,19 +181,13 @@ def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
     }
     weights = model.weights(given)[None].detach()
     first = model.config.sequences[0]
-    targets = [
-        _one(inputs.row(inputs.others, b), int(batch[first.of.name][b]))
-        for b in range(len(weights[0]))
-    ]
+    ids = batch[first.of.name].tolist()
+    targets = [(inputs.row(inputs.others, b) or [str(id)])[0] for b, id in enumerate(ids)]
     items = inputs.row(inputs.words, row) or [str(int(n)) for n in batch[first.name][row]]
     sheet = Sheet(
         f"{model.pool.name}, {first.name}", model.pool.name, kind_of(weights[None]), weights
     )
     return [Group("history", targets, numbered(items, weights.shape[2]), True, [sheet])]
-
-
-def _one(words: list[str] | None, otherwise: int) -> str:
-    return words[0] if words else str(otherwise)
 
 
 def _autoint(model: AutoInt, inputs: Inputs, row: int) -> list[Group]:
@@ -234,17 +219,14 @@ def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
     for row, shown in enumerate(valid):
         ids = [str(n) for n in tokens[row][shown].tolist()]
         names = inputs.row(inputs.words, row) or ids
-        words, weights = (
-            iter(names if len(names) >= len(ids) else ids),
-            iter(read.words[row][shown].tolist()),
-        )
+        words = iter(names if len(names) >= len(ids) else ids)
         sizes = shown.sum(1)
         kept = sizes[sizes > 0].tolist()
-        document = Document(
-            [list(islice(words, n)) for n in kept],
-            [list(islice(weights, n)) for n in kept],
-            read.sentences[row][sizes > 0].tolist(),
-        )
+        document = {
+            "words": [list(islice(words, n)) for n in kept],
+            "weights": [z.tolist() for z in read.words[row][shown].split(kept)],
+            "sentences": read.sentences[row][sizes > 0].tolist(),
+        }
         found.append(Reading(_label(inputs, row), [], document))
     if not found:
         raise UnsupportedError("page does not support an empty batch: there is nothing to show")

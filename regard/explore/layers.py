@@ -7,12 +7,11 @@ import inspect
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import Mixer, OptionError, UnsupportedError
 from regard.core.options import Seed
-from regard.core.request import compaction, permute
+from regard.core.request import compaction, restored_weights
 from regard.explore.readout import Measure, Readout, readout
 from regard.models import Transformer
 from regard.models.generation import evaluating
@@ -63,16 +62,8 @@ def layers(
         for path, time, mixer, x, context, mask, _ in calls:
             found, cross = readout(mixer, x, context=context, mask=mask, **how), context is not None
             if moved is not None and path.startswith("decoder."):
-                found = _restored(found, moved, cross)
+                order = compaction(moved)
+                values = restored_weights(found.values, order, None if cross else order)
+                found = found._replace(values=values)
             read.append(Layer(path, time, mixer, cross, found))
         return read
-
-
-def _restored(found: Readout, shown: Bool[Tensor, "B T"], cross: bool) -> Readout:
-    order = compaction(shown).target
-    values = permute(found.values, order, dim=2).where(shown[:, None, :, None], 0)
-    if not cross:
-        before, own = values.tensor_split([found.prefix], dim=3)
-        own = permute(own.transpose(2, 3), order, dim=2).transpose(2, 3)
-        values = torch.cat([before, own.where(shown[:, None, None], 0)], dim=3)
-    return found._replace(values=values)

@@ -8,7 +8,8 @@ As many levels are kept as fit the bytes there are: 255 (127 where there are sig
 import base64
 import math
 import zlib
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,32 +27,26 @@ COMPARED = 128  # queries, about, by which heads are compared
 SIGN = 128  # added to the level of a negative weight
 
 
-class Window(NamedTuple):
-    """Rows and columns [from, to) of the whole matrix."""
-
-    top: int
-    bottom: int
-    left: int
-    right: int
+Window = tuple[slice, slice]
+"""Rows and columns of the whole matrix."""
 
 
 def windows(T: int, S: int, size: int, heads: int) -> list[Window]:
     """Windows of `size` queries and keys: all of them where that is not too much, else those along the diagonal."""
-    tops, lefts = range(0, T, size), range(0, S, size)
-    every = [
-        Window(top, min(top + size, T), left, min(left + size, S)) for top in tops for left in lefts
-    ]
+    rows, cols = ([slice(a, min(a + size, n)) for a in range(0, n, size)] for n in (T, S))
     if T * S * heads <= MOST_NUMBERS // 2 or T != S:
-        return every
-    return [window for window in every if window.top == window.left]
+        return [*product(rows, cols)]
+    return [*zip(rows, cols, strict=True)]
 
 
 def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, Any]]:
     """The groups as JSON values of at most so many bytes. Raises OptionError where even three levels take more."""
     cut = [windows(len(g.rows), len(g.cols), window, _heads(g)) for g in groups]
     numbers = sum(
-        _heads(g) * sum((w.bottom - w.top) * (w.right - w.left) for w in ws)
+        sheet.values[:, *w].numel()
         for g, ws in zip(groups, cut, strict=True)
+        for sheet in g.sheets
+        for w in ws
     )
     if numbers > MOST_NUMBERS:
         raise OptionError(
@@ -77,7 +72,7 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
     for sheet in group.sheets:
         heads = []
         for values in sheet.values:
-            parts = [_squeezed(_cut(values, w), levels) for w in ws]
+            parts = [_squeezed(values[w], levels) for w in ws]
             size += sum(len(text) + 40 for _, text in parts)
             heads.append([{"max": most, "codes": text} for most, text in parts])
         sheets.append(_about(sheet, group) | {"data": heads})
@@ -89,7 +84,7 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
         "cross": group.cross,
         "prefix": group.prefix,
         "levels": levels,
-        "windows": [list(w) for w in ws],
+        "windows": [[r.start, r.stop, c.start, c.stop] for r, c in ws],
         "thumbnails": {"size": list(thumbnails.shape[1:]), "codes": _text(thumbnails.numpy())},
         "sheets": sheets,
         "bytes": size,
@@ -119,10 +114,6 @@ def _plain(z: Tensor) -> Any:
     if z.dim():
         return [_plain(row) for row in z]
     return None if math.isnan(z.item()) else float(f"{z.item():.4g}")
-
-
-def _cut(values: Float[Tensor, "T S"], w: Window) -> Float[Tensor, "t s"]:
-    return values[w.top : w.bottom, w.left : w.right]
 
 
 def _squeezed(values: Float[Tensor, "t s"], levels: int) -> tuple[float, str]:

@@ -18,7 +18,6 @@ from torch import Tensor
 from regard.core import Mask, Mixer, ShapeError
 from regard.core.mask import OPEN
 from regard.core.options import Seed
-from regard.core.shapes import check_positive
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
@@ -53,16 +52,15 @@ def readout(
     measure: "auto" takes weights where there are some. probes, seed: as in `influence`. Raises UnsupportedError, with the
     reason, for measure="weights" of a mechanism without weights, OptionError for another measure, and whatever `forward` raises.
     """
+    source = x if context is None else context
     if measure == "weights" or (measure == "auto" and mixer.capabilities.attention_map):
         weights = mixer.attention_map(x, context=context, mask=mask)
-        keys = (x if context is None else context).shape[1]
-        return Readout(weights, kind_of(weights), weights.shape[3] - keys)
-    if context is None:
-        norms = influence(lambda z: mixer(z, mask=mask), x, probes=probes, seed=seed)
-    else:
-        norms = influence(
-            lambda z: mixer(x, context=z, mask=mask), context, probes=probes, seed=seed
-        )
+        return Readout(weights, kind_of(weights), weights.shape[3] - source.shape[1])
+
+    def mixed(z: Tensor) -> Tensor:
+        return mixer(z, mask=mask) if context is None else mixer(x, context=z, mask=mask)
+
+    norms = influence(mixed, source, probes=probes, seed=seed)
     return Readout(norms[:, None], "influence")
 
 
@@ -92,17 +90,17 @@ def influence(
     """
     from torch.func import vjp, vmap
 
-    if probes is not None:
-        check_positive(probes=probes)
-    if x.dim() != 3:
-        raise ShapeError(f"influence: x must be [B S D], got {list(x.shape)}")
     made: Any = vjp(function, x.detach())  # two values without has_aux
     y, backward = made
     if y.dim() != 3 or y.shape[0] != x.shape[0]:
         raise ShapeError(f"influence: function(x) must be [{x.shape[0]} T E], got {list(y.shape)}")
     B, T, E = y.shape
     S = x.shape[1]
-    directions = _directions(E, probes, seed, y)  # [n E]
+    if probes is None:
+        directions = torch.eye(E).to(y)  # [n E]
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        directions = (2 * torch.randint(0, 2, (probes, E), generator=generator) - 1).to(y)
     n = len(directions)
     chunk = chunk or max(1, min(T * n, ROOM // max(1, B * max(T * S, T * E))))
     squares = x.new_zeros(T, B, S)
@@ -113,11 +111,3 @@ def influence(
         (gradient,) = vmap(backward)(given)
         squares.index_add_(0, token, gradient.square().sum(-1).detach())
     return (squares / (1 if probes is None else n)).sqrt().transpose(0, 1)
-
-
-def _directions(E: int, probes: int | None, seed: int, like: Tensor) -> Float[Tensor, "n E"]:
-    if probes is None:
-        return torch.eye(E, dtype=like.dtype, device=like.device)
-    generator = torch.Generator().manual_seed(seed)
-    signs = torch.randint(0, 2, (probes, E), generator=generator)
-    return (2 * signs - 1).to(like)

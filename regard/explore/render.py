@@ -8,7 +8,7 @@ Every text of an input is shown as text (`regard.explore.page`). Weights are kep
 import html
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_map_only
 from regard.core import OptionError, RegardError
 from regard.core.files import whole
 from regard.core.options import CheckedOptions, Count
-from regard.core.shapes import check_positive
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
     Answer,
@@ -92,7 +91,6 @@ def page(
 
     Raises UnsupportedError where a model has nothing to show, OptionError where the weights do not fit max_bytes.
     """
-    check_positive(window=window, max_bytes=max_bytes)
     shown: dict[str, Any] = {"words": words, "others": others, "image": image}
     given = replace(as_inputs(inputs), **{k: v for k, v in shown.items() if v is not None})
     models = [model] if compare is None else [model, compare]
@@ -106,15 +104,9 @@ def page(
     for row, pair in enumerate(zip(*read, strict=True)):
         sides = []
         for one, reading, own in zip(models, pair, answers, strict=False):
-            shaded = reading.document
-            side: dict[str, Any] = {
-                "groups": [next(packed) for _ in reading.groups],
-                "document": shaded and asdict(shaded),
-                "attribution": None,
-            }
-            if attributions:
-                side["attribution"] = _attributions(one, given, row, reading, own, label)
-            sides.append(side)
+            told = _attributions(one, given, row, reading, own, label) if attributions else None
+            packs = [next(packed) for _ in reading.groups]
+            sides.append({"groups": packs, "document": reading.document, "attribution": told})
         drawn = pictures and pictures[row]
         examples.append({"label": pair[0].label, "image": drawn, "sides": sides})
     shown_names = [str(name) for name in names[: len(models)]]

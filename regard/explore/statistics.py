@@ -41,12 +41,11 @@ def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -
     def mean(per_query: Float[Tensor, "B H T"]) -> Float[Tensor, "B H"]:
         return (per_query * seen).sum(-1) / count
 
-    entropy = -torch.xlogy(shares, shares).sum(-1)
+    entropy, first = mean(-torch.xlogy(shares, shares).sum(-1)), mean(shares[..., 0])
     place = torch.arange(S, device=weights.device)
     unknown = weights.new_full(weights.shape[:2], torch.nan)
     if cross:
-        first = mean(shares[..., 0])
-        return HeadStatistics(mean(entropy), unknown, unknown, unknown, unknown, first)
+        return HeadStatistics(entropy, unknown, unknown, unknown, unknown, first)
     far = (place[:, None] - place).abs().to(shares)
 
     def along(offset: int) -> Float[Tensor, "B H T"]:
@@ -55,12 +54,12 @@ def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -
         return torch.nn.functional.pad(near, (max(-offset, 0), max(offset, 0)))
 
     return HeadStatistics(
-        entropy=mean(entropy),
+        entropy=entropy,
         distance=mean((shares * far).sum(-1)),
         self=mean(along(0)),
         previous=mean(along(-1)),
         next=mean(along(1)),
-        first=mean(shares[..., 0]),
+        first=first,
     )
 
 

@@ -8,8 +8,8 @@ kernel counts as what it does: no [T S] weights are stored, and a causal one ski
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +21,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(NamedTuple):
     flops: int
     peak_bytes: int  # alive at the highest point, beyond what existed at the start
 
@@ -61,7 +60,12 @@ class _Counter(TorchDispatchMode):
             self._bytes.setdefault(storage, _Share(self, 0))
         result = operation(*args, **kwargs)
         for storage in _storages(result):
-            self._follow(storage)
+            size = storage.nbytes()
+            if storage not in self._bytes:
+                self._bytes[storage] = _Share(self, size)
+            elif self._bytes[storage].size not in (0, size):  # ours, and resized
+                self._bytes[storage].free()
+                self._bytes[storage] = _Share(self, size)
         if packet in _FORMULAS:
             named = (
                 dict(zip((a.name for a in operation._schema.arguments), args, strict=False))
@@ -71,14 +75,6 @@ class _Counter(TorchDispatchMode):
         elif packet in flop_registry:
             self.flops += flop_registry[packet](*args, **kwargs, out_val=result)
         return result
-
-    def _follow(self, storage: torch.UntypedStorage) -> None:
-        size = storage.nbytes()
-        if storage not in self._bytes:
-            self._bytes[storage] = _Share(self, size)
-        elif self._bytes[storage].size not in (0, size):  # ours, and resized
-            self._bytes[storage].free()
-            self._bytes[storage] = _Share(self, size)
 
 
 class _Share:
@@ -119,9 +115,8 @@ def _attention(named: dict[str, Any], result: Any, of_keys: int = 1, of_values: 
     return 2 * B * H * pairs * (of_keys * K + of_values * V)
 
 
-def _attention_backward(named: dict[str, Any], result: Any) -> int:
-    """Scores again, then the gradients of weights, q, k and v."""
-    return _attention(named, result, of_keys=3, of_values=2)
+_attention_backward = partial(_attention, of_keys=3, of_values=2)
+"""Scores again, then the gradients of weights, q, k and v."""
 
 
 def _transform(real: Tensor, dims: list[int], cost: float) -> int:

@@ -10,7 +10,7 @@ from regard.core.pool import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
 from regard.testing.laws.door import learns_nothing
 from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite
-from regard.testing.subject import normal, require_same, results, tensors
+from regard.testing.subject import normal, require_same, results, seeded, tensors
 from regard.testing.verdicts import (
     Checked,
     Judged,
@@ -93,7 +93,7 @@ def order(subject: PoolSubject) -> None:
     """A set has no order: permuted tokens give the same summary, and permuted weights."""
     if subject.by_place:
         raise NotDeclared("tokens are known by their places")
-    x, query, generator = subject.x, subject.query, torch.Generator().manual_seed(2)
+    x, query, generator = subject.x, subject.query, seeded(2)
     to = torch.randperm(x.shape[1], generator=generator)
     for call, expected in (
         (subject.pool, subject.pool(x, query)),

@@ -6,7 +6,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from regard.testing.subject import normal, require_same, results
+from regard.testing.subject import normal, require_same, results, seeded
 from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
 
 B, H, T, S, BOUND = 2, 3, 5, 7, 1e-10
@@ -51,7 +51,7 @@ def shapes(subject: ScoreSubject) -> None:
 def steps(subject: ScoreSubject) -> None:
     """Prepared queries and keys of given positions give what the whole gives."""
     score, whole = subject.score, subject.score(subject.q, subject.k)
-    to = torch.randperm(S, generator=torch.Generator().manual_seed(1))
+    to = torch.randperm(S, generator=seeded(1))
     keys = score.keys(subject.k[:, :, to], to.expand(B, -1))  # type: ignore[operator]
     found = score.pairs(score.queries(subject.q), keys)  # type: ignore[operator]
     require_close(found, whole[..., to], BOUND, "keys in another order, with their positions")
@@ -72,7 +72,7 @@ def gradient(subject: ScoreSubject) -> None:
     for factor in (1.0, 0.0, 100.0):
         q, k = ((factor * z).requires_grad_() for z in (subject.q, subject.k))
         for name, found in results(subject.score, subject.score(q, k), q=q, k=k).items():
-            require(torch.isfinite(found).all(), f"{name} is not finite at scale {factor:g}")
+            require(found.isfinite().all(), f"{name} is not finite at scale {factor:g}")
 
 
 SCORE_LAWS: dict[str, Callable[[ScoreSubject], None]] = {

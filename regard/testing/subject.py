@@ -32,15 +32,15 @@ Blocks = Literal["tiny", "own"]
 
 @dataclass(frozen=True)
 class Request:
-    """One way of calling a mixer: `mixer(x, context=request.context, mask=request.mask)`."""
+    """One way of calling a mixer, or a method of its: `mixer(x, context=request.context, mask=request.mask)`."""
 
     label: str
     mask: Mask
     context: Tensor | None = None
 
-    def __call__(self, mixer: nn.Module, x: Tensor) -> Tensor:
+    def __call__(self, call: Callable[..., Any], x: Tensor, **options: bool) -> Any:
         over = {} if self.context is None else {"context": self.context}
-        return mixer(x, mask=self.mask, **over)
+        return call(x, mask=self.mask, **over, **options)
 
     def but(self, label: str, **fields: Any) -> "Request":
         """The same with other fields of the mask."""
@@ -73,6 +73,16 @@ def repeated(mask: Mask, count: int) -> Mask:
     return tree_map_only(Tensor, rows, mask)
 
 
+def cut(mask: Mask, cols: slice, row: int | None = None) -> Mask:
+    """The mask of these tokens alone, and of one row alone; pairs of one row are for all rows."""
+
+    def part(z: Tensor) -> Tensor:
+        z = z if row is None else z[row % len(z)][None]
+        return z[..., cols] if z.dim() < 4 else z[..., cols, cols]
+
+    return tree_map_only(Tensor, part, mask)
+
+
 class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
@@ -94,6 +104,7 @@ class Subject(Judged):
         self.name, self.can, self.dim = first.name, first.capabilities, first.dim
         self.num_heads: int = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
+        self.streams = self.can.streaming == "exact"  # `extend` equals `forward`, however it is cut
         self.options = first.options
         impl = self.options.get("impl")
         self.takes_blocks = impl in ("auto", "plain") or isinstance(impl, Form)
@@ -122,7 +133,7 @@ class Subject(Judged):
         # A copy: an option may be a module, which another mixer has.
         own = deepcopy(dict(self.options)) | changes
         mixer = self.cls(**own) if changes else self.factory()
-        generator = torch.Generator().manual_seed(seed + 1)
+        generator = seeded(seed + 1)
         with torch.no_grad():
             for parameter in mixer.parameters():
                 parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
@@ -138,6 +149,10 @@ class Subject(Judged):
         """Normal values [*shape, D]; different for every shape and seed."""
         own = zlib.crc32(repr((shape, seed)).encode())
         return normal(*shape, self.dim, seed=own).to(dtype)
+
+    @property
+    def x(self) -> Tensor:
+        return self.tokens(B, T)
 
     @property
     def mask(self) -> Mask:
@@ -172,7 +187,7 @@ class Subject(Judged):
                 yield Request(name, replace(mask, causal=order.mask.causal), source)
 
     def _masks(self, rows: int, queries: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
-        generator = torch.Generator().manual_seed(11)
+        generator = seeded(11)
 
         def chance(*shape: int, share: float) -> Tensor:
             return torch.rand(*shape, generator=generator) < share
@@ -207,13 +222,16 @@ class Subject(Judged):
             x,
             context=request.context,
             **{name: getattr(request.mask, name) for name in ASKED},
-            plan=mixer.plan(x, context=request.context, mask=request.mask),
+            plan=request(mixer.plan, x),
         )
 
 
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:

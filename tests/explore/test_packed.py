@@ -71,7 +71,7 @@ def test_long_inputs_keep_the_windows_along_the_diagonal():
     assert len(windows(9, 9, 4, 1)) == 9
     T = 3 * 4096
     long = windows(T, T, 4096, 1)
-    assert [(w.top, w.left) for w in long] == [(0, 0), (4096, 4096), (8192, 8192)]
+    assert [(rows.start, cols.start) for rows, cols in long] == [(0, 0), (4096, 4096), (8192, 8192)]
     assert all(T * T > MOST_NUMBERS // 2 for _ in long)
 
 

@@ -1,9 +1,8 @@
 """Counted operations, live bytes and bytes kept for the backward grow as declared."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import lru_cache, partial
 
 import torch
@@ -14,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from regard import Form
 from regard.core import Mixer, growth
 from regard.testing.counting import Counted, count
-from regard.testing.subject import Blocks, LawError, Request, Subject, require
+from regard.testing.subject import Blocks, LawError, Request, Subject, require, seeded
 
 RANGES = (
     (4096, 16384),
@@ -43,6 +42,8 @@ def complexity(subject: Subject) -> None:
 
 
 def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
+    """The slope over the whole range, or over its upper half, where slower terms have faded; or a declared sum."""
+    middle = round(math.sqrt(low * high))
     options = dict(subject.options)
     if not subject.can.any_length:
         options["max_len"] = high
@@ -59,17 +60,12 @@ def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
             def cost(length: int, counted=counted, what: str = what) -> int:
                 return getattr(counted(length), what)
 
-            _require(f"{what}, {order.label}", declared, cost, low, high)
-
-
-def _require(label: str, declared: str, cost: Callable[[int], int], low: int, high: int) -> None:
-    """The slope over the whole range, or over its upper half, where slower terms have faded; or a declared sum."""
-    middle = round(math.sqrt(low * high))
-    expected = growth(declared, low, high)
-    slope, later = (_slope(cost, start, high) for start in (low, middle))
-    near = abs(slope - expected) <= MARGIN or abs(later - expected) <= MARGIN
-    grows = near or _is_sum_of_terms(declared, cost, low, middle, high)
-    require(grows, f"{label}: grows as T^{slope:.2f}, declared {declared} (T^{expected:.2f})")
+            expected = growth(declared, low, high)
+            slope, later = (_slope(cost, start, high) for start in (low, middle))
+            near = min(abs(slope - expected), abs(later - expected)) <= MARGIN
+            grows = near or _is_sum_of_terms(declared, cost, low, middle, high)
+            said = f"grows as T^{slope:.2f}, declared {declared} (T^{expected:.2f})"
+            require(grows, f"{what}, {order.label}: {said}")
 
 
 def _slope(cost: Callable[[int], int], low: int, high: int) -> float:
@@ -96,38 +92,23 @@ def _is_sum_of_terms(
 
 
 def _counted(mixer: Mixer, device: str, dim: int, order: Request, length: int) -> Counted:
-    x = torch.randn(1, length, dim, generator=torch.Generator().manual_seed(0)).to(device)
-    with torch.no_grad(), _one_thread(), _projections() as spent:
-        counted = count(lambda: order(mixer, x))
-    mixing = counted.flops - sum(spent)
-    return replace(counted, flops=mixing or counted.flops)
+    """Without the operations of linear layers that map each token by itself.
 
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Room for temporaries is held for each thread, and what is declared is not of the machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextmanager
-def _projections() -> Iterator[list[int]]:
-    """Operations of linear layers that map each token by itself."""
+    By one thread: room for temporaries is held for each, and what is declared is not of the machine.
+    """
     spent: list[int] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < POSITIONS:
             spent.append(2 * inputs[0].numel() * layer.out_features)
 
-    hook = register_module_forward_hook(note)
-    try:
-        yield spent
-    finally:
-        hook.remove()
+    x = torch.randn(1, length, dim, generator=seeded(0)).to(device)
+    with torch.no_grad(), ExitStack() as end, register_module_forward_hook(note):
+        end.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+        counted = count(lambda: order(mixer, x))
+    mixing = counted.flops - sum(spent)
+    return counted._replace(flops=mixing or counted.flops)
 
 
 def training_memory(subject: Subject) -> None:

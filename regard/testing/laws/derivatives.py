@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacrev, vmap
+from torch.nn.utils import get_total_norm
 
 from regard.core import Mask, Mixer
 from regard.testing.subject import (
-    B,
     Request,
     Subject,
     T,
@@ -23,6 +23,7 @@ from regard.testing.subject import (
     require_close,
     require_same,
     results,
+    seeded,
 )
 
 STEP = 1e-5  # of a finite difference
@@ -39,14 +40,14 @@ def derivative(subject: Subject) -> None:
     In float64, by central differences: choices (a sort, a hash, the k largest) stay what they are within so small a step.
     """
     for request in subject.samples():
-        _along_a_direction(subject.make(), subject.tokens(B, T), request)
+        _along_a_direction(subject.make(), subject.x, request)
 
 
 def _along_a_direction(mixer: Mixer, x: Tensor, request: Request) -> None:
     at = {"x": x} | {name: z.detach() for name, z in mixer.named_parameters()}
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     direction = {name: torch.randn(z.shape, generator=generator).to(z) for name, z in at.items()}
-    length = _norm(direction.values())
+    length = get_total_norm(direction.values())
     direction = {name: z / length for name, z in direction.items()}
 
     def output(given: dict[str, Tensor]) -> Tensor:
@@ -58,7 +59,7 @@ def _along_a_direction(mixer: Mixer, x: Tensor, request: Request) -> None:
 
     leaves = {name: z.clone().requires_grad_() for name, z in at.items()}
     gradient = gradients(output(leaves), [*leaves.values()])
-    norm = _norm(gradient).clamp_min(1e-9)
+    norm = get_total_norm(gradient).clamp_min(1e-9)
     along = sum((g * d).sum() for g, d in zip(gradient, direction.values(), strict=True))
     with torch.no_grad():
         difference = (moved(STEP) - moved(-STEP)) / (2 * STEP)
@@ -70,10 +71,6 @@ def _along_a_direction(mixer: Mixer, x: Tensor, request: Request) -> None:
         error = ((found - along).abs() / norm).item()
         said = f"{request.label}: {what} and gradient differ by {error:.1e} of its norm"
         require(error <= BOUND, said)
-
-
-def _norm(parts: Any) -> Tensor:
-    return torch.cat([z.flatten() for z in parts]).norm()
 
 
 def second_derivative(subject: Subject) -> None:

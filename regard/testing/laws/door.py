@@ -16,7 +16,7 @@ Call = Callable[[], object]
 
 def refusals(subject: Subject) -> None:
     """Every declared no raises UnsupportedError with its reason; shapes and types that do not fit are named."""
-    mixer, x, mask = subject.make(), subject.tokens(B, T), subject.mask
+    mixer, x, mask = subject.make(), subject.x, subject.mask
     pairwise = torch.ones(1, 1, T, T, dtype=torch.bool)
     marks = torch.ones(B, T, dtype=torch.bool)
 
@@ -37,27 +37,24 @@ def refusals(subject: Subject) -> None:
         if name in asks:
             what = f"what is declared a No, {name},"
             refused(asks[name], UnsupportedError, what, reason, subject.name)
-    unfit: dict[str, tuple[object, Call]] = {
-        "x": (True, lambda: mixer(x[..., :-1], mask=mask)),
-        "at least one token": (True, lambda: mixer(x[:, :0], mask=mask)),
-        "floating": (True, lambda: mixer(x.long(), mask=mask)),
-        "mask": (True, lambda: mixer(x, mask=marks)),  # type: ignore[arg-type]
-        "mask.valid": (subject.can.padding, masked(valid=marks[:, :-1])),
-        "boolean": (subject.can.padding, masked(valid=marks.float())),
-        "mask.pairwise": (subject.can.pairwise, masked(pairwise=pairwise[..., :-1])),
-        "context": (
-            subject.can.cross,
-            lambda: mixer(x, context=subject.tokens(B + 1, S), mask=mask),
-        ),
-        "batch": (
-            subject.can.streaming == "exact",
-            lambda: mixer.extend(x, mixer.initial_state(B + 1)),
-        ),
-        "initial_state": (subject.can.streaming == "exact", lambda: mixer.extend(x, None)),
+    unfit: dict[str, Call] = {
+        "x": lambda: mixer(x[..., :-1], mask=mask),
+        "at least one token": lambda: mixer(x[:, :0], mask=mask),
+        "floating": lambda: mixer(x.long(), mask=mask),
+        "mask": lambda: mixer(x, mask=marks),  # type: ignore[arg-type]
     }
-    for word, (able, call) in unfit.items():
-        if able:
-            refused(call, ShapeError, "an unfit request", word)
+    if subject.can.padding:
+        unfit["mask.valid"] = masked(valid=marks[:, :-1])
+        unfit["boolean"] = masked(valid=marks.float())
+    if subject.can.pairwise:
+        unfit["mask.pairwise"] = masked(pairwise=pairwise[..., :-1])
+    if subject.can.cross:
+        unfit["context"] = lambda: mixer(x, context=subject.tokens(B + 1, S), mask=mask)
+    if subject.streams:
+        unfit["batch"] = lambda: mixer.extend(x, mixer.initial_state(B + 1))
+        unfit["initial_state"] = lambda: mixer.extend(x, None)
+    for word, call in unfit.items():
+        refused(call, ShapeError, "an unfit request", word)
 
 
 def refused(call: Call, kind: type[RegardError], what: str, *words: str) -> None:
@@ -92,7 +89,7 @@ def lengths(subject: Subject) -> None:
             if length > longest:
                 continue
             y = order(mixer, x[:, :length])
-            fine = y.shape == (B, length, subject.dim) and torch.isfinite(y).all()
+            fine = y.shape == (B, length, subject.dim) and y.isfinite().all()
             require(fine, f"length {length}: shape {list(y.shape)}, or not finite")
             if order.mask.causal:
                 what = f"length {length}: not the prefix of length {longest}"
@@ -101,10 +98,10 @@ def lengths(subject: Subject) -> None:
         length = 2 * (mixer.max_len or LENGTHS[-1]) + 1
         y = mixer(subject.tokens(1, length), mask=subject.mask)
         what = f"any length is declared, and {length} gives values that are not finite"
-        return require(torch.isfinite(y).all(), what)
+        return require(y.isfinite().all(), what)
     too_long = subject.tokens(1, subject.longest + 1)
     calls: dict[str, Call] = {"forward": lambda: mixer(too_long, mask=subject.mask)}
-    if subject.can.streaming == "exact":
+    if subject.streams:
         calls["extend"] = lambda: mixer.extend(too_long, mixer.initial_state(1))
     for name, call in calls.items():
         refused(call, ShapeError, f"{name} of {subject.longest + 1} tokens", "max_len")
@@ -116,7 +113,7 @@ def empty_batch(subject: Subject) -> None:
     for request in subject.requests(rows=0):
         learns_nothing(mixer, x, request(mixer, x), x.shape, request.label)
         for weights in (True, False):
-            seen = mixer.observe(x, context=request.context, mask=request.mask, weights=weights)
+            seen = request(mixer.observe, x, weights=weights)
             rows = [len(z) for z in seen if z is not None]
             require(not any(rows), f"{request.label}: an observation has rows: {rows}")
     untouched = subject.make(blocks="own").train()
@@ -134,7 +131,7 @@ def empty_batch(subject: Subject) -> None:
             none = tree_map(Tensor.detach, none)
         if subject.can.padding:
             mixer.extend(x, none, valid=torch.ones(0, n, dtype=torch.bool))
-    if subject.can.cross and subject.can.streaming == "exact":
+    if subject.can.cross and subject.streams:
         context, valid = subject.tokens(0, S), torch.ones(0, S, dtype=torch.bool)
         for given in (None, valid) if subject.can.padding else (None,):
             y, _ = mixer.extend(x, mixer.initial_state(0, context=context, valid=given))

@@ -28,7 +28,7 @@ def reference(subject: Subject) -> None:
     """Outputs and all gradients equal the oracle's, for every declared mask and context, alone and together."""
     if subject.oracle is None:
         return subject.cannot_judge("outputs and gradients in float64: no oracle is given")
-    mixer, x = subject.make(), subject.tokens(B, T).requires_grad_()
+    mixer, x = subject.make(), subject.x.requires_grad_()
     for request in subject.requests():
         if not request.label.endswith(ONE_SIDE):
             y, _ = subject.consult(mixer, request, x)
@@ -44,7 +44,7 @@ def fast(subject: Subject) -> None:
     if not subject.takes_blocks:
         raise NotDeclared("the class has no option impl, or it names an implementation")
     mixer, plain = subject.make(blocks=TINY), subject.make(blocks=PLAIN)
-    x = subject.tokens(B, T)
+    x = subject.x
     for request in subject.requests():
         found, expected = (request.results(form, x) for form in (mixer, plain))
         require_same(found, expected, BOUND, request.label)
@@ -69,7 +69,7 @@ def limit(subject: Subject) -> None:
         other.load_state_dict({key: weights[key] for key in other.state_dict()})
         for request in subject.requests():
             if request.context is None or other.capabilities.cross:
-                x, what = subject.tokens(B, T), f"{request.label}: limit {name}"
+                x, what = subject.x, f"{request.label}: limit {name}"
                 require_close(request(own, x), request(other, x), BOUND, what)
 
 
@@ -79,16 +79,16 @@ def map(subject: Subject) -> None:
     subject.require_declared("attention_map")
     if subject.oracle is None:
         subject.cannot_judge("the weights themselves: no oracle is given")
-    mixer, x = subject.make(), subject.tokens(B, T)
+    mixer, x = subject.make(), subject.x
     half = subject.make(torch.bfloat16).attention_map(x.bfloat16(), mask=subject.mask)
-    require(torch.isfinite(half).all(), "bfloat16: the map is not finite")
+    require(half.isfinite().all(), "bfloat16: the map is not finite")
     for request in subject.requests():
-        weights = mixer.attention_map(x, context=request.context, mask=request.mask)
+        weights = request(mixer.attention_map, x)
         keys, label, shape = T if request.context is None else S, request.label, [*weights.shape]
         # Learned keys come first.
         fits = len(shape) == 4 and shape[0] == B and shape[2] == T and shape[3] >= keys
         require(fits, f"{label}: the map has shape {shape}, not [{B}, H, {T}, {keys}]")
-        require(torch.isfinite(weights).all(), f"{label}: the map is not finite")
+        require(weights.isfinite().all(), f"{label}: the map is not finite")
         outside = ~request.mask.dense(T, keys).expand(B, shape[1], T, keys)
         leaks = weights[..., -keys:][outside].any()
         require(not leaks, f"{label}: the map gives weight to a pair that is not allowed")
@@ -104,12 +104,9 @@ def observed(subject: Subject) -> None:
 
     Head outputs are those that a forward projects: what lies between heads and output, such as a gate, is in them.
     """
-    mixer, x = subject.make(), subject.tokens(B, T)
+    mixer, x = subject.make(), subject.x
     for request in subject.requests():
-        whole, without = (
-            mixer.observe(x, context=request.context, mask=request.mask, weights=kept)
-            for kept in (True, False)
-        )
+        whole, without = (request(mixer.observe, x, weights=kept) for kept in (True, False))
         what = f"{request.label}: observe"
         require(without.weights is None, f"{what}(weights=False) gives weights")
         alone = "head outputs" if whole.v is None else "values"
@@ -133,7 +130,6 @@ def _projected(mixer: Mixer, request: Request, x: Tensor) -> Tensor | None:
     if not isinstance(out, nn.Module):
         return None
     seen: list[Tensor] = []
-    hook = out.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    request(mixer, x)
-    hook.remove()
+    with out.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
+        request(mixer, x)
     return seen[0]

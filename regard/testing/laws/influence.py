@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mixer
-from regard.testing.subject import Request, S, Subject, T, normal, repeated, require
+from regard.testing.subject import Request, S, Subject, T, normal, repeated, require, seeded
 
 SEEDS = range(3)
 MORE_SEEDS = range(3, 16)  # with other parameters, where a weight was zero by chance (squared relu)
@@ -75,7 +75,7 @@ def isolation(subject: Subject) -> None:
     contexts = [None, subject.tokens(1, S, seed=7)] if subject.can.cross else [None]
     for order in subject.orders():
         for seed, context in enumerate(contexts, 1):
-            generator = torch.Generator().manual_seed(seed)
+            generator = seeded(seed)
             keys = T if context is None else S
             allowed = torch.rand(1, subject.num_heads, T, keys, generator=generator) < 0.4
             if context is None:

@@ -54,7 +54,7 @@ def long(subject: Subject) -> None:
         if subject.can.padding:
             _padded_row_is_the_row_alone(subject, mixer, order)
         _float32(subject, x, y, order)
-    if subject.can.streaming == "exact":
+    if subject.streams:
         valid = _two_of_three() if subject.can.padding else None
         x = subject.tokens(2, LENGTH, seed=2)
         for donate in (False, True):

@@ -7,22 +7,22 @@ from itertools import product
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from regard.core import Mask
 from regard.testing.laws.streaming import require_streamed
 from regard.testing.subject import (
     B,
+    NotDeclared,
     Request,
     S,
     Subject,
     T,
+    cut,
     require,
     require_close,
     require_same,
     results,
 )
-from regard.testing.verdicts import NotDeclared
 
 PLACES, SCALES = (1, 4, 6, 9, T - 1), (1.0, 30.0)
 LENGTH, FAR = 1103, (300, 1102)  # past the first chunk, and the last token
@@ -38,7 +38,7 @@ def causality(subject: Subject) -> None:
     query is aligned to the last key.
     """
     subject.require_declared("causal")
-    mixer, x = subject.make(), subject.tokens(B, T)
+    mixer, x = subject.make(), subject.x
     for request in subject.requests():
         if not request.mask.causal or request.context is not None:
             continue
@@ -46,8 +46,7 @@ def causality(subject: Subject) -> None:
         _before_is_the_same(subject, call, x, product(PLACES, SCALES), request.label)
         y = request(mixer, x)
         for t in PLACES:
-            mask = tree_map_only(Tensor, partial(_first, t), request.mask)
-            short = mixer(x[:, :t], mask=mask)
+            short = mixer(x[:, :t], mask=cut(request.mask, slice(t)))
             require_close(short, y[:, :t], 1e-9, f"{request.label}: truncated to {t}")
     causal = Request("causal", Mask(causal=True))
     with torch.no_grad():
@@ -70,10 +69,6 @@ def causality(subject: Subject) -> None:
         context = subject.tokens(B, S, seed=7)
         changes = product(range(S), (30,))
         _before_is_the_same(subject, call, context, changes, "cross causal", behind=T - S)
-
-
-def _first(t: int, z: Tensor) -> Tensor:
-    return z[..., :t] if z.dim() < 4 else z[..., :t, :t]
 
 
 def _before_is_the_same(
@@ -124,7 +119,7 @@ def padding(subject: Subject) -> None:
             if over is not None:
                 for y in request.of_many(mixer, [x], padded(context)):
                     require_close(y, over, bound, f"cross, {request.label}")
-    after = 4 if subject.can.streaming == "exact" else 0
+    after = 4 if subject.streams else 0
     if subject.can.causal and subject.can.streaming and T + 5 + after <= subject.longest:
         mixer, x = subject.make(), subject.tokens(B, T + 5 + after)
         for layout in LAYOUTS:
@@ -151,7 +146,7 @@ def _place(layout: str, amount: int) -> tuple[Tensor, Tensor]:
 def poison(subject: Subject) -> None:
     """NaN, Inf and 1e30 where `valid` is False reach no valid output and no gradient."""
     subject.require_declared("padding")
-    mixer, x = subject.make(), subject.tokens(B, T)
+    mixer, x = subject.make(), subject.x
     for request in subject.requests():
         if (valid := request.mask.valid) is not None:
             clean = x if request.context is None else request.context
@@ -188,7 +183,7 @@ def empty(subject: Subject) -> None:
         raise NotDeclared(
             "every query sees something: padding, pairwise and cross are declared a No"
         )
-    mixer, x = subject.make(), subject.tokens(B, T)
+    mixer, x = subject.make(), subject.x
     for request in _blinding(subject):
         keys = T if request.context is None else S
         blind = ~request.mask.dense(T, keys).expand(B, -1, T, keys).any(-1).any(1)
@@ -216,4 +211,4 @@ def is_zero_and_finite(found: dict[str, Tensor], blind: Tensor, label: str = "")
     zero = (found["output"][blind] == 0).all()
     require(zero, f"{label}what sees nothing is not exactly zero")
     for name, value in found.items():
-        require(torch.isfinite(value).all(), f"{label}{name} is not finite")
+        require(value.isfinite().all(), f"{label}{name} is not finite")

@@ -1,11 +1,9 @@
 """Packed documents are as rows of their own: outputs, gradients, maps and streams, with every mask that the mixer takes."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from regard.core import Mask, Mixer
 from regard.testing.laws.streaming import feed
@@ -14,6 +12,7 @@ from regard.testing.subject import (
     Request,
     Subject,
     T,
+    cut,
     require,
     require_close,
     require_same,
@@ -30,7 +29,7 @@ def packed(subject: Subject) -> None:
 
     The rows are cut here by hand, one call each, so that nothing is shared with the way in which documents are packed.
     """
-    mixer, x = subject.make(), subject.tokens(B, T).requires_grad_()
+    mixer, x = subject.make(), subject.x.requires_grad_()
     for request in subject.requests():
         if request.context is None:
             _equals_rows(mixer, x, request)
@@ -61,17 +60,12 @@ def _documents(mask: Mask) -> Iterator[tuple[int, slice, Mask]]:
         for length in numbers.unique_consecutive(return_counts=True)[1].tolist():
             cols = slice(end, end + length)
             end += length
-            yield row, cols, tree_map_only(Tensor, partial(_part, row, cols), mask)
-
-
-def _part(row: int, cols: slice, z: Tensor) -> Tensor:
-    own = z[row % len(z)][None]
-    return own[..., cols] if z.dim() < 4 else own[..., cols, cols]
+            yield row, cols, cut(mask, cols, row)
 
 
 @torch.no_grad()
 def _in_a_stream(subject: Subject, mixer: Mixer, x: Tensor) -> None:
-    exact = subject.can.streaming == "exact"
+    exact = subject.streams
     padding = (torch.arange(T) % 4 != 2).expand(B, T)
     for valid in (None, padding) if subject.can.padding else (None,):
         whole = mixer(x, mask=Mask(causal=True, valid=valid, documents=DOCUMENTS))

@@ -14,7 +14,7 @@ from regard.core.states import tensors
 from regard.functional.rows import recorded
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
-from regard.testing.subject import B, LawError, Request, Subject, T, require
+from regard.testing.subject import B, LawError, Request, Subject, T, require, seeded
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
@@ -105,7 +105,7 @@ def _perturbed(
     exact: Mixer, x: Tensor, context: Tensor | None, dtype: torch.dtype
 ) -> Iterator[tuple[Mixer, Tensor, Tensor | None]]:
     for step in range(STEPS):
-        generator = torch.Generator().manual_seed(step)
+        generator = seeded(step)
 
         def near(z: Tensor, generator: torch.Generator = generator) -> Tensor:
             sign = torch.randint(0, 2, z.shape, generator=generator) * 2 - 1
@@ -136,7 +136,7 @@ def types(subject: Subject) -> None:
         for request in subject.requests(dtype=dtype):
             _require_types(request.results(mixer, x), dtype, request.label)
             with torch.no_grad():
-                seen = mixer.observe(x, context=request.context, mask=request.mask)
+                seen = request(mixer.observe, x)
             _require_types(seen._asdict(), dtype, f"{request.label}: observe")
         if subject.can.streaming:
             _require_streamed(mixer, x)
@@ -163,7 +163,7 @@ def finite(subject: Subject) -> None:
     for dtype in DTYPES:
         theirs, ours = softmax.make(dtype), subject.make(dtype)
         for scale in SCALES + LARGE * (dtype == torch.float32):
-            x = (subject.tokens(B, T) * scale).to(dtype)
+            x = (subject.x * scale).to(dtype)
             if any(_beyond(order.results(theirs, x)) for order in softmax.orders()):
                 continue
             promised = dtype == torch.float16 and scale <= subject.can.finite_to
@@ -190,7 +190,7 @@ def _beyond(found: Mapping[str, Tensor], largest: float = float("inf")) -> str:
 @torch.no_grad()
 def _require_streamed(mixer: Mixer, x: Tensor) -> None:
     state = mixer.initial_state(B)
-    for chunk in (x[:, :5], x[:, 5:6], x[:, 6:]):
+    for chunk in x.split((5, 1, T - 6), dim=1):
         y, state = mixer.extend(chunk, state)
         fields = {k: z for k, z in tensors(state).items() if z.is_floating_point()}
         _require_types({"output": y} | fields, x.dtype, "extend")
@@ -201,7 +201,7 @@ def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label
         if value is not None:
             what = f"{label}: {name}"
             require(value.dtype == dtype, f"{what} is {value.dtype}, the input {dtype}")
-            require(torch.isfinite(value).all(), f"{what} is not finite in {dtype}")
+            require(value.isfinite().all(), f"{what} is not finite in {dtype}")
 
 
 def autocast(subject: Subject) -> None:
@@ -213,7 +213,7 @@ def autocast(subject: Subject) -> None:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             found = order.results(mixer, x)
         for name, value in found.items():
-            require(torch.isfinite(value).all(), f"autocast: {name} is not finite")
+            require(value.isfinite().all(), f"autocast: {name} is not finite")
         for name, bound in AUTOCAST_BOUNDS.items():
             error = (found[name].float() - expected[name]).norm()
             error = error / expected[name].norm().clamp_min(1e-12)

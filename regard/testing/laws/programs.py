@@ -8,7 +8,7 @@ from torch.export import Dim
 from torch.utils._pytree import tree_flatten
 
 from regard.core import Mixer
-from regard.testing.subject import B, LawError, Request, Subject, T, require_same
+from regard.testing.subject import B, LawError, Request, Subject, require_same
 
 AT = 64
 ASKED = (9, 200, 511)
@@ -17,7 +17,7 @@ BOUND = 1e-10
 
 def compiled(subject: Subject) -> None:
     """torch.compile captures the whole graph, outputs and gradients, in the blocks that users get."""
-    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    mixer, x = subject.make(blocks="own"), subject.x
     for (
         request
     ) in subject.samples():  # a graph with padding holds the one without, but for fast paths
@@ -35,7 +35,7 @@ def exported(subject: Subject) -> None:
     """
     for order in subject.orders() if subject.can.padding else []:
         _serves_all_lengths(subject, order, padded=False)
-    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    mixer, x = subject.make(blocks="own"), subject.x
     request = subject.samples()[-1]
     for strict in (False, True):
         program = _exported(mixer, x, request, strict=strict)

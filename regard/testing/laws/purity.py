@@ -33,7 +33,7 @@ GIVEN = "q, k and v given (a part that reads tokens past `heads` is named in `be
 def randomness(subject: Subject) -> None:
     """Same seed, same result; evaluation leaves the global generator alone; recomputation is identical; forward is pure."""
     mixer, twin, mask = subject.make(seed=3), subject.make(seed=3), subject.mask
-    x = subject.tokens(B, T)
+    x = subject.x
     y = mixer(x, mask=mask)
     require(torch.equal(y, twin(x, mask=mask)), "two mixers of one seed differ")
     before = torch.get_rng_state()
@@ -58,7 +58,7 @@ def randomness(subject: Subject) -> None:
 
 def threads(subject: Subject) -> None:
     """The result of a call does not depend on calls in other threads: `forward` and `observe` side by side."""
-    mixer, x = subject.make(blocks="own"), subject.tokens(B, T)
+    mixer, x = subject.make(blocks="own"), subject.x
     seen, other = (
         partial(_seen, mixer, z, subject.mask) for z in (x, subject.tokens(B, T, seed=1))
     )
@@ -105,7 +105,7 @@ def transfer(subject: Subject) -> None:
     starts elsewhere than construction has it is noted: the function is the same, a training from there is another.
     """
     mixer, other, mask = subject.make(seed=1), subject.make(seed=2), subject.mask
-    x = subject.tokens(B, T)
+    x = subject.x
     y = mixer(x, mask=mask)
     other.load_state_dict(mixer.state_dict())
     clone, stored = copy.deepcopy(mixer), io.BytesIO()
@@ -117,21 +117,20 @@ def transfer(subject: Subject) -> None:
     for what, twin in copies.items():
         require(torch.equal(twin(x, mask=mask), y), f"{what} is another function")
     _given_heads(subject, mixer)
-    call = partial(_outputs, x=x.float(), mask=mask)
-    require_reset(subject.factory, call, other_starts=subject.cannot_judge)
+
+    def outputs(built: Mixer) -> list[Tensor]:
+        """Before and after `after_step`, which may use more than the state dict holds."""
+        y = built(x.float(), mask=mask)
+        built.after_step()
+        return [y, built(x.float(), mask=mask)]
+
+    require_reset(subject.factory, outputs, other_starts=subject.cannot_judge)
     elsewhere = "cuda" if torch.cuda.is_available() else "meta"
     got = mixer.to(elsewhere)(x.to(elsewhere), mask=mask)
     stays = got.device.type == elsewhere and got.shape == y.shape
     require(stays, f"on {elsewhere}: a tensor stays behind")
     if elsewhere == "cuda":
         require_close(got.cpu(), y, BOUND, "on cuda")
-
-
-def _outputs(mixer: Mixer, x: Tensor, mask: Mask) -> list[Tensor]:
-    """Before and after `after_step`, which may use more than the state dict holds."""
-    y = mixer(x, mask=mask)
-    mixer.after_step()
-    return [y, mixer(x, mask=mask)]
 
 
 @torch.no_grad()
@@ -141,7 +140,7 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         given = with_given_heads(mixer)
     except UnsupportedError:
         return
-    heads, x = mixer.heads, subject.tokens(B, T)
+    heads, x = mixer.heads, subject.x
     assert isinstance(heads, Heads) and heads.key is not None
     key, tokens = heads.key, packed(given, heads.query(x), heads.key(x), heads.value(x))
     for request in subject.requests():
@@ -155,5 +154,5 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
             raise LawError(f"{GIVEN}: {type(error).__name__}: {error}") from error
         y = heads.out(mixed) * (mixed != 0).any(-1, keepdim=True)  # zero where nothing is seen
         require_close(y, request(mixer, x), BOUND, f"{GIVEN}: {request.label}")
-    if subject.can.streaming == "exact":
+    if subject.streams:
         require_streamed(given, tokens, (5, 1, T - 6), f"{GIVEN}: extend")

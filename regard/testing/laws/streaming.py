@@ -21,6 +21,7 @@ from regard.testing.subject import (
     require_close,
     require_same,
     results,
+    seeded,
 )
 
 CHUNKS = ((T,), (1,) * T, (4, 1, 5, 3), (2, 11))
@@ -35,8 +36,8 @@ def streaming(subject: Subject) -> None:
     Where lengths cannot be read without waiting, as on a device, a step with reserved room changes no shape of the state.
     """
     subject.require_declared("streaming")
-    mixer, x = subject.make(), subject.tokens(B, T)
-    exact = subject.can.streaming == "exact"
+    mixer, x = subject.make(), subject.x
+    exact = subject.streams
     chunkings = CHUNKS if exact else CHUNKS[:1]
     _equals_forward(subject, mixer, x, chunkings)
     for tracked in (True, False):  # a cache may reuse storage where no gradient needs it
@@ -102,7 +103,7 @@ def feed(
 def _equals_forward(
     subject: Subject, mixer: Mixer, x: Tensor, chunkings: Sequence[tuple[int, ...]]
 ) -> None:
-    interior = torch.rand(B, T, generator=torch.Generator().manual_seed(4)) < 0.6
+    interior = torch.rand(B, T, generator=seeded(4)) < 0.6
     rows = {"whole": None, "left padding": LEFT, "interior padding": interior}
     for (name, valid), chunks, donate in product(rows.items(), chunkings, (False, True)):
         if valid is None or subject.can.padding:
@@ -138,7 +139,7 @@ def _single_tokens(subject: Subject, mixer: Mixer, x: Tensor) -> None:
 
     Also where no value may be read, so that a CUDA graph could hold the step.
     """
-    exact = subject.can.streaming == "exact"
+    exact = subject.streams
     begins = 6 if exact else T - 1
     rows = (None, LEFT) if subject.can.padding else (None,)
     for valid, read, donate in product(rows, (True, False), (False, True)):
