@@ -22,6 +22,7 @@ from transformers.masking_utils import (
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions, Seed
+from regard.functional.rows import grouped
 from regard.functional.softmax import softmax_attention
 from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
@@ -218,29 +219,27 @@ class AttentionFunction:
                 f"{one.cls.name}: values of width {v.shape[3]} beside keys of width {K}"
             )
         q = query if scaling is None else query * (scaling * math.sqrt(K))
+        call = Call(q, k, v, mask, as_context)
         if position_bias is not None:
             if output_attentions:
                 raise UnsupportedError(
                     "attn_implementation='regard_softmax' does not support output_attentions beside position_bias. "
                     "Use attn_implementation='eager'."
                 )
-            return _biased(
-                one, Call(q, k, v, mask, as_context), position_bias[..., :S], dropout
-            ), None
+            return _biased(one, call, position_bias[..., :S], dropout), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
         mixer.train(module.training)
-        heads: Any = mixer.heads
-        if heads.num_kv_heads != k.shape[1]:
-            k, v = (z.repeat_interleave(H // z.shape[1], dim=1) for z in (k, v))
-        y, weights = _mixed(mixer, Call(q, k, v, mask, as_context), bool(output_attentions))
+        y, weights = _mixed(mixer, call, bool(output_attentions))
         return y.unflatten(2, (H, K)), weights
 
 
 def _mixed(
     mixer: Mixer, call: Call, need_weights: bool
 ) -> tuple[Float[Tensor, "B T H*K"], Tensor | None]:
-    q, k, v = (z.transpose(1, 2).flatten(2) for z in call[:3])
+    heads: Any = mixer.heads
+    k, v = (grouped(z, heads.num_kv_heads) for z in (call.k, call.v))
+    q, k, v = (z.transpose(1, 2).flatten(2) for z in (call.q, k, v))
     mask, T, S = call.mask, q.shape[1], k.shape[1]
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")

@@ -11,7 +11,7 @@ the student's and the optimiser's state dicts. With `held_out` batches it leaves
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -36,10 +36,9 @@ Batch = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
 def converted(
     model: nn.Module,
     mixer: str | type[Mixer],
-    *,
-    max_len: int | None = None,
-    layers: Collection[Whole] | None = None,
-    **options: Any,
+    max_len: int | None,
+    layers: Collection[Whole] | None,
+    options: Mapping[str, Any],
 ) -> Stack:
     """`regard.hf.convert` of a stack."""
     if not isinstance(model, Stack):
@@ -64,8 +63,7 @@ def converted(
             block.mixer = _like(block.mixer, resolve(mixer), max_len or known, options)
         block.mixer.require("causal" if student.causal else "bidirectional")
     if student.origin is not None:
-        name = mixer if isinstance(mixer, str) else resolve(mixer)
-        change = {"mixer": name, "max_len": max_len, "layers": chosen, "options": options}
+        change = {"mixer": mixer, "max_len": max_len, "layers": chosen, "options": options}
         student.origin = {**student.origin, "conversions": [*student.origin["conversions"], change]}
     return student.train(model.training)
 
@@ -95,6 +93,7 @@ def teach(
     )
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
+    measured = stack_error if whole else layer_error
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
 
     def compare() -> None:
@@ -111,11 +110,8 @@ def teach(
     number = 0
     compare()
     try:
-        for number, (tokens, valid) in enumerate(batches, 1):
-            if whole:
-                loss = stack_error(student, teacher, tokens, valid)
-            else:
-                loss = layer_error(student, teacher, tokens, valid)
+        for number, batch in enumerate(batches, 1):
+            loss = measured(student, teacher, *batch)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -168,8 +164,8 @@ def _error(
     return (y - want).square().mean() / want.square().mean()
 
 
-def _like(old: Mixer, cls: type[Mixer], max_len: int | None, options: dict[str, Any]) -> Mixer:
-    heads, options = getattr(old, "heads", None), dict(options)
+def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str, Any]) -> Mixer:
+    heads, options = getattr(old, "heads", None), dict(given)
     if not isinstance(heads, Heads) or heads.key is None:
         raise UnsupportedError(
             f"convert does not support {old.name}: it has no projections to re-use"

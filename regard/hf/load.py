@@ -193,14 +193,12 @@ def restored(origin: Mapping[str, Any], size: float = math.inf) -> Stack:
     place = model.embedding.place  # a tiled table is in the file
     row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1
     for change in origin["conversions"]:
-        options, max_len = dict(change["options"]), change["max_len"]
+        max_len = change["max_len"]
         if max_len is not None and max_len * row > size:
             raise StoredDataError(
                 f"load: the config tells of max_len {max_len}, and its weights have {size:,} bytes"
             )
-        model = converted(
-            model, change["mixer"], max_len=max_len, layers=change["layers"], **options
-        )
+        model = converted(model, **change)
     return model.eval()
 
 

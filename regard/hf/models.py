@@ -15,6 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, distributed as dist, nn
 from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     GenerationMixin,
     PreTrainedModel,
     TrainerCallback,
@@ -26,8 +29,7 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
 )
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.documents import packed
+from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.options import tuples
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import restored
@@ -50,8 +52,8 @@ class RegardModel(PreTrainedModel):
     main_input_name = "input_ids"
     kind: ClassVar[type[ModelConfig]]
     output: ClassVar[type[ModelOutput]]
-    causal: ClassVar[bool | None] = None
-    """Of the stacks that it wraps; None: of none. Those without a causal order have an answer for each token, too."""
+    auto: ClassVar[Any]
+    """The class of Transformers that opens its folders."""
 
     def __init__(self, config: RegardConfig, inside: nn.Module | None = None):
         super().__init__(config)
@@ -76,17 +78,15 @@ class RegardModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         position_ids: Int[Tensor, "B T"] | None = None,
         labels: Tensor | None = None,
-        return_dict: bool | None = None,
-        num_items_in_batch: Tensor | int | None = None,
         **others: Any,
     ) -> Any:
-        """Logits, and the loss where there are labels.
+        """Logits, and the loss where there are labels; `num_items_in_batch` counts those of all batches whose gradients are accumulated.
 
         Positions that restart, offsets `cu_seq_lens_q` and `seq_idx` divide rows into documents, each as if alone. Other
         arguments than those that say nothing are refused.
         """
         y, _ = self._run(input_ids, attention_mask, position_ids, others)
-        return self._output(y, labels, num_items_in_batch, return_dict)
+        return self._output(y, labels, others)
 
     def _run(
         self,
@@ -95,73 +95,69 @@ class RegardModel(PreTrainedModel):
         position: Int[Tensor, "b T"] | None,
         others: dict[str, Any],
     ) -> tuple[Tensor, Int[Tensor, "B T"] | None]:
-        """What the model inside gives, and the numbers of documents, whose tokens it gets as rows of their own."""
+        """What the model inside gives, and the numbers of documents."""
         valid = None if attention_mask is None else attention_mask.bool()
         numbers = self._documents(ids, valid, position, others)
         if numbers is None:
-            self._check_places(position, valid)
             return self.inside(ids, valid=valid), None
-        if self.causal is None:
+        if self.kind is ClassifierConfig:
             raise UnsupportedError(
                 f"{type(self).__name__} does not support documents in a row: it gives one answer for each row"
             )
-        padding = all(mixer.capabilities.padding for mixer in self.mixers)
-        pack = packed(self.kind.name, Mask(valid=valid, documents=numbers), padding=padding)
-        parts = []
-        for bucket in pack.buckets:
-            own = bucket.mask.valid
-            if position is not None:
-                self._check_places(position.expand(ids.shape).flatten()[bucket.tokens], own)
-            parts.append(self.inside(ids.flatten()[bucket.tokens], valid=own))
-        return pack.joined(parts), numbers
+        return self.inside(ids, valid=valid, documents=numbers), numbers
 
     def _documents(
-        self, ids: Tensor, valid: Tensor | None, position: Tensor | None, others: dict[str, Any]
+        self,
+        ids: Tensor,
+        valid: Tensor | None,
+        position: Tensor | None,
+        others: dict[str, Any],
+        after: Tensor | int = 0,
     ) -> Int[Tensor, "B T"] | None:
-        """The numbers of documents. Raises UnsupportedError for arguments that are not known."""
+        """The numbers of documents. after: tokens that came before in each row.
+
+        Raises UnsupportedError for arguments that are not known, and for positions unlike those that the model inside counts.
+        """
         who = type(self).__name__
         for name, value in others.items():
             if name not in _SILENT and value is not None and value is not False:
                 raise UnsupportedError(f"{who} does not support {name}")
-        return documents(who, ids.shape, valid, {**others, "position_ids": position})
+        numbers = documents(who, ids.shape, valid, {**others, "position_ids": position})
+        if position is not None:
+            wrong = position != places(position, valid, numbers) + after
+            if bool((wrong if valid is None else wrong & valid).any()):
+                raise UnsupportedError(
+                    f"{who} does not support position_ids other than 0, 1, 2, ... in each document, going on behind "
+                    "past_key_values: it counts tokens itself"
+                )
+        return numbers
 
-    def _check_places(
-        self, position: Tensor | None, valid: Tensor | None, after: Tensor | int = 0
-    ) -> None:
-        """Raises UnsupportedError for positions that are not counted, which is what the model inside does."""
-        if position is None:
-            return
-        wrong = position != places(position, valid) + after
-        if bool((wrong if valid is None else wrong & valid).any()):
-            raise UnsupportedError(
-                f"{type(self).__name__} does not support position_ids other than 0, 1, 2, ... in each document, going on "
-                "behind past_key_values: it counts tokens itself"
-            )
-
-    def _output(
-        self,
-        y: Tensor,
-        labels: Tensor | None,
-        count: Tensor | int | None,
-        return_dict: bool | None,
-        **more: Any,
-    ) -> Any:
-        """y: logits, or the hidden tokens of a stack. count: labels of all batches whose gradients are accumulated."""
+    def _output(self, y: Tensor, labels: Tensor | None, others: dict[str, Any], **more: Any) -> Any:
+        """y: logits, or the hidden tokens of a stack."""
         head = self.inside.head if isinstance(self.inside, Stack) else None
         logits, loss = y if head is None else head(y), None
         if labels is not None:
-            given = {"logits": logits, "pooled_logits": logits, "vocab_size": logits.shape[-1]}
-            facts = {"config": self.config, "num_items_in_batch": count}
-            loss = self.loss_function(labels=labels, **given, **facts)
+            loss = self.loss_function(
+                logits=logits,
+                pooled_logits=logits,
+                labels=labels,
+                vocab_size=logits.shape[-1],
+                config=self.config,
+                num_items_in_batch=others.get("num_items_in_batch"),
+            )
         output = self.output(loss=loss, logits=logits, **more)
-        return output.to_tuple() if return_dict is False else output
-
-    @property
-    def mixers(self) -> list[Mixer]:
-        return [module for module in self.modules() if isinstance(module, Mixer)]
+        return output.to_tuple() if others.get("return_dict") is False else output
 
 
-_SILENT = {"use_cache", "cache_position", "logits_to_keep", *PACKING, *FOLLOWS}
+_SILENT = {
+    "use_cache",
+    "cache_position",
+    "logits_to_keep",
+    "return_dict",
+    "num_items_in_batch",
+    *PACKING,
+    *FOLLOWS,
+}
 """Arguments of Transformers' loops that change no output here, or that are read elsewhere."""
 
 
@@ -169,8 +165,8 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     """`generate` streams at the mechanism's own cost where it can, and else computes the whole sequence for each token."""
 
     kind = LanguageModelConfig
-    causal = True
     output = CausalLMOutputWithPast
+    auto = AutoModelForCausalLM
 
     def __init__(self, config: RegardConfig, inside: nn.Module | None = None):
         super().__init__(config, inside)
@@ -190,8 +186,6 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        return_dict: bool | None = None,
-        num_items_in_batch: Tensor | int | None = None,
         **others: Any,
     ) -> Any:
         """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache."""
@@ -203,8 +197,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         else:
             y = self._extend(cache, input_ids, attention_mask, position_ids, others)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        more = {"past_key_values": cache}
-        return self._output(y[:, keep], labels, num_items_in_batch, return_dict, **more)
+        return self._output(y[:, keep], labels, others, past_key_values=cache)
 
     def _extend(
         self,
@@ -228,11 +221,10 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
                 )
             valid = attention_mask[:, -N:].bool()
             valid = None if bool(valid.all()) else valid
-        if self._documents(ids, valid, position, others) is not None:
+        if self._documents(ids, valid, position, others, cache.length) is not None:
             raise UnsupportedError(
                 f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."
             )
-        self._check_places(position, valid, cache.length)
         return cache.extend(self.inside, ids, valid)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *others):
@@ -255,13 +247,14 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
 
 class RegardForMaskedLM(RegardModel):
     kind = MaskedLanguageModelConfig
-    causal = False
     output = MaskedLMOutput
+    auto = AutoModelForMaskedLM
 
 
 class RegardForSequenceClassification(RegardModel):
     kind = ClassifierConfig
     output = SequenceClassifierOutput
+    auto = AutoModelForSequenceClassification
 
 
 WRAPPERS: dict[str, type[RegardModel]] = {

@@ -121,11 +121,8 @@ def named(config: PretrainedConfig) -> str | dict[str, Any] | None:
 
 def used(config: PretrainedConfig) -> dict[str, Any]:
     """Name -> record of each mechanism that this config or a sub-config names."""
-    made = registered(config._attn_implementation)
-    records = {config._attn_implementation: record(made)} if made else {}
-    for part in _parts(config).values():
-        records |= used(part)
-    return records
+    names = _all_names(config)
+    return {name: record(made) for name in names if name and (made := registered(name))}
 
 
 def record(config: AttentionConfig) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class TokenEmbedding(nn.Module):
         valid: Bool[Tensor, "B T"] | None,
         types: Tensor | None,
         after: Int[Tensor, "B"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """after: tokens that came before in each row, none by default."""
         weight = self.word.weight
@@ -71,26 +72,19 @@ class TokenEmbedding(nn.Module):
                 "this checkpoint does not support types: it has no table of them"
             )
         if self.place is not None:
-            x = x + self.place(self._rows(self.place, tokens, valid, after))
+            rows, most = self.places(tokens, valid, documents), tokens.shape[1]
+            if after is not None:
+                rows = rows + after[:, None]
+            if any(z is not None for z in (valid, after, documents)):
+                most = longest(rows.flatten()) + 1
+            room = self.place.num_embeddings - self.offset
+            if most > room:
+                raise ShapeError(
+                    f"this checkpoint does not support {most} tokens: its table has {room} positions. "
+                    "regard.hf.convert(model, 'softmax', max_len=...) tiles it."
+                )
+            x = x + self.place(rows + self.offset)
         return self.after(x)
-
-    def _rows(
-        self,
-        place: nn.Embedding | AxialTable,
-        tokens: Tensor,
-        valid: Tensor | None,
-        after: Tensor | None,
-    ) -> Int[Tensor, "b T"]:
-        rows = self.places(tokens, valid) + self.offset
-        most = tokens.shape[1] if valid is None else int(valid.sum(1).max())
-        if after is not None:
-            rows, most = rows + after[:, None], most + longest(after)
-        if most + self.offset > place.num_embeddings:
-            raise ShapeError(
-                f"this checkpoint does not support {most} tokens: its table has {place.num_embeddings - self.offset} "
-                "positions. regard.hf.convert(model, 'softmax', max_len=...) tiles it."
-            )
-        return rows
 
 
 class Stack(nn.Module):
@@ -130,9 +124,11 @@ class Stack(nn.Module):
         valid: Bool[Tensor, "B T"] | None = None,
         types: Int[Tensor, "B T"] | None = None,
         global_tokens: Bool[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        x = self.embedding(tokens, valid, types)
-        return self.norm(self.run(x, self.mask(valid, global_tokens)))
+        """documents: tokens of unlike numbers are as if in rows of their own."""
+        x = self.embedding(tokens, valid, types, documents=documents)
+        return self.norm(self.run(x, Mask(self.causal, valid, None, global_tokens, documents)))
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional stack."""
@@ -176,9 +172,6 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = block(x, mask=mask)
         return x
-
-    def mask(self, valid: Tensor | None, global_tokens: Tensor | None = None) -> Mask:
-        return Mask(causal=self.causal, valid=valid, global_tokens=global_tokens)
 
 
 class ReversibleStack(Stack):

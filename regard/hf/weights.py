@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.nn.feed_forward import FeedForward, tanh_gelu
+from regard.nn.feed_forward import FeedForward
 from regard.nn.heads import Heads
 
 
@@ -58,7 +58,7 @@ class Weights:
     def feed_forward(
         self, activation: str, value: str, out: str, gate: str = "", *, transposed: bool = False
     ) -> FeedForward:
-        made = FeedForward(1, 1, activation=ACTIVATIONS[activation], gated=bool(gate))
+        made = FeedForward(1, 1, activation=ACTIVATIONS[activation](), gated=bool(gate))
         made.value = self.linear(value, transposed=transposed)
         made.out = self.linear(out, transposed=transposed)
         made.gate = self.linear(gate) if gate else None
@@ -156,12 +156,12 @@ class LoadRequest(NamedTuple):
         return head
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": tanh_gelu,
-    "gelu_pytorch_tanh": tanh_gelu,
-    "relu": F.relu,
-    "silu": F.silu,
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "gelu": nn.GELU,
+    "gelu_new": partial(nn.GELU, "tanh"),
+    "gelu_pytorch_tanh": partial(nn.GELU, "tanh"),
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
 }
 
 
@@ -180,12 +180,3 @@ def make_mixer(
     heads.query, heads.key, heads.value, heads.out = query, key, value, out
     mixer.dim = dim
     return mixer.to(query.weight.dtype)
-
-
-class Activation(nn.Module):
-    def __init__(self, name: str):
-        super().__init__()
-        self.function = ACTIVATIONS[name]
-
-    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
-        return self.function(x)

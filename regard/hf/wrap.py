@@ -5,27 +5,14 @@ from collections.abc import Collection
 from typing import Any
 
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, PreTrainedModel
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.options import Whole
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.convert import converted
 from regard.hf.load import load
-from regard.hf.models import (
-    WRAPPERS,
-    RegardForCausalLM,
-    RegardForMaskedLM,
-    RegardForSequenceClassification,
-    RegardModel,
-    wrapper_of,
-)
+from regard.hf.models import WRAPPERS, RegardForCausalLM, RegardModel, wrapper_of
 from regard.hf.stack import Stack
 from regard.models.config import ModelConfig
 
@@ -71,13 +58,14 @@ def convert(
     UnsupportedError, with the reason, for a mechanism that cannot take over the projections, the positions or the direction,
     and OptionError for layers that there are not.
     """
-    how: dict[str, Any] = {"max_len": max_len, "layers": layers, **options}
+    change = mixer, max_len, layers, options
     if not isinstance(model, PreTrainedModel):
-        return converted(model, mixer, **how)
-    stack = model.inside if isinstance(model, RegardModel) else None
-    if stack is None:
+        return converted(model, *change)
+    if isinstance(model, RegardModel):
+        stack = model.inside
+    else:
         stack = load(model.state_dict(), model.config.to_dict())
-    made = wrap(converted(stack if isinstance(stack, Stack) else model, mixer, **how))
+    made = wrap(converted(stack if isinstance(stack, Stack) else model, *change))
     if isinstance(made, RegardForCausalLM):
         made.generation_config = copy.deepcopy(model.generation_config)
         made.generation_config.use_cache = made.streams
@@ -87,9 +75,5 @@ def convert(
 def register_models() -> None:
     """Make the Auto classes know what `save_pretrained` of these models wrote."""
     AutoConfig.register("regard", RegardConfig, exist_ok=True)
-    for auto, cls in (
-        (AutoModelForCausalLM, RegardForCausalLM),
-        (AutoModelForMaskedLM, RegardForMaskedLM),
-        (AutoModelForSequenceClassification, RegardForSequenceClassification),
-    ):
-        auto.register(RegardConfig, cls, exist_ok=True)
+    for cls in WRAPPERS.values():
+        cls.auto.register(RegardConfig, cls, exist_ok=True)

@@ -6,6 +6,7 @@ import torch
 from tests.hf import small
 from tests.hf.small import transformers
 from tests.hf.test_causal import llama, wrapped
+from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
 from regard import Mask, ShapeError, UnsupportedError
@@ -30,6 +31,12 @@ TOLD = {
 }  # fmt: skip
 ALONE = {"offsets": OFFSETS, "numbers": {"seq_idx": FLAT["seq_idx"]}}
 """Without positions, which a model of Transformers then counts through the row."""
+MADE = {
+    "rotary": llama,
+    "table": lambda: regard.hf.convert(theirs("gpt2"), "linear").double(),
+    "masked": lambda: regard.hf.convert(theirs("bert"), "local", window_size=2).double(),
+    "wrapped": lambda: wrapped("performer"),
+}
 regard.hf.register()
 
 
@@ -42,9 +49,9 @@ def close(got, want, error=1e-10):
 
 
 @pytest.mark.parametrize("told", TOLD | ALONE)
-@pytest.mark.parametrize("made", ["converted", "wrapped"])
+@pytest.mark.parametrize("made", MADE)
 def test_our_models(made, told):
-    model = llama() if made == "converted" else wrapped("performer")
+    model = MADE[made]()
     got, want = model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model)
     close(got, want)
     weight = next(model.parameters())
@@ -80,13 +87,16 @@ def test_windows_of_a_model_are_packed_too():
     close(got, apart(eager), 1e-6)  # its softmax is one of float32
 
 
-def test_padding_between_and_around_documents():
-    """Positions count valid tokens; those of padding mean nothing."""
+@pytest.mark.parametrize("numbered", [False, True])
+def test_padding_between_and_around_documents(numbered):
+    """Positions count valid tokens; those of padding mean nothing, nor do its numbers."""
     model = llama()
     ids = torch.randint(3, 30, (2, 9), generator=torch.Generator().manual_seed(5))
     mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 1, 1, 1, 1, 0]])
     position = torch.tensor([[0, 0, 0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 9, 3, 0, 1, 2, 3]])
-    got = model(ids, attention_mask=mask, position_ids=position).logits
+    numbers = torch.tensor([[4, 0, 1, 1, 1, 1, 1, 1, 1], [0, 0, 0, 5, 0, 1, 1, 1, 2]])
+    told = {"seq_idx": numbers} if numbered else {}
+    got = model(ids, attention_mask=mask, position_ids=position, **told).logits
     close(got[0, 2:], model(ids[:1, 2:]).logits[0])
     close(got[1, [0, 1, 2, 4]], model(ids[1:, [0, 1, 2, 4]]).logits[0])
     close(got[1, 5:8], model(ids[1:, 5:8]).logits[0])

@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import Activation, LoadRequest, Norms, make_mixer
+from regard.hf.weights import ACTIVATIONS, LoadRequest, Norms, make_mixer
 from regard.mixers.fnet import FNet
 
 SHAPES = {
@@ -99,4 +99,4 @@ def _head(request: LoadRequest, embedding: TokenEmbedding, norm: Norms) -> nn.Mo
     w.repeats(f"{at}bias", bias)
     tied = c.get("tie_word_embeddings", True)
     logits = request.head(f"{at}decoder", embedding.word, bias, tied=tied)
-    return nn.Sequential(w.linear(dense), Activation(activation), norm(last), logits)
+    return nn.Sequential(w.linear(dense), ACTIVATIONS[activation](), norm(last), logits)

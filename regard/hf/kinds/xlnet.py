@@ -39,9 +39,13 @@ class XLNetStack(Stack):
         self.query = None if query is None else nn.Parameter(query)
         self.mem_len, self.reuse_len = mem_len, reuse_len
 
-    def forward(self, tokens, *, valid=None, types=None, global_tokens=None):
+    def forward(self, tokens, *, valid=None, types=None, global_tokens=None, documents=None):
+        given = {"global_tokens": global_tokens, "documents": documents}
         if types is None:
-            return super().forward(tokens, valid=valid, global_tokens=global_tokens)
+            return super().forward(tokens, valid=valid, **given)
+        for name, value in given.items():
+            if value is not None:
+                raise UnsupportedError(f"xlnet does not support {name} beside types")
         return self.extend(tokens, valid=valid, types=types)[0]
 
     def extend(  # type: ignore[override]
