@@ -121,9 +121,9 @@ def test_generate(name, implementation):
 def test_every_mechanism_runs_or_says_why_not(name, implementation):
     made, given = model(name, implementation), inputs(name, "right")
     refused = {"t5": "position_bias"} if implementation != "regard_softmax" else {}
-    if implementation in ONE_AXIS:
-        refused["bart"] = "does not support cross"
     able = regard.MIXERS[implementation.removeprefix("regard_")].capabilities
+    if implementation in ONE_AXIS or not able.cross:
+        refused["bart"] = "does not support cross"
     if not able.pairwise:
         refused["mistral"] = "does not support pairwise"
     if name in refused:
