@@ -38,8 +38,12 @@ GROWS = {
         *("compressed", "fixed_patterns", "gau", "gmlp", "luong_local", "mixture"),
         *("synthesizer_dense", "synthesizer_random", "synthesizer_factorized_dense"),
         *("synthesizer_factorized_random", "transformer_xl"),
+        *("forgetting", "indexed", "moba", "native_sparse"),
     )
-}
+} | dict.fromkeys(
+    ("gated_delta", "kimi_delta"),
+    "a state that erases passes from chunk to chunk through a product of matrices",
+)
 """Mechanisms that launch more kernels for longer sequences, and why."""
 aten = torch.ops.aten
 EMPTY = {

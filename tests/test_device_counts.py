@@ -37,11 +37,12 @@ def test_a_decoding_step_keeps_the_shapes_of_its_state(counted):
     """With reserved room: so it can be captured in a CUDA graph."""
     steps = {name: row["decode"] for name, row in counted.items() if "decode" in row}
     assert not [name for name, step in steps.items() if not step["static"]]
-    assert all(step["launches"] <= 120 for step in steps.values()), steps
+    most = {"native_sparse": 180}  # three branches, of which one chooses
+    assert all(step["launches"] <= most.get(name, 120) for name, step in steps.items()), steps
 
 
-MANY = {"bigbird": 220}
-"""Kernels of a forward pass, where they are more than 200: a window, first, last and random blocks without FlexAttention."""
+MANY = {"bigbird": 250, "nystrom": 230, "native_sparse": 210}
+"""Kernels of a forward pass, where they are more than 200: a window, first, last and random blocks without FlexAttention; six steps of an inverse; three branches."""
 
 
 def test_a_forward_pass_is_a_bounded_number_of_kernels(counted):
@@ -66,6 +67,7 @@ def test_longer_sequences_launch_no_more_kernels(counted):
     flat = {name: row for name, row in counted.items() if name not in GROWS}
     assert flat.keys() | GROWS.keys() == set(regard.MIXERS.names())
     for name, row in flat.items():
-        for what, most in (("forward", 170), ("backward", 350)):
+        more = 20 if name == "nystrom" else 0  # six steps of an inverse
+        for what, most in (("forward", 170 + more), ("backward", 350 + more)):
             short, long = (row[f"{what} {length}"]["launches"] for length in LONG)
             assert long <= short <= most, (name, what, short, long)

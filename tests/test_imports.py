@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "parallel": {"core", "nn", "models"},
     "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
     "explore": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
-    "testing": {"core", "reference", "nn", "positions", "mixers", "pools", "models"},
+    "testing": {"core", "functional", "reference", "nn", "positions", "mixers", "pools", "models"},
     "lab": {*LIBRARY, "explore", "testing"},
 }
 """Part of the package -> the parts that it may import; the front may import anything."""

@@ -204,7 +204,7 @@ def softmax_rows(
 
 
 def scores(
-    q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"], scale: float | None = None
+    q: Float[Tensor, "*#b T K"], k: Float[Tensor, "*#b S K"], scale: float | None = None
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
     wide = wide_type(q)

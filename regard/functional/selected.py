@@ -127,7 +127,7 @@ def largest(
     return index.masked_fill(top < 0, -1)
 
 
-def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "b T"], Int[Tensor, "b T"]]:
+def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "_ T"], Int[Tensor, "_ T"]]:
     """The last key that each query may see, and the query's own place, which no padding moves."""
     T, S = q.shape[2], k.shape[2]
     own = torch.arange(T, device=q.device)[None]

@@ -84,13 +84,13 @@ class Heads(nn.Module):
         self.key_norm = RMSNorm(k) if qk_norm and not shared_qk else None
 
     def queries(
-        self, x: Float[Tensor, "B T D"], after: Int[Tensor, "B"] | None = None
+        self, x: Float[Tensor, "B T D"], after: Int[Tensor, "#B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
         return self._placed(self.query(x), self.query_norm, self.num_heads, after)
 
     def keys(
-        self, x: Float[Tensor, "B S D"], after: Int[Tensor, "B"] | None = None
+        self, x: Float[Tensor, "B S D"], after: Int[Tensor, "#B"] | None = None
     ) -> Float[Tensor, "B G S K"]:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
@@ -106,7 +106,7 @@ class Heads(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         context: Float[Tensor, "B S D"] | None = None,
-        after: Int[Tensor, "B"] | None = None,
+        after: Int[Tensor, "#B"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x. Raises ShapeError for a part of the heads, see above."""
         source, q = x if context is None else context, self.queries(x, after)
