@@ -38,7 +38,7 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
     if hasattr(mixer, "unit"):
         return mixer.unit.merge(x, mixed)
     if mixer.name == "differential":  # whose weights are differences already
-        return mixer._projected(mixed)
+        return mixer._merge(x, torch.stack([mixed, 0 * mixed], 2).flatten(1, 2))
     if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
         return mixer._merge(x, mixed)
     heads = next(m for m in mixer.modules() if isinstance(m, Heads | Values))
