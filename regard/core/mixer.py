@@ -195,7 +195,8 @@ class Mixer(Recorded):
         B, N, _ = x.shape
         check_flag(donate=donate)
         check_state(self, state, x)
-        Mask(valid=valid, documents=documents).check(self.name, B, N, N, device=x.device)
+        if valid is not None or documents is not None:
+            Mask(valid=valid, documents=documents).check(self.name, B, N, N, device=x.device)
         if valid is not None:
             self.require("padding")
         if documents is not None:
