@@ -1,19 +1,23 @@
-"""`torchrun -m tests.lab.train.launched FOLDER` trains the tiny model four times; each process says there how it ended."""
+"""`torchrun -m tests.lab.train.launched FOLDER` trains the tiny model, and a task by its command; each process writes there how it ended."""
 
 import json
 import os
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from regard import RegardError
+from regard.cli import main
 from regard.lab.train import fit
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 
 STEPS = replace(CONFIG, steps=9, eval_every=9, checkpoint_every=9, log_every=3)
+COMMAND = "train recall --train.steps 4 --train.batch-size 8 --train.log-every 2 --train.warmup 0"
 
 
 def without_dropout() -> nn.Module:
@@ -45,13 +49,22 @@ def ended(task: Majority, run_dir: Path, model: nn.Module | None = None) -> dict
     return {"losses": result.losses, "tokens": result.tokens, "weights": weights}
 
 
+def said(folder: Path, rate: str) -> dict:
+    """Exit code and output of the command at a learning rate."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        line = f"{COMMAND} --folder {folder / rate} --train.lr {rate}"
+        code = main(line.split())
+    return {"code": code, "out": out.getvalue(), "err": err.getvalue()}
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    said = {
+    found = {
         "plain": ended(Majority(), folder / "plain"),
         "poisoned": ended(Poisoned(), folder / "poisoned"),
         "taken": ended(Majority(), folder / "taken"),
         "unused": ended(Majority(), folder / "unused", Unused()),
+        **{rate: said(folder, rate) for rate in ("0.01", "1e38")},
     }
-    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(said))
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(found))

@@ -7,9 +7,10 @@ import torch
 
 from regard.core import PathError, StoredDataError, files
 from regard.lab.tables import TableClassifier
-from regard.lab.train import checkpoint, fit
+from regard.lab.train import checkpoint
 from regard.lab.train.checkpoint import Checkpoint, take_weights
-from tests.lab.train.tiny import CONFIG, Majority, tiny_model
+from tests.lab.train.test_fit import train
+from tests.lab.train.tiny import tiny_model
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
@@ -70,14 +71,14 @@ def test_a_failure_while_writing_leaves_what_was_committed(folder, monkeypatch):
 
 
 def test_a_run_does_not_go_on_from_an_altered_checkpoint(tmp_path):
-    fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+    train(tmp_path)
     newest = checkpoint.committed(tmp_path / "checkpoints")[-1]
     altered = newest / "model.safetensors"
     altered.write_bytes(altered.read_bytes()[:-3])
     with pytest.raises(StoredDataError, match=str(altered)):
-        fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+        train(tmp_path)
     shutil.rmtree(newest)
-    fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+    train(tmp_path)
 
 
 def test_a_checkpoint_of_something_else_is_no_run(tmp_path):
@@ -86,7 +87,7 @@ def test_a_checkpoint_of_something_else_is_no_run(tmp_path):
     with pytest.raises(StoredDataError, match="is no checkpoint of a training run"):
         take_weights(tiny_model(), tmp_path)
     with pytest.raises(StoredDataError, match=f"{path} is no checkpoint of a training run"):
-        fit(tiny_model(), Majority(), CONFIG, tmp_path, progress=False)
+        train(tmp_path)
     with pytest.raises(StoredDataError, match="holds no TableClassifier"):
         TableClassifier.load(path)
 

@@ -1,13 +1,10 @@
 """The training loop: it learns, stops, refuses, and goes on after a kill as if nothing had happened."""
 
-import os
+import multiprocessing
 import re
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,12 +12,9 @@ from accelerate import tracking
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.owners import owned
 from regard.lab.train import DivergedError, TrainConfig, checkpoint, display, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
-
-ROOT = Path(__file__).parents[3]
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -35,6 +29,10 @@ def assert_same_bits(left: dict, right: dict) -> None:
 def train(run_dir, config=CONFIG, task=None, model=None, **options):
     model = model or tiny_model()
     return model, fit(model, task or Majority(), config, run_dir, progress=False, **options)
+
+
+def newest(run_dir):
+    return checkpoint.load(checkpoint.committed(run_dir / "checkpoints")[-1])
 
 
 def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
@@ -58,16 +56,27 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(tmp_path):
     assert not torch.equal(first.head.weight, other.head.weight)
 
 
+class Slow(Majority):
+    def loss(self, model, batch):
+        time.sleep(0.05)
+        return super().loss(model, batch)
+
+
+def _train_slowly(run_dir):
+    torch.set_num_threads(1)
+    train(run_dir, task=Slow())
+
+
 def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     _, whole = train(tmp_path / "whole")
     killed = tmp_path / "killed"
-    command = [sys.executable, "-m", "tests.lab.train.tiny", str(killed)]
-    environment = os.environ | {"SLOW": "0.05", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
-    while len(checkpoint.committed(killed / "checkpoints")) < 2 and process.poll() is None:
+    process = multiprocessing.get_context("fork").Process(target=_train_slowly, args=(killed,))
+    process.start()
+    while len(checkpoint.committed(killed / "checkpoints")) < 2 and process.is_alive():
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     left = checkpoint.committed(killed / "checkpoints")[-1]
     assert left < checkpoint.path_of(killed / "checkpoints", CONFIG.steps)
     half = killed / "checkpoints" / "step-00000039.partial"
@@ -76,13 +85,10 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     _, resumed = train(killed, model=tiny_model(seed=5))
     assert not half.exists()
     assert replace(resumed, seconds=whole.seconds) == whole
-    ends = [
-        checkpoint.load(checkpoint.committed(run / "checkpoints")[-1])
-        for run in (tmp_path / "whole", killed)
-    ]
-    assert_same_bits(ends[0].model, ends[1].model)
-    assert_same_bits(ends[0].optimizer, ends[1].optimizer)
-    assert ends[0].state["random"] == ends[1].state["random"]
+    one, two = (newest(run) for run in (tmp_path / "whole", killed))
+    assert_same_bits(one.model, two.model)
+    assert_same_bits(one.optimizer, two.optimizer)
+    assert one.state["random"] == two.state["random"]
 
 
 @pytest.mark.parametrize("bucket", [None, 4])
@@ -99,8 +105,7 @@ def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(t
     config, other = replace(CONFIG, bucket=bucket), None if bucket else 4
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "cut", config, task=Cut())
-    stored = checkpoint.load(checkpoint.committed(tmp_path / "cut" / "checkpoints")[-1])
-    assert stored.state["progress"]["step"] == 14  # of 12 an epoch
+    assert newest(tmp_path / "cut").state["progress"]["step"] == 14  # of 12 an epoch
     resumed, _ = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
     whole, _ = train(tmp_path / "whole", config)
     assert_same_bits(weights(resumed), weights(whole))
@@ -123,20 +128,9 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
     train(tmp_path)
     with pytest.raises(OptionError, match=r"config.lr is 0.01 there and 0.5 here"):
         train(tmp_path, replace(CONFIG, lr=0.5))
-    with pytest.raises(
-        OptionError, match=r"model.embed.weight is \[3, 8\] there and \[3, 16\] here"
-    ):
+    with pytest.raises(OptionError, match=r"model.embed.weight is \[3, 8\] there and \[3, 16\]"):
         train(tmp_path, model=TinyModel(dim=16))
     train(tmp_path, replace(CONFIG, keep=1, log_every=3))
-
-
-def test_a_folder_in_which_another_run_is_under_way_is_refused(tmp_path):
-    with (
-        owned(tmp_path / "run"),
-        pytest.raises(OptionError, match=f"here .process {os.getpid()} on"),
-    ):
-        train(tmp_path)
-    assert train(tmp_path)[1].steps == CONFIG.steps
 
 
 def test_early_stopping(tmp_path):
@@ -180,9 +174,9 @@ def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
 
     with pytest.raises(DivergedError, match=f"majority: the {word} of step 24 is (nan|inf)"):
         train(tmp_path, task=Poisoned())
-    newest = checkpoint.load(checkpoint.committed(tmp_path / "checkpoints")[-1])
-    assert newest.state["progress"]["step"] <= 23
-    assert all(value.isfinite().all() for value in newest.model.values())
+    kept = newest(tmp_path)
+    assert kept.state["progress"]["step"] <= 23
+    assert all(value.isfinite().all() for value in kept.model.values())
 
 
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):

@@ -6,31 +6,25 @@ from torch import nn
 
 from regard.lab.train import TrainConfig
 from regard.lab.train.batches import Batches
-from regard.lab.train.optimizer import (
-    decay_groups,
-    make_optimizer,
-    make_schedule,
-    warmup_cosine,
-    warmup_linear,
-)
+from regard.lab.train.optimizer import make_optimizer, make_schedule
 from tests.lab.train.tiny import tiny_model
 
 
-def test_schedule_values():
-    assert [warmup_cosine(step, 3, 11) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
-    assert warmup_cosine(7, 3, 11) == pytest.approx(0.5)
-    assert warmup_cosine(5, 3, 11) == pytest.approx(0.5 + 0.5 * 2**-0.5)
-    assert warmup_cosine(11, 3, 11) == pytest.approx(0.0)
-    assert warmup_cosine(0, 0, 1) == 1.0
-    assert min(warmup_cosine(step, 3, 11) for step in range(11)) > 0
-
-
-def test_the_rate_of_an_optimiser_follows_the_schedule():
-    config = TrainConfig(steps=20, lr=0.5, warmup=0.2, schedule="linear")
+@pytest.mark.parametrize(
+    ("shape", "warmup", "shares"),
+    [
+        ("cosine", 3 / 11, {0: 0.25, 1: 0.5, 2: 0.75, 3: 1.0, 5: 0.5 + 0.5 * 2**-0.5, 7: 0.5}),
+        ("cosine", 0.0, {0: 1.0}),
+        ("linear", 0.2, {0: 0.5, 1: 1.0, 2: 1 - 0.98 / 9, 10: 0.02}),
+    ],
+)
+def test_the_rate_of_an_optimiser_follows_the_schedule(shape, warmup, shares):
+    config = TrainConfig(steps=11, lr=0.5, warmup=warmup, schedule=shape)
     optimizer = make_optimizer(nn.Linear(2, 2), config)
-    schedule = make_schedule(optimizer, config.warmup, 20, config.schedule)
-    for step in range(20):
-        assert optimizer.param_groups[0]["lr"] == 0.5 * warmup_linear(step, 4, 20)
+    schedule = make_schedule(optimizer, warmup, 11, shape)
+    for step in range(11):
+        rate = optimizer.param_groups[0]["lr"]
+        assert 0 < rate <= 0.5 and rate == pytest.approx(0.5 * shares.get(step, rate / 0.5))
         optimizer.step()
         schedule.step()
 
@@ -38,19 +32,17 @@ def test_the_rate_of_an_optimiser_follows_the_schedule():
 def test_only_matrices_decay():
     model = tiny_model()
     model.norm.weight.requires_grad_(False)
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    matrices, others = decay_groups(model, 0.1)
+    matrices, others = make_optimizer(model, TrainConfig(steps=1)).param_groups
     assert (matrices["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
     assert all(parameter.dim() >= 2 for parameter in matrices["params"])
-    assert [names[id(parameter)] for parameter in others["params"]] == ["norm.bias", "head.bias"]
-    assert len(matrices["params"]) + 3 == len(names)
+    assert {*map(id, others["params"])} == {id(model.norm.bias), id(model.head.bias)}
+    assert len(matrices["params"]) + 3 == len([*model.parameters()])
 
 
 def test_buckets_hold_items_of_like_length():
     lengths = torch.randint(1, 200, (230,), generator=torch.Generator().manual_seed(0))
     options = {"size": 230, "batch_size": 10, "seed": 7}
-    plain = Batches(**options)
-    bucketed = Batches(**options, bucket=8, lengths=lengths)
+    plain, bucketed, again = Batches(**options), *(Batches(**options, bucket=8, lengths=lengths) for _ in "ab")  # fmt: skip
 
     def padding(batches):
         found = [lengths[batches[step]] for step in range(23)]
@@ -59,7 +51,6 @@ def test_buckets_hold_items_of_like_length():
     epoch = [item for step in range(23) for item in bucketed[step]]
     assert len(epoch) == len(set(epoch)) == 230
     assert padding(bucketed) < 0.25 * padding(plain)
-    again = Batches(**options, bucket=8, lengths=lengths)
     assert again[23 + 5] == bucketed[23 + 5] and again[5] == epoch[50:60]
     assert [again[step] for step in range(23)] != [again[step] for step in range(23, 46)]
     longest = [int(lengths[bucketed[step]].max()) for step in range(23)]

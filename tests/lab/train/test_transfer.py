@@ -7,9 +7,10 @@ import torch
 
 from regard.core import OptionError
 from regard.lab.tasks import Digits, StdlibMasked
-from regard.lab.train import Run, TrainConfig, checkpoint, fit, start
+from regard.lab.train import Run, TrainConfig, checkpoint, start
 from regard.lab.train.checkpoint import take_weights
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig
+from tests.lab.train.test_fit import newest, train
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 
 SIZES = {"dim": 16, "num_heads": 2, "num_layers": 1}
@@ -22,7 +23,7 @@ def test_the_best_weights_are_taken_where_they_fit(tmp_path):
         def score(self, model, batches):
             return next(self.scores)
 
-    fit(tiny_model(), Falling(), CONFIG, tmp_path, progress=False)
+    train(tmp_path, task=Falling())
     best = checkpoint.load(checkpoint.path_of(tmp_path / "checkpoints", 20))
     model = TinyModel()
     model.head = torch.nn.Linear(8, 5)
@@ -39,24 +40,20 @@ def test_the_best_weights_are_taken_where_they_fit(tmp_path):
 def test_what_cannot_be_taken_is_refused(tmp_path):
     with pytest.raises(OptionError, match="no checkpoint"):
         take_weights(tiny_model(), tmp_path)
-    fit(tiny_model(), Majority(), replace(CONFIG, steps=2), tmp_path, progress=False)
+    train(tmp_path, replace(CONFIG, steps=2))
     with pytest.raises(OptionError, match="no tensor"):
         take_weights(torch.nn.Linear(3, 4), tmp_path)
 
 
 def test_a_run_starts_from_another(tmp_path, capsys):
     masked = StdlibMasked(length=32, valid_size=8, test_size=8)
-    train = TrainConfig(steps=4, batch_size=4, eval_every=4, log_dir=None)
+    brief = TrainConfig(steps=4, batch_size=4, eval_every=4, log_dir=None)
     model = MaskedLanguageModelConfig(vocab_size=masked.vocab_size, max_len=64, **SIZES)
-    start(Run(task=masked, model=model, train=train), tmp_path / "first", progress=False)
+    start(Run(task=masked, model=model, train=brief), tmp_path / "first", progress=False)
     digits = Digits()
     classifier = ClassifierConfig(vocab_size=digits.vocab_size, num_classes=10, max_len=64, **SIZES)
-    run = Run(
-        task=digits,
-        model=classifier,
-        train=replace(train, steps=1, lr=1e-9),
-        start_from=tmp_path / "first",
-    )
+    brief = replace(brief, steps=1, lr=1e-9)
+    run = Run(task=digits, model=classifier, train=brief, start_from=tmp_path / "first")
     start(run, tmp_path / "second", progress=True)
     for other, why in (
         (replace(run, seed=5), "seed is 0 there and 5 here"),
@@ -68,11 +65,8 @@ def test_a_run_starts_from_another(tmp_path, capsys):
     assert start(run, tmp_path / "second", progress=True).steps == 1
     said = capsys.readouterr().err
     assert "head.weight" in said and "encoder.embedding.table.weight" in said
-    ends = [
-        checkpoint.load(checkpoint.committed(tmp_path / name / "checkpoints")[-1]).model
-        for name in ("first", "second")
-    ]
-    shared = [name for name in ends[0] if "blocks" in name and "weight" in name and name in ends[1]]
+    first, second = (newest(tmp_path / name).model for name in ("first", "second"))
+    shared = [name for name in first if "blocks" in name and "weight" in name and name in second]
     assert shared
     for name in shared:
-        torch.testing.assert_close(ends[0][name], ends[1][name], atol=1e-6, rtol=0)
+        torch.testing.assert_close(first[name], second[name], atol=1e-6, rtol=0)

@@ -1,8 +1,5 @@
-"""A model and a task small enough to train in a blink; `python -m tests.lab.train.tiny RUN_DIR` trains them slowly."""
+"""A model and a task small enough to train in a blink."""
 
-import os
-import sys
-import time
 from typing import NamedTuple
 
 import torch
@@ -10,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import Mask, build
-from regard.lab.train import TrainConfig, fit
+from regard.lab.tasks.task import padded
+from regard.lab.train import TrainConfig
 
 CONFIG = TrainConfig(
     steps=40, batch_size=8, lr=1e-2, eval_every=10, checkpoint_every=7, log_every=5, log_dir=None
@@ -49,24 +47,22 @@ class Majority:
         )
 
     def collate(self, items):
-        tokens = nn.utils.rnn.pad_sequence([item["tokens"] for item in items], batch_first=True)
-        return {
-            "tokens": tokens,
-            "valid": tokens > 0,
-            "labels": torch.stack([item["label"] for item in items]),
-        }
+        tokens, _ = padded([item["tokens"] for item in items])
+        labels = torch.stack([item["label"] for item in items])
+        return {"tokens": tokens, "valid": tokens > 0, "labels": labels}
 
     def count(self, batch):
         return int(batch["valid"].sum())
 
+    def answer(self, model, batch):
+        return model(batch["tokens"], valid=batch["valid"])
+
     def loss(self, model, batch):
-        return F.cross_entropy(model(batch["tokens"], valid=batch["valid"]), batch["labels"])
+        return F.cross_entropy(self.answer(model, batch), batch["labels"])
 
     def score(self, model, batches):
-        answers = [
-            (model(b["tokens"], valid=b["valid"]).argmax(1) == b["labels"]).float() for b in batches
-        ]
-        return torch.cat(answers).mean().item()
+        right = [(self.answer(model, b).argmax(1) == b["labels"]).float() for b in batches]
+        return torch.cat(right).mean().item()
 
 
 class TinyModel(nn.Module):
@@ -87,14 +83,3 @@ class TinyModel(nn.Module):
 def tiny_model(seed: int = 0) -> TinyModel:
     torch.manual_seed(seed)
     return TinyModel()
-
-
-class Slow(Majority):
-    def loss(self, model, batch):
-        time.sleep(float(os.environ["SLOW"]))
-        return super().loss(model, batch)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    fit(tiny_model(), Slow(), CONFIG, sys.argv[1], progress=False)
