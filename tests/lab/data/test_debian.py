@@ -69,16 +69,13 @@ FILES = {
     "Packages": b"""Package: liba1
 Source: a (1.2)
 Section: libs
-Description-md5: 11
 
 Package: a-dev
 Section: devel
-Description-md5: 22
 
 Package: liba2
 Source: a
 Section: libs
-Description-md5: 33
 """,
     "Translation-en": b"""Package: liba1
 Description-md5: 11
@@ -113,10 +110,5 @@ def test_large_sections_give_documents_of_sentences_and_repeated_texts_one():
     )
     assert read_documents(FILES, min_count=2) == [Document("a", "libs", sentences)]
     assert len(read_documents(FILES, min_count=1)) == 2
-
-
-def test_versions_and_short_forms_end_no_sentence():
-    assert split_sentences("Since 2.0 it reads i.e. XML. Now faster.") == [
-        "Since 2.0 it reads i.e. XML.",
-        "Now faster.",
-    ]
+    one = "Since 2.0 it reads i.e. XML."
+    assert split_sentences(f"{one} Now faster.") == [one, "Now faster."]

@@ -1,3 +1,5 @@
+"""Generated data are made once for equal options, and what was altered on disk is refused."""
+
 import numpy as np
 import pytest
 
@@ -23,21 +25,16 @@ def never():
     raise AssertionError("made again")
 
 
-def test_made_once_for_equal_options():
-    first = generated("thing", OPTIONS, make())
-    again = generated("thing", OPTIONS, never)
-    assert first.keys() == again.keys()
+def test_made_once_for_equal_options_and_little_is_not_kept(folder, monkeypatch):
+    first, again = generated("thing", OPTIONS, make()), generated("thing", OPTIONS, never)
+    assert first.keys() == again.keys() and again["b"].dtype == np.uint8
     assert all(np.array_equal(first[name], again[name]) for name in first)
-    assert again["b"].dtype == np.uint8
-    other = generated("thing", OPTIONS | {"seed": 1}, make(7))
-    assert other["a"][0] == 7
+    assert generated("thing", OPTIONS | {"seed": 1}, make(7))["a"][0] == 7
     assert generated("else", OPTIONS, make(9))["a"][0] == 9
-
-
-def test_little_is_not_kept(folder, monkeypatch):
+    kept = len(list(folder.rglob("*.npz")))
     monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
-    generated("thing", OPTIONS, make())
-    assert not list(folder.rglob("*.npz"))
+    generated("little", OPTIONS, make())
+    assert len(list(folder.rglob("*.npz"))) == kept == 3
 
 
 def test_a_shortened_file_is_refused_and_named():

@@ -8,33 +8,21 @@ from regard.core import MissingDataError, StoredDataError
 from regard.lab.data.own import OWN, read_parallel
 
 
-def refused(form, path, why):
-    with pytest.raises(StoredDataError, match=why):
-        OWN[form].read(path)
-
-
 @pytest.mark.parametrize("name", OWN.names())
 def test_a_path_that_is_not_there_is_described(name, tmp_path):
     with pytest.raises(MissingDataError, match=r"there is no .*nowhere.* Expected: "):
         OWN[name].read(tmp_path / "nowhere")
 
 
-def test_two_files_of_sentences_are_counted(tmp_path):
-    (tmp_path / "train.de").write_text("eins\nzwei\n")
-    refused("text_files", tmp_path, r"has 1 files train\.\*\. Expected: a folder")
-    (tmp_path / "train.en").write_text("one\ntwo")
-    assert OWN["text_files"].read(tmp_path) == {"train": [("eins", "one"), ("zwei", "two")]}
-    assert OWN["text_files"].sizes(tmp_path) == {"train": {"pairs": 2}}
-
-
 def test_two_files_are_read_line_by_line(tmp_path):
-    one, two = tmp_path / "news.en", tmp_path / "news.de"
+    form, one, two = OWN["text_files"], tmp_path / "train.en", tmp_path / "train.de"
     one.write_text("A house .\n\nIt  rains\u2028today .\n", encoding="utf-8")
+    with pytest.raises(StoredDataError, match=r"has 1 files train\.\*\. Expected: a folder"):
+        form.read(tmp_path)
     two.write_text("Ein Haus .\r\nleer\r\nEs regnet .\r\n", encoding="utf-8")
-    assert read_parallel(one, two) == [
-        ("A house .", "Ein Haus ."),
-        ("It rains today .", "Es regnet ."),
-    ]
+    pairs = [("Ein Haus .", "A house ."), ("Es regnet .", "It rains today .")]
+    assert form.read(tmp_path) == {"train": pairs}
+    assert form.sizes(tmp_path) == {"train": {"pairs": 2}}
 
 
 def test_files_that_are_not_parallel_are_refused(tmp_path):
@@ -61,13 +49,11 @@ def test_files_that_are_not_parallel_are_refused(tmp_path):
         (b"text,label\na,b\nc\n", "line 3: 1 cells under 2 columns"),
         (b"text,text\na,b\n", "line 1: the columns need a name each"),
         (b"text,label\n", "it holds no row"),
+        (None, "is no regular file"),
     ],
 )
 def test_a_table_that_is_none_is_refused_with_its_line(tmp_path, content, why):
-    (tmp_path / "a.csv").write_bytes(content)
-    refused("table", tmp_path / "a.csv", why)
-
-
-def test_a_pipe_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "a.csv")
-    refused("table", tmp_path / "a.csv", "is no regular file")
+    path = tmp_path / "a.csv"
+    os.mkfifo(path) if content is None else path.write_bytes(content)
+    with pytest.raises(StoredDataError, match=why):
+        OWN["table"].read(path)

@@ -1,3 +1,5 @@
+"""Pathfinder: pictures, and labels by flood fill."""
+
 import dataclasses
 
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 from scipy import ndimage
 
 from regard.core import OptionError
+from regard.lab.data import pathfinder
 from regard.lab.data.pathfinder import CHUNK, generate_pathfinder, published
 
 EASY = published(32, 6)
@@ -60,7 +63,8 @@ def test_more_pictures_begin_with_the_same(drawn):
     assert not np.array_equal(few.pixels, generate_pathfinder(EASY, 40, seed=1).pixels)
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_what_cannot_be_drawn_is_refused(monkeypatch):
+    monkeypatch.setattr(pathfinder, "_PATIENCE", 3)
     with pytest.raises(OptionError, match=r"size \(48\) must be 32, 64 or 128"):
         published(48)
     crowded = dataclasses.replace(published(32, 20), clearance=9)

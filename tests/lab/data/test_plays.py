@@ -1,3 +1,5 @@
+"""Plays are read turn by turn."""
+
 from regard.lab.tasks.pairs import Turn, read_turns
 
 PLAY = """THE PLAY

@@ -1,8 +1,12 @@
+"""The schema of a table: kinds and vocabularies from the training rows, and cells that cannot be one named by their column."""
+
+from datetime import date, datetime
+
 import numpy as np
 import pytest
 import torch
 
-from regard import OptionError, ShapeError, UnknownNameError
+from regard import OptionError, RegardError
 from regard.lab.data import Schema
 from regard.nn.fields import Categorical, Numeric, Sequence
 
@@ -15,8 +19,8 @@ TABLE = {
 }
 
 
-def make(**options):
-    return Schema.infer(TABLE, train=slice(0, 4), of={"history": "item"}, **options)
+def make(table=TABLE, **options):
+    return Schema.infer(table, train=slice(0, 4), of={"history": "item"}, **options)
 
 
 def test_fields_follow_the_columns():
@@ -28,12 +32,10 @@ def test_fields_follow_the_columns():
 
 def test_vocabularies_and_scales_come_from_the_training_rows_alone():
     schema = make()
-    assert set(schema.ids["item"]) == {"a", "b", "c", "y"}
-    batch = schema.encode(TABLE)
-    ids = schema.ids["item"]
+    ids, batch = schema.ids["item"], schema.encode(TABLE)
+    assert set(ids) == {"a", "b", "c", "y"}
     assert batch["item"].tolist() == [ids["a"], ids["b"], ids["a"], 0, 1]
-    assert batch["history"].tolist()[2] == [ids["c"], ids["y"]]
-    assert batch["history"].tolist()[1] == [0, 0] and batch["history"].tolist()[4] == [1, ids["b"]]
+    assert batch["history"][[1, 2, 4]].tolist() == [[0, 0], [ids["c"], ids["y"]], [1, ids["b"]]]
     age = batch["age"]
     assert age.dtype == torch.float32 and age[2].isnan()
     torch.testing.assert_close(age[[0, 1, 3]].mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
@@ -50,50 +52,61 @@ def test_counts_are_of_the_training_rows():
 
 def test_a_data_frame_is_a_table():
     pandas = pytest.importorskip("pandas")
-    schema = Schema.infer(pandas.DataFrame(TABLE), train=range(4), of={"history": "item"})
+    schema = make(pandas.DataFrame(TABLE))
     assert schema.fields == make().fields
     for name, x in schema.encode(pandas.DataFrame(TABLE)).items():
         torch.testing.assert_close(x, make().encode(TABLE)[name], equal_nan=True)
 
 
-def test_what_is_wrong_is_named():
-    with pytest.raises(UnknownNameError, match=r"unknown column 'itm'\. Did you mean 'item'"):
-        Schema.infer(TABLE, of={"history": "itm"})
-    with pytest.raises(OptionError, match="'item' is categorical and 'age' is numeric"):
-        Schema.infer(TABLE, of={"item": "age"})
-    with pytest.raises(ShapeError, match="equal length"):
-        Schema.infer({"a": [1], "b": [1, 2]})
-    with pytest.raises(ShapeError, match="no column 'age'"):
-        make().encode({"item": ["a"]})
-    with pytest.raises(OptionError, match="lists in some rows only"):
-        Schema.infer({"a": [1, [2]]})
-    with pytest.raises(OptionError, match="holds nothing"):
-        Schema.infer({"a": [None, None]})
+WHEN = [
+    [datetime(2024, 1, day) for day in range(1, 9)],
+    [date(2024, 1, day) for day in range(1, 9)],
+    np.array([f"2024-01-0{day}" for day in range(1, 9)], dtype="datetime64[ns]"),
+    [None, *(np.datetime64(f"2024-01-0{day}") for day in range(1, 8))],
+    [f"2024-01-0{day}" for day in range(1, 9)],
+    [f"2024-01-01T0{hour}:00:00" for hour in range(8)],
+    np.arange(8).astype("timedelta64[h]"),
+]
+REFUSED = [
+    ({"a": [1], "b": [1, 2]}, {}, "equal length"),
+    ({"a": [1, [2]]}, {}, "'a' holds lists in some rows only"),
+    ({"a": [None, None]}, {}, "'a' holds nothing"),
+    ({"a": [[{1}], [2]]}, {}, r"'a' holds \{1\}, which cannot be a value"),
+    ({"a": [1e300, 1.0]}, {}, "'a' holds numbers of up to 1e\\+300"),
+    *(({"a": [1.0, odd]}, {}, "'a' holds inf: numbers must be finite, or None") for odd in (float("inf"), -np.inf)),
+    *(({"a": when, "x": [1.0] * 8}, {}, r"'a' holds dates or times \(.*\): .* month, weekday") for when in WHEN),
+    (TABLE, {"of": {"history": "itm"}}, r"unknown column 'itm'\. Did you mean 'item'"),
+    (TABLE, {"of": {"history": ["item"]}}, "unknown column"),
+    (TABLE, {"of": {"item": "age"}}, "'item' is categorical and 'age' is numeric"),
+    *((TABLE, {"of": odd}, "of must be a mapping") for odd in ("h", 5)),
+    *((TABLE, {"numeric": odd}, "numeric .* must be a tuple of column names") for odd in ("age", 5)),
+    *((TABLE, {"min_count": odd}, "min_count .* must be a positive integer") for odd in ("x", 0)),
+    (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
+    *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
+    ({}, {}, "at least one column"),
+    *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", [float("inf"), -float("inf"), np.inf])
-def test_an_infinite_number_is_refused_instead_of_erasing_its_column(odd):
-    ages = [float(i) for i in range(199)]
-    with pytest.raises(
-        OptionError, match="column 'age' holds inf: numbers must be finite, or None"
-    ):
-        Schema.infer({"age": [*ages, odd]})
-    schema = Schema.infer({"age": ages})
-    with pytest.raises(OptionError, match="column 'age' holds inf"):
-        schema.encode({"age": [odd]})
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_what_is_no_table_or_no_option_is_named(case):
+    table, options, message = REFUSED[case]
+    with pytest.raises(RegardError, match=message):
+        Schema.infer(table, **options)
 
 
-def test_cells_of_another_kind_are_refused_by_their_column():
-    for cells, message in [
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
         ({"history": ["b", []]}, "'history' holds lists in some rows only: 'b' is none"),
         ({"item": ["a", ["b"]]}, r"'item' holds single values, and \['b'\] is none"),
         ({"age": [1.0, "old"]}, "'age' holds 'old', which is no number"),
-    ]:
-        with pytest.raises(OptionError, match=message):
-            make().encode({name: column[:2] for name, column in TABLE.items()} | cells)
-    with pytest.raises(OptionError, match=r"'tags' holds \{1\}, which cannot be a value"):
-        Schema.infer({"tags": [[{1}], [2]]})
-    with pytest.raises(OptionError, match="numeric"):
-        make(numeric="age")
-    with pytest.raises(OptionError, match="min_count"):
-        make(min_count=0)
+        ({"age": [1.0, np.inf]}, "'age' holds inf"),
+    ],
+)
+def test_cells_of_another_kind_are_refused_by_their_column(cells, message):
+    given = {name: column[:2] for name, column in TABLE.items()}
+    with pytest.raises(OptionError, match=message):
+        make().encode(given | cells)
+    with pytest.raises(RegardError, match="the table has no column 'age'"):
+        make().encode({"item": ["a"]})

@@ -10,11 +10,10 @@ from regard.lab.data.synthetic import (
     generate_recall,
 )
 
-OPTIONS = {"length": 40, "num_pairs": 5, "vocab_size": 30, "spread": 0.5, "seed": 2}
-
 
 def test_each_key_is_asked_once_and_its_value_is_the_label():
-    tokens, labels = generate_recall(200, **OPTIONS)
+    sizes = {"length": 40, "num_pairs": 5, "vocab_size": 30}
+    tokens, labels = generate_recall(200, **sizes, spread=0.5, seed=2)
     for row, asked in zip(tokens.tolist(), labels.tolist(), strict=True):
         pairs = dict(zip(row[0:10:2], row[1:10:2], strict=True))
         assert len(pairs) == 5 and max(pairs) < 15 <= min(pairs.values())
@@ -37,20 +36,13 @@ def test_rho_is_the_cosine_of_the_tasks(rho):
     np.testing.assert_allclose(w[:, 0], weights(0.3)[:, 0], atol=0.03)
 
 
-def test_what_is_left_once_the_weights_are_known_is_one_curve_and_noise():
+def test_tasks_differ_by_noise_alone_and_more_rows_begin_the_same():
     y = generate_correlated_tasks(4000, rho=1.0, dim=3).y
     assert abs((y[:, 0] - y[:, 1]).std() - 0.1 * np.sqrt(2)) < 0.01
-
-
-def test_the_seed_decides_and_more_rows_begin_the_same():
-    one = generate_correlated_tasks(5, rho=0.5)
-    more, other = (
-        generate_correlated_tasks(9, rho=0.5),
-        generate_correlated_tasks(5, rho=0.5, seed=1),
-    )
+    one, more = (generate_correlated_tasks(count, rho=0.5) for count in (5, 9))
     assert np.array_equal(more.x[:5], one.x) and np.allclose(more.y[:5], one.y)
     assert one.x.shape == (5, 100) and one.y.shape == (5, 2)
-    assert not np.array_equal(one.x, other.x)
+    assert not np.array_equal(one.x, generate_correlated_tasks(5, rho=0.5, seed=1).x)
 
 
 def test_a_candidate_is_liked_for_its_kind():

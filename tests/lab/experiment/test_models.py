@@ -2,52 +2,27 @@
 
 import re
 
-import torch
-
 from regard.core import RegardError
 from regard.lab import Entry, Shell
-from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.trial import model_config, obstacle
-from regard.lab.tasks import (
-    CorrelatedTasks,
-    PlantedHistories,
-    StdlibPermuted,
-    TextFiles,
-    language_models,
-)
+from regard.lab.tasks import CorrelatedTasks, PlantedHistories, StdlibPermuted, TextFiles
 from regard.lab.train import TrainConfig
-from regard.nn.fields import Categorical, Numeric
-
-SIZE = {"dim": 16, "num_heads": 2, "num_layers": 2, "max_len": 12}
-
-
-def test_fields_are_tokens():
-    torch.manual_seed(0)
-    fields = (Categorical("colour", 5), Numeric("size"))
-    model = FeaturesConfig(fields=fields, num_tasks=2, mixer="fnet", **SIZE).build()
-    batch = {"colour": torch.tensor([0, 3]), "size": torch.tensor([0.5, float("nan")])}
-    assert model(batch).shape == (2, 2) and model(batch).isfinite().all()
-
+from tests.lab.experiment.tiny import few_modules, few_pairs
 
 TRAIN = TrainConfig(steps=1, batch_size=4, eval_every=1, checkpoint_every=1)
 
 
 def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypatch):
-    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
-    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
-    words = [f"the {a} {b} sleeps" for a in ("big", "old", "red") for b in "abcdefghijklmnop"]
-    for name in ("train.en", "train.xx"):
-        (tmp_path / name).write_text("\n".join(words) + "\n")
+    few_modules(monkeypatch)
     sizes = {"train_size": 16, "valid_size": 16, "test_size": 16}
     tasks = (
         CorrelatedTasks(dim=5, **sizes),
         PlantedHistories(history=4, **sizes),
         StdlibPermuted(length=12, valid_size=2, test_size=2),
-        TextFiles(path=tmp_path, metric="bits_per_byte", vocab_size=300),
+        few_pairs(tmp_path),
     )
-    refused = {}
-    softmax = Entry(mixer="softmax")
+    refused, softmax = {}, Entry(mixer="softmax")
     for column in (one for task in tasks for one in columns(task, TRAIN, Shell(dim=32))):
         splits = column.task.load()
         for entry in (Entry(mixer=name) for name in ("softmax", "fnet", "gau")):
@@ -62,13 +37,11 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
                 continue
             batch = column.task.collate([splits.train[row] for row in range(4)])
             assert column.task.loss(config.build(), batch).isfinite()
+    of_kind = {"stdlib_permuted": "permutation_language_model", "correlated_tasks": "vectors"}
     assert refused == {
         **{
             (task, name): f"{task} is of kind {kind}"
-            for task, kind in (
-                ("stdlib_permuted", "permutation_language_model"),
-                ("correlated_tasks", "vectors"),
-            )
+            for task, kind in of_kind.items()
             for name in ("softmax", "fnet", "gau")
         },
         ("decoder", "fnet"): "fnet does not support causal",

@@ -19,12 +19,12 @@ from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
 from regard.lab.report import told
-from regard.lab.tasks import ListOps, StdlibBytes, language_models
+from regard.lab.tasks import ListOps, StdlibBytes
 from regard.lab.tasks.task import Task
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig
 from regard.testing import LawError
-from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, made_up
+from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, few_modules, made_up
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
 SHELL = Shell(dim=16, num_heads=2, num_layers=1)
@@ -33,7 +33,9 @@ LISTOPS = Column(
     name="listops", task=ListOps(min_length=5, max_length=20, **SIZES), train=TRAIN, shell=SHELL
 )
 SPEED = tuple(Setting(kind=kind, length=8, dim=16, num_heads=2, seconds=0.01, unit="block") for kind in ("forward", "decode"))  # fmt: skip
-QUICK = replace(SCREEN, entries=(Entry(mixer="softmax"), Entry(mixer="linear")), rates=(1e-2,), seeds=(0, 1))  # fmt: skip
+SOFTMAX, LINEAR = Entry(mixer="softmax"), Entry(mixer="linear")
+QUICK = replace(SCREEN, entries=(SOFTMAX, LINEAR), rates=(1e-2,), seeds=(0, 1))
+EVERYONE = {"softmax", "linear", "no mixing", "the bag"}
 
 
 @pytest.fixture
@@ -53,25 +55,15 @@ def of(ledger, kind="trained"):
     return [row for row in ledger.rows() if row.kind == kind]
 
 
-def test_the_baseline_of_a_task_is_computed_once(ledger, monkeypatch):
-    calls, real = [], Task.trivial_baseline
-    monkeypatch.setattr(Task, "trivial_baseline", lambda *of: (calls.append(of), real(*of))[1])
-    task = replace(COLUMN.task, train_size=72)  # that no other test has asked about
-    run(replace(QUICK, vary=(replace(COLUMN, task=task),)), ledger)
-    assert len(of(ledger)) == 8 and len({row.chance for row in of(ledger)}) == len(calls) == 1
-
-
 def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
-    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
-    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
+    few_modules(monkeypatch)
     text = Column(name="bytes", task=StdlibBytes(length=16, valid_size=2, test_size=2), train=TRAIN, shell=SHELL)  # fmt: skip
-    mixers = (Entry(mixer="softmax"), Entry(mixer="linear"), Entry(mixer="fnet"))
+    mixers = (SOFTMAX, LINEAR, Entry(mixer="fnet"))
     question = replace(QUICK, entries=mixers, vary=(*SPEED, COLUMN, text), seeds=(0,), rates=())
     outcome = run(question, ledger)
     trained = {(row.column, row.entry): row for row in of(ledger)}
-    everyone = {"softmax", "linear", "no mixing", "the bag"}
-    assert set(trained) == {("address", name) for name in {*everyone, "fnet"}} | {
-        ("bytes", name) for name in everyone
+    assert set(trained) == {("address", name) for name in {*EVERYONE, "fnet"}} | {
+        ("bytes", name) for name in EVERYONE
     }
     timed = {(row.entry, row.column): row for row in of(ledger, "timed")}
     assert len(timed) == 5 and ("fnet", "decode 8") not in timed
@@ -88,62 +80,50 @@ def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
     assert outcome.new == 14 and not of(ledger, "laws") and outcome.left == 0
     first = [row.entry for row in ledger.rows() if row.column == "address"][:2]
     assert first == ["no mixing", "the bag"], "the lines, without which nothing is coloured"
-
-    def never(*args, **kwargs):
-        raise AssertionError("nothing was to be done")
-
     for module, name in ((trial, "run"), (speed, "measure")):
-        monkeypatch.setattr(module, name, never)
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("nothing was to be done"))
     before = ledger.rows()
     again = run(question, ledger)
     assert (again.new, again.found) == (0, 9 + 5) and ledger.rows() == before
 
 
-def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger):
-    run(replace(QUICK, rates=(1e-3, 1e-2, 1e-1), seeds=(3, 4)), ledger)
+def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger, monkeypatch):
+    calls, real = [], Task.trivial_baseline
+    monkeypatch.setattr(Task, "trivial_baseline", lambda *of: (calls.append(of), real(*of))[1])
+    task = replace(COLUMN.task, train_size=72)  # that no other test has asked about
+    question = replace(QUICK, vary=(replace(COLUMN, task=task),))
+    run(replace(question, rates=(1e-3, 1e-2, 1e-1), seeds=(3, 4)), ledger)
     rows = of(ledger)
     assert [row.rate for row in rows[:12]] == [rate for rate in (1e-3, 1e-2, 1e-1) for _ in range(4)]  # fmt: skip
     for label in ("softmax", "linear", "the bag"):
         mine = [row for row in rows if row.entry == label]
         best = max((row for row in mine if row.seed == 3), key=lambda row: row.valid_value)
         assert [row.rate for row in mine if row.seed == 4] == [best.rate]
+    assert len({row.chance for row in rows}) == len(calls) == 1, "the baseline is computed once"
 
 
 def test_only_what_is_missing_is_done_and_whatever_determines_a_result_is_in_its_key(ledger):
     one = replace(QUICK, entries=QUICK.entries[:1], seeds=(0,))
-    assert run(one, ledger).new == 3
-    assert run(replace(one, entries=QUICK.entries), ledger).new == 1
-    assert run(replace(one, name="other"), ledger).new == 0, (
-        "a row is of its cell, not its question"
-    )
-    other = replace(COLUMN.task, seed=1)
-    for column in (
-        replace(COLUMN, train=replace(COLUMN.train, steps=3)),
-        replace(COLUMN, shell=replace(SHELL, dim=8)),
-        replace(COLUMN, task=other),
-    ):
-        assert run(replace(one, vary=(column,)), ledger).new == 3
-    assert run(replace(one, rates=(1e-3,)), ledger).new == 3
     options = Entry(mixer="softmax", options={"num_kv_heads": 1})
-    assert run(replace(one, entries=(options,)), ledger).new == 1
-    assert run(replace(one, measures=lambda fitted: {}), ledger).new == 3
+    for question, new in (
+        (one, 3),
+        (replace(one, entries=QUICK.entries), 1),
+        (replace(one, name="other"), 0),  # a row is of its cell, not its question
+        (replace(one, vary=(replace(COLUMN, train=replace(COLUMN.train, steps=3)),)), 3),
+        (replace(one, vary=(replace(COLUMN, shell=replace(SHELL, dim=8)),)), 3),
+        (replace(one, vary=(replace(COLUMN, task=replace(COLUMN.task, seed=1)),)), 3),
+        (replace(one, rates=(1e-3,)), 3),
+        (replace(one, entries=(options,)), 1),
+        (replace(one, measures=lambda fitted: {}), 3),
+    ):
+        assert run(question, ledger).new == new
 
 
 def test_causal_forms_load_their_data_once(ledger, monkeypatch):
-    loads = Counter()
-    real = type(COLUMN.task).load
-
-    def load(task):
-        loads[task.causal] += 1
-        return real(task)
-
-    monkeypatch.setattr(type(COLUMN.task), "load", load)
-    causal = (
-        Entry(mixer="softmax"),
-        Entry(mixer="linear"),
-        Entry(mixer="rfa", options={"gate": True}),
-    )
-    run(replace(QUICK, entries=causal, vary=(replace(COLUMN, either=True),), seeds=(0,)), ledger)
+    loads, real = Counter(), type(COLUMN.task).load
+    monkeypatch.setattr(type(COLUMN.task), "load", lambda task: (loads.update([task.causal]), real(task))[1])  # fmt: skip
+    entries = (SOFTMAX, LINEAR, Entry(mixer="rfa", options={"gate": True}))
+    run(replace(QUICK, entries=entries, vary=(replace(COLUMN, either=True),), seeds=(0,)), ledger)
     assert loads == {False: 1, True: 1}
     labels = {(row.entry, row.causal) for row in of(ledger)}
     assert ("rfa, gate", True) in labels and {("the bag", True), ("the bag", False)} <= labels
@@ -158,33 +138,30 @@ def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypat
         raise LawError("causality: linear: token 3 moves output 1")
 
     monkeypatch.setattr(mechanism_laws, "check_mixer", check)
-    question = replace(QUICK, entries=(Entry(mixer="softmax"), Entry(mixer=Mine)), vary=(SPEED[0], COLUMN))  # fmt: skip
+    question = replace(QUICK, entries=(SOFTMAX, Entry(mixer=Mine)), vary=(SPEED[0], COLUMN))
     run(question, ledger)
     label = Entry(mixer=Mine).label
-    assert {row.entry for row in [*of(ledger), *of(ledger, "timed")]} == {"softmax", "no mixing", "the bag"}  # fmt: skip
+    assert {row.entry for row in [*of(ledger), *of(ledger, "timed")]} == EVERYONE - {"linear"}
     (row,) = [r for r in told(ledger.rows())["questions"][0]["rows"] if r["entry"] == label]
     assert row["breaks"] == f"causality: {label}: token 3 moves output 1"
     assert run(question, ledger).new == 0, "and its laws are not run again"
 
 
-def test_wrong_names_and_options_are_found_before_any_compute(ledger):
-    with pytest.raises(UnknownNameError, match="Did you mean 'linear'"):
-        run(replace(QUICK, entries=(Entry(mixer="liner"),)), ledger)
-    with pytest.raises(UnknownNameError, match="window_size"):
-        wrong = Entry(mixer="softmax", options={"window_size": 2})
-        run(replace(QUICK, entries=(wrong,)), ledger)
-    with pytest.raises(UnknownNameError, match="unknown trained column of tiny"):
-        replace(TINY, claims=(replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),)),))
-    with pytest.raises(OptionError, match="has a rate twice"):
-        replace(QUICK, rates=(1e-3, 1e-3))
-    assert ledger.rows() == []
-
-
-def test_a_test_set_of_more_items_than_a_row_holds_is_refused_before_training(ledger, monkeypatch):
+def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
+    wrong = Entry(mixer="softmax", options={"window_size": 2})
+    elsewhere = replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),))
     monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("trained first"))
     monkeypatch.setattr(plan, "LONGEST_LIST", 19)
-    with pytest.raises(OptionError, match="has 20 test items, and a result holds the scores of at most 19"):  # fmt: skip
-        run(QUICK, ledger)
+    for error, said, question in (
+        (UnknownNameError, "Did you mean 'linear'", lambda: replace(QUICK, entries=(Entry(mixer="liner"),))),
+        (UnknownNameError, "window_size", lambda: replace(QUICK, entries=(wrong,))),
+        (UnknownNameError, "unknown trained column of tiny", lambda: replace(TINY, claims=(elsewhere,))),
+        (OptionError, "has a rate twice", lambda: replace(QUICK, rates=(1e-3, 1e-3))),
+        (OptionError, "hours", lambda: replace(QUICK, hours=0)),
+        (OptionError, "has 20 test items, and a result holds the scores of at most 19", lambda: QUICK),
+    ):  # fmt: skip
+        with pytest.raises(error, match=said):
+            run(question(), ledger)
     assert ledger.rows() == []
 
 
@@ -215,35 +192,27 @@ def tall(column):
 def test_whole_models_and_what_is_trained_before(ledger):
     """A model made whole; an entry that begins with another's weights, from the same seed; and a measure of each."""
     before = replace(LISTOPS, train=replace(TRAIN, steps=4))
-    entries = (
-        Entry(mixer="softmax", title="fresh"),
-        Entry(mixer="softmax", title="begun", before=before),
-        Entry(make=tall, title="tall"),
-    )
+    fresh = Entry(mixer="softmax", title="fresh")
+    begun = replace(fresh, title="begun", before=before)
 
     def measures(fitted):
-        weights = torch.cat([p.detach().flatten() for p in fitted.model.parameters()])
-        return {"weight": float(weights.double().sum()), "layers": float(len(fitted.model.blocks.mixers) if hasattr(fitted.model, "blocks") else 0)}  # fmt: skip
+        return {"weight": sum(float(p.double().sum()) for p in fitted.model.parameters())}
 
+    entries = (fresh, begun, Entry(make=tall, title="tall"))
     question = replace(QUICK, entries=entries, vary=(LISTOPS,), measures=measures)
     assert run(question, ledger).new == 2 * 5
     rows = {(row.entry, row.seed): row for row in of(ledger)}
-    assert all(row.reason is None for row in rows.values())
     assert len({row.values["weight"] for row in rows.values()}) == 10
     assert rows["fresh", 0].parameters == rows["begun", 0].parameters != rows["tall", 0].parameters
     for row in rows.values():
-        assert sum(row.scores) / len(row.scores) == pytest.approx(row.value)
+        assert row.reason is None and sum(row.scores) / len(row.scores) == pytest.approx(row.value)
     assert run(question, ledger).new == 0
-    short = replace(
-        question,
-        vary=(COLUMN,),
-        entries=tuple(replace(one, before=one.before and COLUMN) for one in entries[:2]),
-    )
+    short = replace(question, vary=(COLUMN,), entries=(fresh, replace(begun, before=COLUMN)))
     assert run(short, ledger).new == 2 * 4
     weights = {row.values["weight"] for row in of(ledger) if row.column == "address"}
     assert len(weights) == 8, "in a short run too"
-    longer = replace(entries[1], before=replace(before, train=replace(TRAIN, steps=5)))
-    assert run(replace(question, entries=(entries[0], longer)), ledger).new == 2
+    longer = replace(begun, before=replace(before, train=replace(TRAIN, steps=5)))
+    assert run(replace(question, entries=(fresh, longer)), ledger).new == 2
 
 
 def test_nothing_is_begun_when_the_hours_are_spent(ledger):
@@ -251,58 +220,43 @@ def test_nothing_is_begun_when_the_hours_are_spent(ledger):
     assert (outcome.new, outcome.left) == (0, 8) and of(ledger) == []
     assert run(replace(QUICK, hours=1e-9), ledger).left == 8
     assert run(replace(QUICK, hours=1e-9), ledger, hours=1.0).left == 0
-    with pytest.raises(OptionError, match="hours"):
-        run(QUICK, ledger, hours=0)
 
 
-def test_seeds_are_added_until_a_claim_is_told(tmp_path, monkeypatch):
-    """Made-up results: the window is worse by 0.1 with noise that eight seeds leave open."""
-    noise = torch.Generator().manual_seed(0)
-    begun = Counter()
+NOISY = {"softmax": (0.8, 0.09), "local, window 4": (0.7, 0.09)}
+"""The window is worse by 0.1 with noise that eight seeds leave open."""
+
+
+@pytest.mark.parametrize(("levels", "told_at_last"), [(NOISY, True), ({}, False)], ids=["noise", "grey"])  # fmt: skip
+def test_seeds_are_added_until_a_claim_is_told_where_they_can_tell(ledger, monkeypatch, levels, told_at_last):  # fmt: skip
+    noise, begun = torch.Generator().manual_seed(0), Counter()
 
     def made(splits, *, cell, seed, rate, base, question, **_):
         begun[cell.entry.label, seed] += 1
-        level = {"softmax": 0.8, "local, window 4": 0.7}.get(cell.entry.label, 0.1)
-        value = level + 0.09 * float(torch.randn((), generator=noise)) * (level > 0.5)
+        level, deviation = levels.get(cell.entry.label, (0.1, 0.0))
+        value = min(1.0, level + deviation * float(torch.randn((), generator=noise)))
+        (row, *_) = made_up(ledger.asked(question)[-1], cell.entry.label, (value,), items=200)
         valid = 1 - abs(math.log10(rate) + 2.1)
-        record = ledger.asked(question)[-1]
-        (row, *_) = made_up(record, cell.entry.label, (min(1.0, value),), items=200)
         return replace(row, seed=seed, rate=rate, valid_value=valid, cell=cell.id, data=splits.sha256)  # fmt: skip
 
-    monkeypatch.setattr(trial, "run", made)
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        run(TINY, ledger)
-        (first,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
-        assert first["verdict"] == "cannot tell" and first["seeds"] > 8
-        run(TINY, ledger, until_told=True)
-        (last,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
-        assert last["verdict"] == "agrees" and last["bounds"][0]["interval"]["seeds"] in range(
-            12, 65, 4
-        )
-        count = sum(begun.values())
-        run(TINY, ledger, until_told=True)
-        assert sum(begun.values()) == count
-
-
-def test_seeds_are_not_added_where_they_cannot_tell(tmp_path, monkeypatch):
-    """All at the level of the lines: grey, whatever the seeds."""
-    seeds = set()
-
-    def made(splits, *, cell, seed, rate, question, **_):
-        seeds.add(seed)
-        (row, *_) = made_up(ledger.asked(question)[-1], cell.entry.label, (0.1 + 0.01 * (seed % 3),))  # fmt: skip
-        return replace(row, seed=seed, rate=rate, cell=cell.id, data=splits.sha256)
+    def judged():
+        (one,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
+        return one["verdict"], one["seeds"], one["bounds"][0]["interval"]["seeds"]
 
     monkeypatch.setattr(trial, "run", made)
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        run(TINY, ledger, until_told=True)
-        assert seeds == set(range(8))
+    run(TINY, ledger)
+    word, needed, seeds = judged()
+    assert (word, seeds) == ("cannot tell", 8) and (needed or 0) > 8 * told_at_last - 1
+    run(TINY, ledger, until_told=True)
+    word, _, seeds = judged()
+    assert (word, seeds > 8) == (("agrees", True) if told_at_last else ("cannot tell", False))
+    count = sum(begun.values())
+    run(TINY, ledger, until_told=True)
+    assert sum(begun.values()) == count
 
 
 def test_rows_go_on_elsewhere(ledger, tmp_path):
     """Half of the seeds here, kept as a file; read on another ledger, nothing is repeated and the rest is done."""
-    here = replace(QUICK, seeds=(0,))
-    run(here, ledger)
+    run(replace(QUICK, seeds=(0,)), ledger)
     file = tmp_path / "rows.jsonl"
     assert ledger.write_rows(file, "screen") == 4 + 1
     with Ledger(tmp_path / "elsewhere" / "l.sqlite") as other:
@@ -330,7 +284,7 @@ def _join(path, done, die_after):
         if len(begun) == die_after:
             os.kill(os.getpid(), signal.SIGKILL)
         row = real(*arguments, **options)
-        done.put((os.getpid(), row.entry, row.seed))
+        done.put((row.entry, row.seed))
         return row
 
     trial.run = train
@@ -338,26 +292,24 @@ def _join(path, done, die_after):
         run(SHARED, ledger)
 
 
-def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(tmp_path):
+def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(ledger):
     context = multiprocessing.get_context("fork")
-    path, done = tmp_path / "ledger.sqlite", context.SimpleQueue()
-    workers = [context.Process(target=_join, args=(path, done, die)) for die in (0, 0, 2)]
+    done = context.SimpleQueue()
+    workers = [context.Process(target=_join, args=(ledger.path, done, die)) for die in (0, 0, 2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(120)
     assert sorted(worker.exitcode for worker in workers) in ([-9, 0, 0], [0, 0, 0])
-    with Ledger(path) as ledger:
-        trained = sorted((row.entry, row.seed) for row in of(ledger))
-        names = ("linear", "no mixing", "softmax", "the bag")
-        assert trained == [(name, seed) for name in names for seed in (0, 1, 2)]
-        assert len(of(ledger, "timed")) == 2
-        finished = []
-        while not done.empty():
-            finished.append(done.get())
-        assert sorted(row[1:] for row in finished) == trained, "none twice"
-        before = ledger.rows()
-        assert run(SHARED, ledger).new == 0 and ledger.rows() == before
+    trained = sorted((row.entry, row.seed) for row in of(ledger))
+    assert trained == [(name, seed) for name in sorted(EVERYONE) for seed in (0, 1, 2)]
+    assert len(of(ledger, "timed")) == 2
+    finished = []
+    while not done.empty():
+        finished.append(done.get())
+    assert sorted(finished) == trained, "none twice"
+    before = ledger.rows()
+    assert run(SHARED, ledger).new == 0 and ledger.rows() == before
 
 
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
@@ -383,9 +335,3 @@ def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monke
         with clean():
             engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen")).all(False, lambda: None)  # fmt: skip
         assert totals - {None} == {count} and seen.count("moved") == display.total == count
-
-
-def test_a_launchers_processes_are_refused(ledger, monkeypatch):
-    monkeypatch.setattr(engine, "processes", lambda: 2)
-    with pytest.raises(OptionError, match="several times on one ledger"):
-        run(QUICK, ledger)

