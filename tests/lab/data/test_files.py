@@ -13,27 +13,6 @@ from regard.lab.data.files import locked, whole
 from regard.lab.data.generated import generated
 
 
-@pytest.mark.parametrize("inside", ["", "state"])
-def test_a_file_or_a_folder_gets_its_name_when_it_is_finished(tmp_path, inside):
-    path = tmp_path / "new" / "page"
-
-    def write(text, *, fault=False):
-        with whole(path) as partial:
-            if inside:
-                partial.mkdir()
-            (partial / inside).write_text(text)
-            if fault:
-                raise ZeroDivisionError
-
-    for there in ([], [path]):
-        with pytest.raises(ZeroDivisionError):
-            write("half", fault=True)
-        assert list(path.parent.iterdir()) == there
-        if not there:
-            write("all")
-    assert (path / inside).read_text() == "all"
-
-
 def test_nothing_but_a_plain_file_is_replaced(tmp_path):
     (tmp_path / "there").write_text("old")
     (tmp_path / "link").symlink_to("there")

@@ -4,8 +4,6 @@ from regard.lab.tasks.pairs import Turn, read_turns
 
 PLAY = """THE PLAY
 
-PERSONS
-
 DUNCAN, King of Scotland.
 MALCOLM, his Son.
 
@@ -36,7 +34,6 @@ OBERON
 What hast thou done?
 
 If we offend.
-It is with our good will.
 
 EPILOGUE.
 
@@ -49,5 +46,5 @@ def test_turns_of_all_layouts_are_read():
         Turn(2, "MACBETH", "So foul and fair a day\nI have not seen.\nIt goes on here."),
         Turn(2, "KENT", "My lord."),
         Turn(3, "OFFICER", "Good sir,\nbe patient."),
-        Turn(3, "OBERON", "What hast thou done?\nIf we offend.\nIt is with our good will."),
+        Turn(3, "OBERON", "What hast thou done?\nIf we offend."),
     ]

@@ -44,14 +44,8 @@ def _dies(path, times, data):
 
 
 def _job(name, make, kept):
-    return Job(
-        key=name,
-        what=name,
-        found=lambda: name in kept,
-        make=make,
-        data=name,
-        keep=lambda row: kept.__setitem__(name, row),
-    )
+    keep = partial(kept.__setitem__, name)
+    return Job(key=name, what=name, found=lambda: name in kept, make=make, data=name, keep=keep)
 
 
 def test_a_killed_workers_trial_is_run_again_once(tmp_path):
@@ -62,9 +56,5 @@ def test_a_killed_workers_trial_is_run_again_once(tmp_path):
     assert len(list(tmp_path.glob("b.*"))) == 1
     with pytest.raises(RegardError, match="d: its worker on Ray was killed twice"):
         share_on_ray([_job("d", partial(_dies, tmp_path / "d", 2), kept)], nullcontext)
-    assert (
-        share_on_ray(
-            [_job("e", partial(_dies, tmp_path / "e", 0), kept)], nullcontext, lambda: True
-        )
-        == 1
-    )
+    jobs = [_job("e", partial(_dies, tmp_path / "e", 0), kept)]
+    assert share_on_ray(jobs, nullcontext, lambda: True) == 1  # it is late

@@ -1,9 +1,6 @@
-"""Asking a question: what is missing is done once, what cannot be is said, a kill loses nothing, and rows go on elsewhere."""
+"""Asking a question: what is missing is done once, what cannot be is said, and rows go on elsewhere; `tests.faults` kills its workers."""
 
 import math
-import multiprocessing
-import os
-import signal
 from collections import Counter
 from dataclasses import replace
 
@@ -122,7 +119,7 @@ def test_only_what_is_missing_is_done_and_whatever_determines_a_result_is_in_its
 def test_causal_forms_load_their_data_once(ledger, monkeypatch):
     loads, real = Counter(), type(COLUMN.task).load
     monkeypatch.setattr(type(COLUMN.task), "load", lambda task: (loads.update([task.causal]), real(task))[1])  # fmt: skip
-    entries = (SOFTMAX, LINEAR, Entry(mixer="rfa", options={"gate": True}))
+    entries = (SOFTMAX, Entry(mixer="rfa", options={"gate": True}))
     run(replace(QUICK, entries=entries, vary=(replace(COLUMN, either=True),), seeds=(0,)), ledger)
     assert loads == {False: 1, True: 1}
     labels = {(row.entry, row.causal) for row in of(ledger)}
@@ -215,13 +212,6 @@ def test_whole_models_and_what_is_trained_before(ledger):
     assert run(replace(question, entries=(fresh, longer)), ledger).new == 2
 
 
-def test_nothing_is_begun_when_the_hours_are_spent(ledger):
-    outcome = run(QUICK, ledger, hours=1e-9)
-    assert (outcome.new, outcome.left) == (0, 8) and of(ledger) == []
-    assert run(replace(QUICK, hours=1e-9), ledger).left == 8
-    assert run(replace(QUICK, hours=1e-9), ledger, hours=1.0).left == 0
-
-
 NOISY = {"softmax": (0.8, 0.09), "local, window 4": (0.7, 0.09)}
 """The window is worse by 0.1 with noise that eight seeds leave open."""
 
@@ -269,47 +259,6 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
         again = file.read_bytes()
         ledger.write_rows(file, "screen")
         assert sorted(file.read_bytes().splitlines()) == sorted(again.splitlines())
-
-
-SHARED = replace(QUICK, seeds=(0, 1, 2), vary=(*SPEED[:1], COLUMN))
-
-
-def _join(path, done, die_after):
-    """One worker of several; killed in the middle of its trial number `die_after`."""
-    torch.set_num_threads(1)
-    real, begun = trial.run, []
-
-    def train(*arguments, **options):
-        begun.append(1)
-        if len(begun) == die_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        row = real(*arguments, **options)
-        done.put((row.entry, row.seed))
-        return row
-
-    trial.run = train
-    with Ledger(path) as ledger:
-        run(SHARED, ledger)
-
-
-def test_workers_on_one_ledger_share_the_work_and_follow_the_dead(ledger):
-    context = multiprocessing.get_context("fork")
-    done = context.SimpleQueue()
-    workers = [context.Process(target=_join, args=(ledger.path, done, die)) for die in (0, 0, 2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(120)
-    assert sorted(worker.exitcode for worker in workers) in ([-9, 0, 0], [0, 0, 0])
-    trained = sorted((row.entry, row.seed) for row in of(ledger))
-    assert trained == [(name, seed) for name in sorted(EVERYONE) for seed in (0, 1, 2)]
-    assert len(of(ledger, "timed")) == 2
-    finished = []
-    while not done.empty():
-        finished.append(done.get())
-    assert sorted(finished) == trained, "none twice"
-    before = ledger.rows()
-    assert run(SHARED, ledger).new == 0 and ledger.rows() == before
 
 
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):

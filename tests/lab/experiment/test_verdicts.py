@@ -9,16 +9,7 @@ from regard.lab import above, near, reaches
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results, best_rate, questions
 from regard.lab.report.told import told
-from tests.lab.experiment.tiny import (  # fmt: skip
-    CLAIM,
-    FAIR,
-    GOOD,
-    LINE,
-    TINY,
-    asked,
-    made_up,
-    results,
-)
+from tests.lab.experiment.tiny import CLAIM, FAIR, GOOD, LINE, TINY, asked, made_up, results
 
 
 @pytest.fixture(scope="module")
@@ -132,14 +123,8 @@ def test_the_question_as_it_was_asked_last_is_drawn(tmp_path):
 
 def test_dead_runs_are_counted_and_not_in_the_mean(ask_once):
     record = ask_once()
-    dead = [
-        replace(row, value=None, valid_value=None, scores=[], reason="it diverged")
-        if (row.entry, row.seed) == ("softmax", 3)
-        else replace(row, value=0.05)
-        if (row.entry, row.seed) == ("softmax", 5)
-        else row
-        for row in of(record)
-    ]
+    fatal = {3: {"value": None, "valid_value": None, "scores": [], "reason": "it diverged"}, 5: {"value": 0.05}}  # fmt: skip
+    dead = [replace(row, **fatal.get(row.seed, {})) if row.entry == "softmax" else row for row in of(record)]  # fmt: skip
     found = results(record, dead)
     cell = found.cells["softmax", "address"]
     assert {row.seed for row in cell.failed} == {3, 5} and len(cell.rows) == 6
@@ -149,9 +134,7 @@ def test_dead_runs_are_counted_and_not_in_the_mean(ask_once):
     assert found.judged()[0]["bounds"][0]["interval"]["seeds"] == 6
     all_low = of(record, softmax=(0.01,) * 4 + (0.2,) * 4)
     cell = results(record, all_low).cells["softmax", "address"]
-    assert not cell.failed and cell.mean == pytest.approx(0.105), (
-        "no run, but the entry: it is shown, and grey"
-    )
+    assert not cell.failed and cell.mean == pytest.approx(0.105)  # no run, but the entry
     assert results(record, all_low).mark(cell) == "not reached"
 
 

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="needs chromium on the PATH to draw the page"
 )
 RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || document.querySelector('iframe, object, base'))"
+TOUCHED = "for (const e of document.querySelectorAll('td.cell, circle')) { e.dispatchEvent(new Event('focus')); e.dispatchEvent(new Event('click', {bubbles: true})); }"
 CUT = """(() => {
   const page = document.documentElement, cut = [];
   if (page.scrollWidth > page.clientWidth) cut.push(`page ${page.scrollWidth} > ${page.clientWidth}`);
@@ -63,9 +64,8 @@ def opened(browser, tmp_path):
 
 
 def texts(browser, selector):
-    return browser.run(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)"
-    )
+    every = f"document.querySelectorAll({json.dumps(selector)})"
+    return browser.run(f"[...{every}].map((e) => e.textContent)")
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -82,23 +82,19 @@ def test_whatever_there_is_is_drawn(opened, name):
 def test_every_number_of_the_grid_is_pythons(opened):
     given = rows("screen")
     page, (said,) = opened(given), told(given)["questions"]
-    lines = page.run(
-        "[...document.querySelectorAll('tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )
-    shown = {line[0]: line for line in lines}
+    lines = "[...document.querySelectorAll('tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    shown = {line[0]: line for line in page.run(lines)}
     assert list(shown) == ["chance", *(row["entry"] for row in said["rows"])]
     for row in said["rows"]:
         line = shown[row["entry"]]
         assert line[2].startswith(f"{row['cells']['address']['mean']:.3f}")
         assert line[1] == ("–" if row["gain"] is None else f"{row['gain']:.2f}")
         if row["timed"]:
-            assert (
-                line[3] == f"{row['timed']['forward 2048, unit=layer']['tokens per second']:,.0f}"
-            )
-    page.click("thead th:nth-child(3) button")
-    assert texts(page, "tbody tr:not(.line) th") == ["softmax", "local, window 4"]
-    page.click("thead th:nth-child(3) button")
-    assert texts(page, "tbody tr:not(.line) th") == ["local, window 4", "softmax"]
+            speed = row["timed"]["forward 2048, unit=layer"]["tokens per second"]
+            assert line[3] == f"{speed:,.0f}"
+    for order in (["softmax", "local, window 4"], ["local, window 4", "softmax"]):
+        page.click("thead th:nth-child(3) button")
+        assert texts(page, "tbody tr:not(.line) th") == order
 
 
 def test_pointing_shows_numbers_and_a_click_the_curve(opened):
@@ -160,11 +156,6 @@ def test_it_can_be_read_in_the_light_and_in_the_dark(opened, dark):
         assert opened(given, dark=dark).run(CONTRAST) == []
 
 
-def test_dark_and_light_differ(opened):
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert opened(rows()).run(ground) != opened(rows(), dark=True).run(ground)
-
-
 @pytest.mark.parametrize("width", [1400, 390])
 def test_nothing_is_cut(opened, width):
     long = ("a mechanism of a long name, with window 4 and much else besides", "softmax")
@@ -179,32 +170,10 @@ def test_nothing_is_cut(opened, width):
 def test_nothing_that_was_received_runs(opened, part):
     given = PAYLOADS[part::4]
     for first, second in zip(given[:12], given[12:24], strict=True):
-        hostile = rows("screen", (first, second))
-        claim = {
-            "text": first,
-            "source": second,
-            "smallest": 0.02,
-            "withdrawn": second,
-            "expected": [],
-        }
-        config = hostile[0].config | {
-            "about": first,
-            "limits": [second],
-            "laws": {"4": first},
-            "claims": [claim],
-        }
-        where = replace(hostile[0].provenance, commit=first, device=second)
-        hostile[0] = replace(hostile[0], config=config, provenance=where)
-        page = opened(hostile)
-        page.run(
-            "for (const e of document.querySelectorAll('td.cell, circle')) { e.dispatchEvent(new Event('focus')); e.dispatchEvent(new Event('click', {bubbles: true})); }"
-        )
+        asked, *hostile = rows("screen", (first, second))
+        claim = {"text": first, "source": second, "smallest": 0.02, "withdrawn": second, "expected": []}  # fmt: skip
+        told_of = {"about": first, "limits": [second], "laws": {"4": first}, "claims": [claim]}
+        where = replace(asked.provenance, commit=first, device=second)
+        page = opened([replace(asked, config=asked.config | told_of, provenance=where), *hostile])
+        page.run(TOUCHED)
         assert not page.run(RAN) and len(texts(page, "h1")) == 1
-
-
-def test_the_policy_lets_only_its_own_script_run(browser, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(render(rows()) + "<script>document.documentElement.dataset.ran = 1</script>")
-    browser.open(path)
-    assert not browser.run(RAN)
-    assert any("Content Security Policy" in line for line in browser.complaints)

@@ -28,20 +28,26 @@ from regard.lab.tasks.texts import (
 
 
 def parts(splits):
-    return (splits.train, splits.valid, splits.test)
+    return [[part[i] for i in range(len(part))] for part in (splits.train, splits.valid, splits.test)]  # fmt: skip
 
 
-def texts_in(part):
+def texts_in(items):
     """The bytes of the items; starts and masks are no bytes."""
-    items = (part[i]["tokens"] for i in range(len(part)))
-    return [bytes((tokens[tokens < START] - 1).tolist()) for tokens in items]
+    tokens = (item["tokens"] for item in items)
+    return [bytes((one[one < START] - 1).tolist()) for one in tokens]
 
 
-def emails():
-    ham = [Email("easy-ham-1", f"h{i}", b"#%d: lunch at noon?" % i) for i in range(60)]
-    spam = [Email("spam-2", f"s{i}", b"BUY NOW %d" % i) for i in range(30)]
-    again = [Email("spam-1", "again", b"  BUY   NOW 3\n"), Email("spam-1", "empty", b" \n")]
-    return [*ham, *spam, *again, Email("hard-ham-1", "x", b"hard ham")]
+def once_in_all(splits):
+    """Whether what a model reads of an item stands in one part only, and once."""
+    items = [item for part in parts(splits) for item in part]
+    seen = {tuple(x.numpy().tobytes() for n, x in item.items() if n != "label") for item in items}
+    return len(seen) == len(items)
+
+
+HAM = [Email("easy-ham-1", f"h{i}", b"#%d: lunch at noon?" % i) for i in range(60)]
+SPAM = [Email("spam-2", f"s{i}", b"BUY NOW %d" % i) for i in range(30)]
+AGAIN = [Email("spam-1", "again", b"  BUY   NOW 3\n"), Email("spam-1", "empty", b" \n")]
+EMAILS = [*HAM, *SPAM, *AGAIN, Email("hard-ham-1", "x", b"hard ham")]
 
 
 def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
@@ -51,51 +57,28 @@ def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
 
 
 def test_spam_is_balanced_and_unique():
-    splits = Spam(length=17).of(emails())
-    assert [len(part) for part in parts(splits)] == [48, 6, 6]
-    assert [part.labels.tolist().count(1) for part in parts(splits)] == [24, 3, 3]
-    every = [text for part in parts(Spam().of(emails())) for text in texts_in(part)]
+    task = Spam(length=17)
+    splits = task.of(EMAILS)
+    found = parts(splits)
+    assert [len(part) for part in found] == [48, 6, 6]
+    assert [sum(int(item["label"]) for item in part) for part in found] == [24, 3, 3]
+    assert max(len(text) for part in found for text in texts_in(part)) == 17
+    assert task.trivial_baseline(splits) == pytest.approx(1 / 3)
+    every = [text for part in parts(Spam().of(EMAILS)) for text in texts_in(part)]
     assert len(set(every)) == 60 and b"hard ham" not in every and b"BUY NOW 3" in every
-    assert max(len(text) for part in parts(splits) for text in texts_in(part)) == 17
-    assert Spam(length=17).trivial_baseline(splits) == pytest.approx(1 / 3)
+    short = Spam(length=9).of(EMAILS)  # b"BUY NOW 1" begins eleven bodies
+    assert once_in_all(short) and [len(part) for part in parts(short)] == [16, 2, 2]
 
 
 def test_bodies_are_in_the_same_parts_for_masking():
-    long = [email._replace(body=email.body * 9) for email in emails()]  # each fills a window
-
-    class Masked(SpamMasked):
-        def emails(self):
-            return long
-
-    trained = b"|".join(texts_in(Masked(length=40).load().train))
+    long = [email._replace(body=email.body * 9) for email in EMAILS]  # each fills a window
+    masked = type("Masked", (SpamMasked,), {"emails": lambda self: long})(length=40).load()
+    trained = b"|".join(texts_in(parts(masked)[0]))
     for length in (9, 18):
-        splits = Spam(length=length).of(long)
-        assert all(body in trained for body in texts_in(splits.train))
-        held = [*texts_in(splits.valid), *texts_in(splits.test)]
-        assert held and not any(body in trained for body in held)
+        train, *held = map(texts_in, parts(Spam(length=length).of(long)))
+        assert all(body in trained for body in train) and all(held)
+        assert not any(body in trained for part in held for body in part)
     assert b"hard ham" not in trained
-
-
-def once_in_all(splits):
-    """Whether what a model reads of an item stands in one part only, and once."""
-    seen = [
-        tuple(item[name].numpy().tobytes() for name in item if name != "label")
-        for part in parts(splits)
-        for item in (part[i] for i in range(len(part)))
-    ]
-    return len(set(seen)) == len(seen)
-
-
-def test_what_is_read_of_an_item_stands_once():
-    spam = Spam(length=9).of(emails())  # b"BUY NOW 1" begins eleven bodies
-    assert once_in_all(spam) and [len(part) for part in parts(spam)] == [16, 2, 2]
-
-    again = [
-        doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
-        for i, doc in enumerate(documents())
-    ]
-    sections = DebianSections(vocab_size=40, max_sentences=1).of([*documents(), *again])
-    assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
 
 
 def test_stratified_parts_share_every_class():
@@ -107,46 +90,42 @@ def test_stratified_parts_share_every_class():
     assert not np.array_equal(found[0], stratified(labels, 0.1, 0.2, seed=4)[0])
 
 
+def idx(values):
+    head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    return gzip.compress(head + values.astype(np.uint8).tobytes())
+
+
 def test_fashion_pixels_are_tokens():
     pixels = np.arange(40 * 784).reshape(40, 28, 28) % 256
+    kinds = {"images-idx3": pixels, "labels-idx1": np.arange(40) % 10}
     files = {
-        f"usr/share/datasets/fashion-mnist/{stem}-{kind}-ubyte.gz": gzip.compress(
-            struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
-            + values.astype(np.uint8).tobytes()
-        )
+        f"usr/share/datasets/fashion-mnist/{stem}-{kind}-ubyte.gz": idx(values)
         for stem in ("train", "t10k")
-        for kind, values in (("images-idx3", pixels), ("labels-idx1", np.arange(40) % 10))
+        for kind, values in kinds.items()
     }
-    parts_read = (read_fashion_mnist(files, part) for part in ("train", "test"))
-    splits = FashionMNIST(valid_size=10).of(*parts_read)
+    task = FashionMNIST(valid_size=10)
+    splits = task.of(*(read_fashion_mnist(files, part) for part in ("train", "test")))
     assert [len(part) for part in parts(splits)] == [30, 10, 40]
     item = splits.test[3]
     assert item["tokens"].tolist() == (pixels[3].ravel() + 1).tolist() and item["label"] == 3
     assert torch.bincount(splits.valid.labels).tolist() == [1] * 10
 
 
-def documents():
-    return [
-        Document(
-            f"src{i // 2}",
-            ("games", "net")[i // 2 % 2],
-            (
-                f"Rogue x{i // 11} y{i % 11}.",
-                f"It is played; word{i} often.",
-                "?",
-                "",
-                "Cut me away, please.",
-            ),
-        )
-        for i in range(120)
-    ]
+DOCUMENTS = [
+    Document(
+        f"src{i // 2}",
+        ("games", "net")[i // 2 % 2],
+        (f"Rogue x{i // 11} y{i % 11}.", f"It is played; word{i} often.", "?", "", "Cut me away."),
+    )
+    for i in range(120)
+]
 
 
 def test_debian_documents_are_sentences_of_words():
     task = DebianSections(vocab_size=32, max_sentences=4, max_words=5)
-    splits = task.of(documents())
-    assert sum(len(part) for part in parts(splits)) == 120
-    assert all(len(part) > 0 and len(part) % 2 == 0 for part in parts(splits))  # whole sources
+    splits = task.of(DOCUMENTS)
+    sizes = [len(part) for part in parts(splits)]
+    assert sum(sizes) == 120 and all(size > 0 and size % 2 == 0 for size in sizes)  # whole sources
     batch = task.collate([splits.train[0], splits.train[1]])
     assert batch["tokens"].shape == batch["valid"].shape == (2, 3, 5)
     assert batch["valid"].sum(-1).tolist() == [[4, 5, 1], [4, 5, 1]]  # the empty sentence is none
@@ -156,38 +135,35 @@ def test_debian_documents_are_sentences_of_words():
     assert splits.notes["sections"] == "games net"
     assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
     with pytest.raises(StoredDataError, match="30 sections"):
-        task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(documents())])
+        task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(DOCUMENTS)])
+    again = [
+        doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
+        for i, doc in enumerate(DOCUMENTS)
+    ]
+    sections = DebianSections(vocab_size=40, max_sentences=1).of([*DOCUMENTS, *again])
+    assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
 
 
 def test_bible_chapters_stay_in_one_part_and_negatives_in_their_book():
-    first = {(book, n): f"old {book} {n}" for book in (1, 2) for n in range(1, 60)}
-    second = {(book, n): f"new {book} {n}" for book in (1, 2) for n in range(1, 60)}
+    first, second = ({(book, n): f"{word} {book} {n}" for book in (1, 2) for n in range(1, 60)} for word in ("old", "new"))  # fmt: skip
     second[2, 7] = " ".join(second[2, 6].split()) + " "  # a repetition
-    splits = BibleChapters().of(first, second)
-    seen = []
-    for part in (splits.train, splits.valid, splits.test):
-        assert part.labels.double().mean() == 0.5
+    splits, seen = BibleChapters().of(first, second), []
+    for part in parts(splits):
+        assert np.mean([float(item["label"]) for item in part]) == 0.5
         chapters = set()
-        for item in (part[i] for i in range(len(part))):
+        for item in part:
             a, b = (bytes((item[name] - 1).tolist()).split()[1:] for name in ("first", "second"))
             assert a[0] == b[0] and (a == b) == bool(item["label"])
             chapters |= {tuple(a), tuple(b)}
         seen.append(chapters)
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
-    assert (b"2", b"7") not in set().union(*seen)
-
-
-def works():
-    names = ["macbeth", "hamlet", "as_you_like_it", "henry_viii", "richard_iii", "winters_tale"]
-    names += ["henry_iv_part_1", "othello"]
-    return {name: f"{name} speaks. ".encode() * 20 for name in names}
+    assert len(set.union(*seen)) == sum(map(len, seen)) and (b"2", b"7") not in set.union(*seen)
 
 
 class MaskedWorks(MaskedLanguageModelling):
     name = "masked_works"
 
     def texts(self, rng):
-        texts = list(works().values())
+        texts = [f"the work {name} speaks. ".encode() * 20 for name in "abcdefgh"]
         return texts[:6], texts[6:7], texts[7:]
 
 
@@ -203,10 +179,9 @@ class Watches(nn.Module):
 
 
 def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
-    task = MaskedWorks(length=64, rate=0.3)
-    splits, again = task.load(), task.load()
-    assert splits.sha256 == again.sha256
-    model = Watches()
+    task, model = MaskedWorks(length=64, rate=0.3), Watches()
+    splits = task.load()
+    assert splits.sha256 == task.load().sha256
     batch = task.collate([splits.train[i] for i in range(8)])
     torch.manual_seed(0)
     loss = task.loss(model, batch)

@@ -10,20 +10,15 @@ from regard.lab.tasks import Digits, StdlibMasked
 from regard.lab.train import Run, TrainConfig, checkpoint, start
 from regard.lab.train.checkpoint import take_weights
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig
-from tests.lab.train.test_fit import newest, train
-from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
+from tests.lab.experiment.tiny import few_modules
+from tests.lab.train.test_fit import Told, newest, train
+from tests.lab.train.tiny import CONFIG, TinyModel, tiny_model
 
-SIZES = {"dim": 16, "num_heads": 2, "num_layers": 1}
+SIZES = {"dim": 16, "num_heads": 2, "num_layers": 1, "max_len": 64}
 
 
 def test_the_best_weights_are_taken_where_they_fit(tmp_path):
-    class Falling(Majority):
-        scores = iter([0.5, 0.9, 0.7, 0.6, 0.4])
-
-        def score(self, model, batches):
-            return next(self.scores)
-
-    train(tmp_path, task=Falling())
+    train(tmp_path, task=Told([0.5, 0.9, 0.7, 0.6, 0.4]))
     best = checkpoint.load(checkpoint.path_of(tmp_path / "checkpoints", 20))
     model = TinyModel()
     model.head = torch.nn.Linear(8, 5)
@@ -45,13 +40,13 @@ def test_what_cannot_be_taken_is_refused(tmp_path):
         take_weights(torch.nn.Linear(3, 4), tmp_path)
 
 
-def test_a_run_starts_from_another(tmp_path, capsys):
-    masked = StdlibMasked(length=32, valid_size=8, test_size=8)
+def test_a_run_starts_from_another(tmp_path, capsys, monkeypatch):
+    few_modules(monkeypatch)
+    masked, digits = StdlibMasked(length=32, valid_size=8, test_size=8), Digits()
     brief = TrainConfig(steps=4, batch_size=4, eval_every=4, log_dir=None)
-    model = MaskedLanguageModelConfig(vocab_size=masked.vocab_size, max_len=64, **SIZES)
+    model = MaskedLanguageModelConfig(vocab_size=masked.vocab_size, **SIZES)
     start(Run(task=masked, model=model, train=brief), tmp_path / "first", progress=False)
-    digits = Digits()
-    classifier = ClassifierConfig(vocab_size=digits.vocab_size, num_classes=10, max_len=64, **SIZES)
+    classifier = ClassifierConfig(**digits.facts, **SIZES)
     brief = replace(brief, steps=1, lr=1e-9)
     run = Run(task=digits, model=classifier, train=brief, start_from=tmp_path / "first")
     start(run, tmp_path / "second", progress=True)
