@@ -8,7 +8,7 @@ from regard.core import Catalog
 from regard.lab.data.own import OWN
 from regard.lab.data.sources import SOURCES
 from tests.command import loaded, ran, refused
-from tests.lab.data.sources.packages import client, package, source, tgz
+from tests.registry import client, package, source, tgz
 
 
 @pytest.fixture(autouse=True)

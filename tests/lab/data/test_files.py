@@ -1,30 +1,14 @@
-"""Files are there whole or not at all, and two processes make a thing once."""
+"""A lock is for one, and data are generated once for equal options; `tests.faults` damages what is kept."""
 
 import multiprocessing
-import os
 
 import numpy as np
 import pytest
 from filelock import Timeout
 
-from regard.core import PathError
 from regard.lab.data import generated as module
-from regard.lab.data.files import locked, whole
-from regard.lab.data.generated import generated
-
-
-def test_nothing_but_a_plain_file_is_replaced(tmp_path):
-    (tmp_path / "there").write_text("old")
-    (tmp_path / "link").symlink_to("there")
-    (tmp_path / "device").symlink_to("/dev/full")
-    os.mkfifo(tmp_path / "pipe")
-    modes = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
-    for name in ("link", "device", "pipe"):
-        said = f"{name} cannot be written: it is no plain file"
-        with pytest.raises(PathError, match=said), whole(tmp_path / name) as partial:
-            partial.write_text("new")
-    assert modes == {path: path.lstat().st_mode for path in tmp_path.iterdir()}
-    assert (tmp_path / "there").read_text() == "old"
+from regard.lab.data.files import locked
+from regard.lab.data.generated import generated, path_of
 
 
 def test_a_lock_is_for_one(tmp_path):
@@ -57,3 +41,35 @@ def test_processes_that_come_at_once_generate_once(tmp_path, monkeypatch):
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0] and makers.value == 1
+
+
+OPTIONS = {"count": 3, "seed": 0}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    monkeypatch.setattr(module, "WORTH_KEEPING", 10)
+    return tmp_path
+
+
+def make(value=1):
+    return lambda: {"a": np.arange(5) + value, "b": np.zeros((2, 3), np.uint8)}
+
+
+def never():
+    raise AssertionError("made again")
+
+
+def test_made_once_for_equal_options_and_little_is_not_kept(folder, monkeypatch):
+    first, again = generated("thing", OPTIONS, make()), generated("thing", OPTIONS, never)
+    assert first.keys() == again.keys() and again["b"].dtype == np.uint8
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert generated("thing", OPTIONS | {"seed": 1}, make(7))["a"][0] == 7
+    assert generated("else", OPTIONS, make(9))["a"][0] == 9
+    kept = len(list(folder.rglob("*.npz")))
+    monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
+    generated("little", OPTIONS, make())
+    assert len(list(folder.rglob("*.npz"))) == kept == 3
+    path_of("thing", OPTIONS).unlink()
+    assert generated("thing", OPTIONS, make(8))["a"][0] == 8

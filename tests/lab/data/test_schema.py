@@ -50,14 +50,6 @@ def test_counts_are_of_the_training_rows():
     assert schema.encode(TABLE)["history"][2].tolist() == [ids["c"], 1]
 
 
-def test_a_data_frame_is_a_table():
-    pandas = pytest.importorskip("pandas")
-    schema = make(pandas.DataFrame(TABLE))
-    assert schema.fields == make().fields
-    for name, x in schema.encode(pandas.DataFrame(TABLE)).items():
-        torch.testing.assert_close(x, make().encode(TABLE)[name], equal_nan=True)
-
-
 WHEN = [
     [datetime(2024, 1, day) for day in range(1, 9)],
     [date(2024, 1, day) for day in range(1, 9)],

