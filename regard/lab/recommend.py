@@ -160,11 +160,10 @@ class _Known:
         newest = {row.entry: row for row in rows}
 
         def is_old(row: Row) -> bool:
-            last = newest[row.entry]
             if row.mixer not in today:  # a question, or a whole model
                 return False
-            own = (last.mixer, last.options, today[row.mixer].source)
-            return (row.mixer, row.options, row.source) != own
+            last, source = newest[row.entry], today[row.mixer].source
+            return (row.mixer, row.options, row.source) != (last.mixer, last.options, source)
 
         kept = [row for row in rows if not is_old(row)]
         self.old = Counter(row.entry for row in rows if row.kind != "laws" and is_old(row))

@@ -146,7 +146,7 @@ class Schema:
             mean, deviation = self.scales[field.name]
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
-        _values(field.name, column, _kind_of(field))
+        _values(field.name, column, type(field).__name__.lower())
         ids = self.ids[field.of.name]
         if isinstance(field, Categorical):
             found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
@@ -201,11 +201,6 @@ def _field(name: str, kind: str, vocabulary: str, ids: Mapping[str, Mapping]) ->
         return Numeric(name)
     of = Categorical(vocabulary, FIRST_KNOWN + len(ids[vocabulary]))
     return of if kind == "categorical" else Sequence(name, of)
-
-
-def _kind_of(field: Field) -> str:
-    """numeric, categorical or sequence."""
-    return type(field).__name__.lower()
 
 
 def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:

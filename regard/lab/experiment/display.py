@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from regard.core.errors import visible
 from regard.lab.experiment.row import Row
@@ -52,7 +53,7 @@ class Display:
             self.bars.update(self.task, total=total)
         if seconds < math.inf:
             end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-            self.bars.update(self.task, end=f"nothing begins after {end}")
+            self.bars.update(self.task, end=f"until {end}")
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -74,17 +75,23 @@ class Display:
 
 @contextmanager
 def displayed(progress: bool) -> Iterator[Display]:
+    whole = Column(no_wrap=True)
+    what = Column(no_wrap=True, overflow="ellipsis", ratio=1)  # gives way in a narrow terminal
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False, table_column=what),
+        BarColumn(10, table_column=whole),
+        MofNCompleteColumn(table_column=whole),
+        TimeElapsedColumn(table_column=whole),
         TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(table_column=whole),
         TextColumn("{task.fields[end]}"),
     )
     console = Console(stderr=True, quiet=not progress)
     with Progress(
-        *columns, console=console, speed_estimate_period=math.inf, disable=not progress
+        *columns,
+        console=console,
+        expand=True,
+        speed_estimate_period=math.inf,
+        disable=not progress,
     ) as bars:
         yield Display(bars, bars.add_task("", total=None, end=""))

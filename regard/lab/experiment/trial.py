@@ -81,10 +81,10 @@ def content(
 def _facts(column: Column, entry: Entry, splits: Splits, base: Entry | None) -> dict[str, Any]:
     """The model's fields; those that say nothing by default are left out, so that a new one leaves old keys as they are."""
     config: Any = model_config(column, entry, splits, beside=base)
-    named = [one for one in fields(config) if not one.name.endswith("mixer")]
-    facts = {one.name: getattr(config, one.name) for one in named}
     return {"name": config.name} | {
-        one.name: facts[one.name] for one in named if facts[one.name] != one.default
+        one.name: value
+        for one in fields(config)
+        if not one.name.endswith("mixer") and (value := getattr(config, one.name)) != one.default
     }
 
 

@@ -56,9 +56,10 @@ def _lines(results: Results, column: str, causal: bool | None) -> dict[str, floa
 
 
 def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> Told:
-    entry: Told = {"mixer": label, "options": {}, "source": ""}
-    entry = next((one for one in results.config["entries"] if one["label"] == label), entry)
     cells = {name: cell for name in trained if (cell := results.cells.get((label, name)))}
+    ran = [row for cell in cells.values() for row in cell.rows]
+    line = {"mixer": label, "options": {}, "source": next((row.source for row in ran), "")}
+    entry = next((one for one in results.config["entries"] if one["label"] == label), line)
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
     law, mixer = results.laws.get(label), entry["mixer"]
     return {
@@ -70,9 +71,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         "source": entry["source"],
         "causal": next((cell.causal for cell in cells.values()), None),
         "gain": short(results.gain(label)),
-        "parameters": max(
-            (row.parameters for cell in cells.values() for row in cell.rows), default=None
-        ),
+        "parameters": max((row.parameters for row in ran), default=None),
         "breaks": law.reason if law is not None else None,
         "cells": {
             name: _cell(results, cell)

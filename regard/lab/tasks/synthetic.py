@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import torch
 
 from regard.core import OptionError
 from regard.core.options import LARGEST, Count, Part, Range
@@ -12,7 +11,7 @@ from regard.lab.data.generated import generated
 from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
 from regard.lab.data.records import Examples
 from regard.lab.data.synthetic import generate_recall
-from regard.lab.tasks.task import IGNORED, Classify, Drawn, Splits
+from regard.lab.tasks.task import Classify, Drawn, Splits
 
 _LISTOPS_RULE = 2  # raised when the same options begin to give other expressions
 
@@ -104,8 +103,5 @@ class Recall(Drawn):
 
     def trivial_baseline(self, splits: Splits) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""
-        test = splits.test
-        labels = test.labels.view(-1, self.length)
-        first = torch.stack([test[i]["tokens"][1] for i in range(len(test))])
-        asked = labels != IGNORED
-        return float((labels == first[:, None])[asked].double().mean())
+        tokens, labels = splits.test.rows()  # type: ignore[attr-defined]  # Examples
+        return self.measure(*self.compared(tokens[:, 1:2], labels))

@@ -202,7 +202,8 @@ class _Trainer:
             self.optimizer.zero_grad()
             after_step(self.model, self.group)
         found = self.accelerator.reduce(torch.stack(losses).float(), "mean").cpu()  # over processes
-        found_norms = torch.stack([_whole(norm) for norm in norms]).float().cpu()
+        whole = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+        found_norms = torch.stack(whole).float().cpu()
         by_main(self.accelerator, lambda: self._check_finite(first, found, found_norms))
         self.state.tokens += int(
             self.accelerator.reduce(torch.tensor(tokens, device=self.accelerator.device), "sum")
@@ -279,10 +280,6 @@ class _Trainer:
             notes=dict(self.splits.notes),
             losses=state.losses,
         )
-
-
-def _whole(norm: Tensor) -> Tensor:
-    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
 def _inside(run_dir: Path, log_dir: str | None) -> Path | None:

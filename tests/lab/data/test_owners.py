@@ -1,4 +1,4 @@
-"""One run folder, one writer; and a dead owner's place is free."""
+"""One run folder, one writer: who waits gets it; `tests.faults` kills owners."""
 
 import json
 import multiprocessing
@@ -20,42 +20,10 @@ def _hold(path, held, seconds):
         time.sleep(seconds)
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """Starts a process that owns the folder's run for so many seconds."""
-    started = []
-
-    def hold(seconds):
-        held = FORK.Event()
-        started.append(FORK.Process(target=_hold, args=(tmp_path / "run", held, seconds)))
-        started[-1].start()
-        assert held.wait(30)
-        return started[-1]
-
-    yield hold
-    for process in started:
-        process.kill()
-        process.join()
-
-
-def test_a_second_writer_is_refused_at_once_and_told_who_owns_it_until_that_one_is_killed(
-    tmp_path, holder
-):
-    process, note = holder(60), tmp_path / ".run.owner"
-    began = time.monotonic()
-    who = rf"another process trains here \(process {process.pid} on .*, since 2\d+-.* UTC\)"
-    with pytest.raises(OptionError, match=who), owned(tmp_path / "run"):
-        pass
-    assert time.monotonic() - began < 5
-    process.kill()
-    process.join()
-    assert json.loads(note.read_text())["pid"] == process.pid
-    with owned(tmp_path / "run"):
-        assert json.loads(note.read_text())["pid"] == os.getpid()
-
-
-def test_one_that_waits_gets_it(tmp_path, holder):
-    holder(0.5)
+def test_one_that_waits_gets_it(tmp_path):
+    held = FORK.Event()
+    FORK.Process(target=_hold, args=(tmp_path / "run", held, 0.5)).start()
+    assert held.wait(30)
     with owned(tmp_path / "run", wait=True):
         with pytest.raises(OptionError, match=f"process {os.getpid()} on"), owned(tmp_path / "run"):
             pass

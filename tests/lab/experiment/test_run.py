@@ -1,6 +1,7 @@
 """Asking a question: what is missing is done once, what cannot be is said, and rows go on elsewhere; `tests.faults` kills its workers."""
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import regard.lab.experiment.run as engine
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.lab import Column, Entry, Setting, Shell, ask
 from regard.lab.experiment import mechanism_laws, plan, speed, trial
-from regard.lab.experiment.display import Display
+from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
@@ -284,3 +285,13 @@ def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monke
         with clean():
             engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen")).all(False, lambda: None)  # fmt: skip
         assert totals - {None} == {count} and seen.count("moved") == display.total == count
+
+
+def test_the_bar_is_whole_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with displayed(True) as display:
+        display.plan(300, 3600.0)
+        with display.doing("counting: synthesizer_factorized_random, rank 8, seed 0, rate 0.01"):
+            pass
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"^counting: .*… .* 0/300 0:00:00 left .*until \d\d:\d\d$", line)

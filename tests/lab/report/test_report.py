@@ -149,6 +149,7 @@ def test_grey_is_what_does_not_pass_the_lines():
     given = rows("screen", values=(GOOD, LINE, LINE, LINE))
     first, second = [row["cells"]["address"] for row in told(given)["questions"][0]["rows"] if not row["line"]]  # fmt: skip
     assert (first["mark"], second["mark"]) == ("reached", "not reached")
+    assert all(row["source"] for row in told(given)["questions"][0]["rows"]), "of the lines too"
     assert (first["chance"], first["unmixed"], first["bag"]) == (0.1, 0.15, 0.15)
     assert told(given)["questions"][0]["headline"] == "Reached within the steps given: address 1 of 2"  # fmt: skip
 

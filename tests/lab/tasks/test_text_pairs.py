@@ -226,57 +226,28 @@ class Linked(GreekEnglish):
         return pairs
 
 
-class Looks(nn.Module):
-    """Attention that knows where to look: half of each row at a token of the right word, as `batch` says."""
-
-    def __init__(self, batch, reads):
-        super().__init__()
-        self.batch, self.reads = batch, reads
-
-    def cross_attention(self, source, target, *, valid, target_valid):
-        B, T, S = *target.shape, source.shape[1]
-        weights = torch.rand(2, B, 3, T, S, generator=torch.Generator().manual_seed(0)) * 0.1
-        for row in range(B):
-            for t in range(T):
-                step = t - (self.reads == "read")
-                word = int(self.batch["target_word"][row, step]) if step >= 0 else -1
-                if word >= 0:
-                    (linked,) = self.batch["links"][row, :, word].nonzero()[:, 0].tolist()
-                    (tokens,) = (self.batch["source_word"][row] == linked).nonzero().T
-                    weights[1, row, :, t, tokens] += 5 / len(tokens)
-        return list(weights)
-
-
-@pytest.mark.parametrize(("reads", "other"), [("read", "predicted"), ("predicted", "read")])
-def test_attention_that_looks_at_the_linked_words_has_no_error(reads, other):
+@pytest.mark.parametrize("reads", ["predicted", "read"])
+def test_weights_of_tokens_add_up_over_source_words_and_average_over_target_words(reads):
+    """A row is that of the step which predicts the token or, one later, of the step which has just read it."""
     task = Linked(reads=reads)
-    splits = task.load()
-    batch = batch_of(task, splits.test, 20)
-    assert batch["links"].sum() == sum(len(splits.test[i]["links"]) // 2 for i in range(20))
-    model = Looks(batch, reads)
-    assert task.score(model, [batch]) == 0
-    assert replace(task, layer=0).score(model, [batch]) > 0.4
-    assert replace(task, reads=other).score(model, [batch]) > 0.3
-    with pytest.raises(OptionError, match=r"layer \(2\) must be one of the decoder's 2"):
-        replace(task, layer=2).score(model, [batch])
-
-
-def test_tokens_add_up_over_source_words_and_average_over_target_words():
-    task = Linked(reads="predicted")
     batch = dict.fromkeys(("source", "target", "valid", "target_valid")) | {
         "source_word": torch.tensor([[0, 0, 1]]),
         "target_word": torch.tensor([[0, 1, 1, -1]]),
         "links": torch.tensor([[[True, False], [True, True]]]),
     }
     weights = torch.tensor([[[0.3, 0.3, 0.4], [0.2, 0.2, 0.6], [0.5, 0.4, 0.1], [0, 0, 1.0]]])
+    weights = weights.roll(reads == "read", 1)
     model = nn.Module()
-    model.cross_attention = lambda *args, **named: [torch.stack([weights, weights], 1)]
+    model.cross_attention = lambda *args, **named: [torch.ones(1, 2, 4, 3), torch.stack([weights, weights], 1)]  # fmt: skip
     expected = torch.tensor([[[0.6, 0.65], [0.4, 0.35]]])
     assert torch.allclose(task.word_weights(model, batch), expected)
+    assert not torch.allclose(replace(task, layer=0).word_weights(model, batch), expected)
+    with pytest.raises(OptionError, match=r"layer \(2\) must be one of the decoder's 2"):
+        replace(task, layer=2).score(model, [batch])
     found = task.align(model, batch)
     assert found.tolist() == [[[True, True], [False, False]]]
     counts = count_links(found, batch["links"]).sum(1)
-    assert error_rate(counts).item() == pytest.approx(1 - 2 * 1 / 5)
+    assert task.score(model, [batch]) == error_rate(counts).item() == pytest.approx(1 - 2 * 1 / 5)
 
 
 def test_the_baseline_is_the_diagonal():
@@ -284,6 +255,7 @@ def test_the_baseline_is_the_diagonal():
     test = Linked().load().test
     sizes = [len(test[i]["links"]) // 2 for i in range(20)]
     right = sum(size % 2 for size in sizes)
+    assert batch_of(Linked(), test, 20)["links"].sum() == sum(sizes)
     assert Linked().trivial_baseline(Linked().load()) == pytest.approx(1 - right / sum(sizes))
 
 

@@ -103,18 +103,6 @@ def test_a_packed_run_ends_with_the_weights_of_the_run(tmp_path, position):
     assert ends[0][3] == [16] * 3 and max(ends[1][3]) < 14
 
 
-def test_the_longest_come_first_each_in_the_first_row_with_room():
-    items = [{"tokens": torch.full((n,), n), "label": torch.full((n,), n)} for n in (2, 5, 3, 4, 1)]
-    rows = packed(Texts().collate, items)
-    assert rows["tokens"].tolist() == [[5] * 5, [4] * 4 + [1], [3] * 3 + [2] * 2]
-    assert rows["documents"].tolist() == [[1] * 5, [3] * 4 + [4], [2] * 3 + [0] * 2]
-    assert rows["valid"] is None and torch.equal(rows["labels"], rows["tokens"])
-    rows = packed(Texts().collate, items[1:3])
-    assert rows["valid"].sum(1).tolist() == [5, 3]
-    assert rows["labels"][1].tolist() == [3] * 3 + [IGNORED] * 2
-    assert "documents" not in packed(Texts().collate, items[:1])
-
-
 @pytest.mark.parametrize(("task", "model", "why"), [
     (Majority(), tiny_model(), r"majority \(classify\) has no loss of each token of one sequence"),
     (Texts(), Deaf(), "Deaf takes no documents, so that those of a row would be mixed"),
