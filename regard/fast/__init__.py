@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
-from regard.fast.cpu import efficient, fourier, linear, pattern, sorted as sorted_chunks
+from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
 from regard.functional.rows import Form, plain_alone, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -67,7 +67,6 @@ SDPA = Entry(
 )
 FUSED = {
     "softmax": SDPA,
-    "softmax inside": replace(SDPA, function=sdpa.inside, shortest=8),
     "slots": replace(SDPA, function=sdpa.slots),
     "synthesizer": replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized),
 }
@@ -91,8 +90,7 @@ FLA = Entry(
 )
 FAST: dict[tuple[str, str], Entry] = {
     **{(name, device): e for name, e in FUSED.items() for device in ("cpu", "cuda", "meta")},
-    ("linear", "cpu"): PIECES(linear.linear, unfit=linear.unfit_linear),
-    ("favor", "cpu"): PIECES(linear.favor, unfit=linear.unfit_favor),
+    ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
     ("causal sums", "cuda"): FLA,
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),

@@ -4,7 +4,7 @@ For q, k [B T H M], v [B T H V] and log-decays g [B T H], `chunk_simple_gla` ret
 
     o_t = scale q_t S_t,   S_t = e^(g_t) S_{t-1} + k_t v_t^T
 
-which at scale 1 is the numerator of `linear.causal_sums`, and with v = 1 its denominator. fla's own normaliser adds 1e-10 and
+which at scale 1 is the numerator of `linear.weighted_sums`, and with v = 1 its denominator. fla's own normaliser adds 1e-10 and
 knows no decay, so a column of ones goes beside v in its place. The first call at a width tries the kernel's settings.
 """
 
@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.core.mask import Mask
 from regard.core.packages import lacking
+from regard.functional.linear import CAUSAL
 from regard.functional.rows import Form
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
@@ -29,6 +31,7 @@ def causal_sums(
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
+    mask: Mask = CAUSAL,
     form: Form,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums in the dtype of v."""
@@ -52,8 +55,10 @@ def causal_sums(
     return o[..., :V], o[..., V : V + 1], after[..., :V], after[..., V]
 
 
-def unfit(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, form: Form) -> str | None:
+def unfit(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask=CAUSAL, form) -> str | None:
     """Gradients of a decay need a compiler that is free of fla's issue 640."""
+    if not mask.causal or mask.shift is not None or phi_q.shape[2] != v.shape[2]:
+        return "it is for causal order on one axis alone"
     if log_decay is not None and (lacks := lacking("triton", "3.7.1")):
         return f"with a decay it needs {lacks}"
     return None

@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
@@ -43,27 +43,6 @@ def attend(
 
 def unfit(*tensors: Tensor | None, form: Form, **options) -> str | None:
     return "it does not cap scores" if "soft_cap" in options else None
-
-
-def inside(
-    q: Float[Tensor, "B H N c K"],
-    k: Float[Tensor, "B H N s K"],
-    v: Float[Tensor, "B H N s V"],
-    allowed: Bool[Tensor, "b h n #c s"] | None,
-    ahead: Int[Tensor, "*d c s"],
-    *,
-    form: Form,
-) -> Float[Tensor, "B H N c V"]:
-    """In chunks, which stand where the kernel has its heads: no copies."""
-    heads = q.shape[:2]
-    q, k, v = (z.flatten(0, 1) for z in (q, k, v))
-    if allowed is None:
-        return attend(q, k, v, scale=1.0, form=form).unflatten(0, heads)
-    if allowed.shape[:2] != (1, 1):
-        allowed = allowed.expand(*heads, -1, -1, -1).flatten(0, 1)[None]
-    some = allowed[0].any(-1, keepdim=True)
-    y = attend(q, k, v, allowed[0] | ~some, scale=1.0, form=form)
-    return torch.where(some, y, y.new_zeros(())).unflatten(0, heads)
 
 
 def synthesized(

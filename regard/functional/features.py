@@ -73,7 +73,7 @@ FEATURE_MAPS = Catalog(
 
 def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """A map of the catalogue by name; a function is itself."""
-    return FEATURE_MAPS[choice] if isinstance(choice, str) else choice
+    return FEATURE_MAPS[choice].function if isinstance(choice, str) else choice
 
 
 def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "B S"] | None) -> Tensor:
@@ -183,10 +183,16 @@ def favor_keys(
         peak = wx.amax(-1)
     top = peak - size
     top = top if absent is None else top.masked_fill(absent, lowest(top.dtype))
-    if causal:
-        c, log_decay = _running_maximum(top, before)
-    else:
-        c, log_decay = top.amax(-1, keepdim=True), None
+    c, log_decay = top.amax(-1, keepdim=True), None
+    if (
+        causal
+    ):  # c_i = max(before, top_0 .. top_i), and what a sum under the previous c is multiplied by
+        none = lowest(top.dtype)
+        c = torch.full_like(c, none) if before is None else before.detach().to(c.dtype)[..., None]
+        c = torch.cat([c, top.clamp_min(none)], dim=-1).cummax(-1).values
+        previous, c = c[..., :-1], c[..., 1:]
+        log_decay = (previous - c).clamp_min(FORGOTTEN)
+        log_decay = log_decay.masked_fill(previous <= none, 0.0)  # nothing yet, nothing to forget
     # |x|^2 / 2 + c, as a sum around w x: beside |x|^2 the digits of c would be lost.
     level = peak + (c - top) + (half - size)
     level = level if absent is None else level.masked_fill(absent, torch.inf)
@@ -211,18 +217,6 @@ def projected(
     if features == "hyperbolic":
         wx = torch.cat([wx, -wx], dim=-1)
     return wx, x.to(wx.dtype).square().sum(-1) * (scale**2 / 2)
-
-
-def _running_maximum(
-    top: Float[Tensor, "B H S"], before: Float[Tensor, "B H"] | None
-) -> tuple[Tensor, Tensor]:
-    """c_i = max(before, top_0 .. top_i), and what a sum under the previous c has to be multiplied by, in log."""
-    none = lowest(top.dtype)
-    start = top.new_full(top.shape[:2], none) if before is None else before.detach().to(top.dtype)
-    c = torch.cat([start[..., None], top.clamp_min(none)], dim=-1).cummax(-1).values
-    previous, c = c[..., :-1], c[..., 1:]
-    decay = (previous - c).clamp_min(FORGOTTEN)
-    return c, decay.masked_fill(previous <= none, 0.0)  # nothing yet, nothing to forget
 
 
 # ------------------------------------------------------------------ projections

@@ -11,7 +11,6 @@ A stream is the same function: S and z after some tokens are the state before th
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +23,6 @@ from regard.functional.cache import is_ours
 from regard.functional.features import (
     Denominator,
     Favor,
-    Keys,
     RandomKernel,
     Stabiliser,
     elu_plus_one,
@@ -45,6 +43,8 @@ CHUNK = 64
 GROUP = 64
 """States that one product goes through."""
 
+CAUSAL = Mask(causal=True)
+
 
 def linear_attention(
     q: Float[Tensor, "B H T K"],
@@ -57,15 +57,11 @@ def linear_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys. impl, here and below: see `functional.rows`."""
-
-    def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, **how) -> Tensor:
-        keys = Keys(present(feature_map(k), mask.valid))
-        return attend(feature_map(q), keys, v, mask=mask, denominator=denominator, impl=impl)
-
-    y = choose("linear", attention, impl)(
-        *ranged(q, k, v), mask=mask, feature_map=feature_map, denominator=denominator
-    )
-    return y.to(v.dtype)
+    q, k, values = ranged(q, k, v)
+    phi_q, phi_k = feature_map(q), present(feature_map(k), mask.valid)
+    weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+    sums, total, _, _ = weigh(phi_q, phi_k, values, mask=mask)
+    return (sums / denominator(total)).to(v.dtype)
 
 
 def random_feature_attention(
@@ -80,10 +76,11 @@ def random_feature_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-    keys, dtype = unit_keys(k, w, features, gate, mask.valid), v.dtype
-    phi_q, phi_k, v = ranged(unit_features(q, w, features), keys.phi, v)
-    how: dict[str, Any] = {"mask": mask, "denominator": signed, "impl": impl}
-    return attend(phi_q, keys._replace(phi=phi_k), v, **how).to(dtype)
+    phi_k, g, _ = unit_keys(k, w, features, gate, mask.valid)
+    phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, v)
+    weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+    sums, total, _, _ = weigh(phi_q, phi_k, values, g, mask=mask)
+    return (sums / signed(total)).to(v.dtype)
 
 
 def favor_attention(
@@ -107,35 +104,112 @@ def favor_attention(
             "ahead. Use stabiliser='strict'."
         )
 
-    def attention(q, k, v, w, *, mask, features, stabiliser) -> Tensor:
-        keys = favor_keys(k, w, features, stabiliser, causal=mask.causal, valid=mask.valid)
+    def plain(q, k, v, w, *, mask, features, stabiliser) -> Tensor:
+        phi_k, g, _ = favor_keys(k, w, features, stabiliser, causal=mask.causal, valid=mask.valid)
         phi_q = favor_queries(q, w, features, stabiliser, causal=mask.causal)
-        return attend(phi_q, keys, v, mask=mask, denominator=floored, impl=impl)
+        weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+        sums, total, _, _ = weigh(phi_q, phi_k, v, g, mask=mask)
+        return sums / floored(total)
 
-    y = choose("favor", attention, impl)(
-        *ranged(q, k, v, w), mask=mask, features=features, stabiliser=stabiliser
-    )
-    return y.to(v.dtype)
+    how = {"mask": mask, "features": features, "stabiliser": stabiliser}
+    return choose("favor", plain, impl)(*ranged(q, k, v, w), **how).to(v.dtype)
 
 
-def attend(
+def weighted_sums(
     phi_q: Float[Tensor, "B H T M"],
-    keys: Keys,
+    phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
+    log_decay: Float[Tensor, "B H S"] | None = None,
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
     *,
-    mask: Mask = OPEN,
-    denominator: Denominator = positive,
-    impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
-    """Attention from ready features, which are zero where there is no key. A decay needs `mask.causal`."""
-    phi_k, g, T, S = keys.phi, keys.log_decay, phi_q.shape[2], v.shape[2]
+    mask: Mask = CAUSAL,
+    chunk: int = CHUNK,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums of the values [B H T V] and of the weights [B H T 1], and the state S, z after them, from that before (none: zero).
+
+    phi_k: zero where there is no key. log_decay (<= 0), in causal order: what the state is multiplied by, in log, just before each token
+    is added.
+    """
+    T, M, V = phi_q.shape[2], phi_q.shape[3], v.shape[3]
     if not mask.causal:
-        sums, total = read(phi_q, *summed(phi_k, v))
-    elif T == S and mask.shift is None:
-        sums, total, _, _ = causal_sums(phi_q, phi_k, v, g, impl=impl)
+        S, z = summed(phi_k, v)
+        return *read(phi_q, S, z), S, z
+    if T != v.shape[2] or mask.shift is not None:
+        phi_k, v, log_decay, S, z = _beside_queries(phi_k, v, log_decay, T, mask)
+    v = F.pad(v, (0, 1), value=1.0)  # both sums in one product
+    if S is None or z is None:
+        state = v.new_zeros(*v.shape[:2], M, V + 1)
     else:
-        sums, total, _, _ = causal_sums(phi_q, *_beside_queries(phi_k, v, g, T, mask), impl=impl)
-    return sums / denominator(total)
+        state = torch.cat([S, z[..., None]], dim=-1)
+    C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
+    a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
+    A = (a @ e.mT).tril()
+    if log_decay is None:
+        states, last = accumulated(state, e.mT @ v)
+        sums = A @ v + a @ states
+    else:
+        d = in_chunks(log_decay[..., None], C)
+        G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
+        later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
+        A = A * exp((G - G.mT).masked_fill(later, 0)).to(A.dtype)
+        gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
+        states, last = accumulated(state, gain, G[:, :, :, -1])
+        sums = A @ v + exp(G).to(v.dtype) * (a @ states)
+    sums, total = sums.flatten(2, 3)[:, :, :T].split([V, 1], -1)
+    return sums, total, last[..., :V], last[..., V]
+
+
+def causal_sums(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H T M"],
+    v: Float[Tensor, "B H T V"],
+    log_decay: Float[Tensor, "B H T"] | None = None,
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
+    *,
+    impl: Impl = "auto",
+    donate: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`weighted_sums` of the next tokens. donate: the state after one token may be where the state before it was."""
+    if phi_q.shape[2] > 1 or S is None or z is None:
+        return choose("causal sums", weighted_sums, impl, chunk=CHUNK)(
+            phi_q, phi_k, v, log_decay, S, z
+        )
+    if not is_ours(
+        donate, S, phi_k, v
+    ):  # a decoding step: few operations, since each costs more than its numbers
+        S, z = S.clone(), z.clone()
+    if log_decay is not None:
+        decay = log_decay.exp().to(S.dtype)
+        S, z = S.mul_(decay[..., None]), z.mul_(decay)
+    S, z = S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
+    return *read(phi_q, S, z), S, z
+
+
+def turned_sums(
+    phi_q: Float[Tensor, "B H T M"],
+    phi_k: Float[Tensor, "B H T M"],
+    v: Float[Tensor, "B H T V"],
+    turn: Callable[[Tensor], Tensor],
+    S: Float[Tensor, "B H M V"] | None = None,
+    z: Float[Tensor, "B H M"] | None = None,
+    *,
+    causal: bool,
+    impl: Impl = "auto",
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`weighted_sums`, where positions turn the features of the numerator (Su et al. 2021, arXiv 2104.09864, 3.3).
+
+    Turned features may be negative, so that those of the denominator, and z, are left as they are.
+    """
+    a, e, none = turn(phi_q), turn(phi_k), v[..., :0]
+    if not causal:
+        S, z = summed(e, v)[0], phi_k.sum(2)
+        return a @ S, phi_q @ z[..., None], S, z
+    empty = None if S is None else S[..., :0]
+    sums, _, S, _ = causal_sums(a, e, v, None, S, z, impl=impl)
+    _, total, _, z = causal_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
+    return sums, total, S, z
 
 
 def summed(
@@ -155,87 +229,6 @@ def read(
 ) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H T 1"]]:
     """Sums of the values, and of the weights."""
     return phi_q @ S, phi_q @ z[..., None]
-
-
-def causal_sums(
-    phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
-    v: Float[Tensor, "B H T V"],
-    log_decay: Float[Tensor, "B H T"] | None = None,
-    S: Float[Tensor, "B H M V"] | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
-    *,
-    impl: Impl = "auto",
-    donate: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums of the values [B H T V] and of the weights [B H T 1], and the state S, z after them, from that before (none: zero).
-
-    log_decay (<= 0): what the state is multiplied by, in log, just before each token is added. donate: the state after one token
-    may be where the state before it was.
-    """
-    if phi_q.shape[2] == 1 and S is not None and z is not None:
-        S, z = _after_one(phi_k, v, log_decay, S, z, is_ours(donate, S, phi_k, v))
-        return *read(phi_q, S, z), S, z
-    sums = choose("causal sums", chunked_sums, impl, chunk=CHUNK)
-    return sums(phi_q, phi_k, v, log_decay, S, z)
-
-
-def turned_sums(
-    phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
-    v: Float[Tensor, "B H T V"],
-    turn: Callable[[Tensor], Tensor],
-    S: Float[Tensor, "B H M V"] | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
-    *,
-    causal: bool,
-    impl: Impl = "auto",
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`causal_sums`, or those of all keys, where positions turn the features of the numerator (Su et al. 2021, arXiv 2104.09864, 3.3).
-
-    Turned features may be negative, so that those of the denominator, and z, are left as they are.
-    """
-    a, e, none = turn(phi_q), turn(phi_k), v[..., :0]
-    if not causal:
-        S, z = summed(e, v)[0], phi_k.sum(2)
-        return a @ S, phi_q @ z[..., None], S, z
-    empty = None if S is None else S[..., :0]
-    sums, _, S, _ = causal_sums(a, e, v, None, S, z, impl=impl)
-    _, total, _, z = causal_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
-    return sums, total, S, z
-
-
-def chunked_sums(
-    phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
-    v: Float[Tensor, "B H T V"],
-    log_decay: Float[Tensor, "B H T"] | None = None,
-    S: Float[Tensor, "B H M V"] | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
-    *,
-    chunk: int = CHUNK,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    B, H, T, M = phi_q.shape
-    S = phi_k.new_zeros(B, H, M, v.shape[-1]) if S is None else S
-    z = phi_k.new_zeros(B, H, M) if z is None else z
-    C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
-    v = F.pad(v, (0, 1), value=1.0)  # both sums in one product
-    a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
-    state = torch.cat([S, z[..., None]], dim=-1)
-    A = (a @ e.mT).tril()
-    if log_decay is None:
-        states, last = accumulated(state, e.mT @ v)
-        sums = A @ v + a @ states
-    else:
-        d = in_chunks(log_decay[..., None], C)
-        G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
-        later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
-        A = A * exp((G - G.mT).masked_fill(later, 0)).to(A.dtype)
-        gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
-        states, last = accumulated(state, gain, G[:, :, :, -1])
-        sums = A @ v + exp(G).to(v.dtype) * (a @ states)
-    sums, total = sums.flatten(2, 3)[:, :, :T].split([v.shape[-1] - 1, 1], -1)
-    return sums, total, last[..., :-1], last[..., -1]
 
 
 def accumulated(
@@ -277,23 +270,6 @@ def _products(
     x = sources.to(d.dtype).unflatten(-2, (R, -1)).movedim(-3, -4)  # R N M/R V
     y = (factors @ x.flatten(-2)).view_as(x)
     return y.movedim(-4, -3).flatten(-3, -2).to(sources.dtype)
-
-
-def _after_one(
-    phi_k: Float[Tensor, "B H 1 M"],
-    v: Float[Tensor, "B H 1 V"],
-    log_decay: Float[Tensor, "B H 1"] | None,
-    S: Float[Tensor, "B H M V"],
-    z: Float[Tensor, "B H M"],
-    ours: bool,
-) -> tuple[Tensor, Tensor]:
-    """A decoding step: few operations, since each costs more than its numbers."""
-    if not ours:
-        S, z = S.clone(), z.clone()
-    if log_decay is not None:
-        decay = log_decay.exp().to(S.dtype)
-        S, z = S.mul_(decay[..., None]), z.mul_(decay)
-    return S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
 
 
 def _beside_queries(

@@ -20,8 +20,6 @@ from torch import Tensor
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
 from regard.functional.rows import (
-    Impl,
-    choose,
     fitted,
     in_chunks,
     masked_softmax,
@@ -60,18 +58,14 @@ class Sums(NamedTuple):
     share: Share
 
 
-def softmax_inside(impl: Impl) -> Inside:
-    """w_i = softmax of q_i . k_j over the allowed j."""
-    return choose("softmax inside", attend, impl)
-
-
-def attend(
+def softmax_inside(
     q: Float[Tensor, "B H N c K"],
     k: Float[Tensor, "B H N s K"],
     v: Float[Tensor, "B H N s V"],
     allowed: Bool[Tensor, "b h n #c s"] | None,
     ahead: Int[Tensor, "*d c s"],
 ) -> Float[Tensor, "B H N c V"]:
+    """w_i = softmax of q_i . k_j over the allowed j."""
     s = scores(q, k, 1.0)
     w = s.softmax(-1) if allowed is None else masked_softmax(s, allowed)
     return w.to(v.dtype) @ v

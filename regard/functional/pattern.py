@@ -133,7 +133,10 @@ def _part(
     tile: int,
     merged: bool,
 ) -> Float[Tensor, "B H T V"]:
-    """Outputs over the pairs of these terms that are in no earlier one; merged: with `_mass` as the last column."""
+    """Outputs over the pairs of these terms that are in no earlier one.
+
+    merged: the last column is the logarithm of the sum of exponentials: the largest score less the largest weight's logarithm.
+    """
     T, d = q.shape[2], terms[0].lanes
     lane = (T + d - 1) // d
     size = next((term.queries for term in terms if term.queries != "any"), tile)
@@ -165,7 +168,12 @@ def _part(
         found = scores(q, k, scale)
         a = masked_softmax(found, pairs)
         y = a.to(v.dtype) @ v
-        return torch.cat([y, _mass(found, pairs, a)], dim=-1) if merged else y
+        if not merged:
+            return y
+        least, most = torch.finfo(found.dtype).min, a.amax(-1, keepdim=True)
+        none = most == 0
+        top = found.masked_fill(~pairs, least).amax(-1, keepdim=True)
+        return torch.cat([y, (top - most.masked_fill(none, 1).log()).masked_fill(none, least)], -1)
 
     column = at
     if prefix is not None:
@@ -209,16 +217,6 @@ def _masked(
 def _seen(prefix: Prefix, mask: Mask, i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t E"]:
     at, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
     return _masked(present, mask, i, at.clamp(min=0)) | (at < 0)
-
-
-def _mass(
-    scores: Float[Tensor, "*B s"], allowed: Bool[Tensor, "*b s"], a: Float[Tensor, "*B s"]
-) -> Float[Tensor, "*B 1"]:
-    """Logarithm of the sum of exponentials that the weights a were divided by: the largest score less the largest weight's logarithm."""
-    least, most = torch.finfo(scores.dtype).min, a.amax(-1, keepdim=True)
-    none = most == 0
-    peak = scores.masked_fill(~allowed, least).amax(-1, keepdim=True)
-    return (peak - most.masked_fill(none, 1).log()).masked_fill(none, least)
 
 
 def _places(span: range, q: Tensor) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:

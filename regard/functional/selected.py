@@ -17,8 +17,8 @@ from torch import Tensor
 from regard.core.mask import Mask
 from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, take_each, tiled
 
-PAIRS = 1 << 14
-"""Keys of a head that are copied at once, for all queries of a tile together."""
+ROOM = 1 << 25
+"""Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
 
 NEVER = -1e30
 """Score of a block that was not chosen."""
@@ -47,8 +47,8 @@ def selected_attention(
         with torch.no_grad():
             at = largest(*index(rows), count)
         weights, at = weights_of(q, keys, at, last[:, rows])
-        y = weights.to(v.dtype) @ copied(values, at, v.shape[3])
-        return y.transpose(2, 3).flatten(1, 2)
+        chosen = take_each(values, at.clamp_min(0)).unflatten(4, (block_size, -1)).flatten(3, 4)
+        return (weights.to(v.dtype) @ chosen).transpose(2, 3).flatten(1, 2)
 
     return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
 
@@ -92,15 +92,9 @@ def weights_of(
     at = at.repeat_interleave(G // at.shape[1], 1)
     j = (at[..., None] * C + torch.arange(C, device=at.device)).flatten(3)
     allowed = (j >= 0) & (j <= last[:, None, :, None])
-    found = scores(q.unflatten(1, (G, -1)).transpose(2, 3), copied(keys, at, q.shape[3]))
+    chosen = take_each(keys, at.clamp_min(0)).unflatten(4, (C, -1)).flatten(3, 4)
+    found = scores(q.unflatten(1, (G, -1)).transpose(2, 3), chosen)
     return masked_softmax(found, allowed[:, :, :, None]), at
-
-
-def copied(
-    blocks: Float[Tensor, "B G N CK"], at: Int[Tensor, "B G t n"], width: int
-) -> Float[Tensor, "B G t m K"]:
-    """Every key, of so many channels, of these blocks."""
-    return take_each(blocks, at.clamp_min(0)).unflatten(4, (-1, width)).flatten(3, 4)
 
 
 # ------------------------------------------------------------------ choices

@@ -18,7 +18,7 @@ from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional import rows
 from regard.functional.cache import columns, put
-from regard.functional.rows import cleared, masked_softmax, pick, wide_type
+from regard.functional.rows import cleared, masked_softmax, pick, scores, wide_type
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
@@ -111,20 +111,16 @@ def beside_sorted(
     scale: float | None = None,
 ) -> Float[Tensor, "B H G C V"]:
     """Queries of a block see its sorted block and the block itself."""
-    B, G, C = q.shape[0], q.shape[2], q.shape[3]
-    own, shared = (
-        z.expand(B, G, C, -1).flatten(0, 1)[:, None] for z in (own, shared)
-    )  # each block is a row of a batch
-    q, k, v, sorted_k, sorted_v = (
-        z.transpose(1, 2).flatten(0, 1) for z in (q, k, v, sorted_k, sorted_v)
-    )
-    if join == "separate":
-        y = rows.attend(q, k, v, own, scale=scale)
-        y = y + rows.attend(q, sorted_k, sorted_v, shared, scale=scale)
-    else:
-        keys, values = torch.cat([sorted_k, k], dim=2), torch.cat([sorted_v, v], dim=2)
-        y = rows.attend(q, keys, values, torch.cat([shared, own], dim=3), scale=scale)
-    return y.unflatten(0, (B, G)).transpose(1, 2)
+    parts = [(sorted_k, sorted_v, shared), (k, v, own)]
+    if join == "joint":
+        size = torch.broadcast_shapes(shared.shape[:3], own.shape[:3])
+        allowed = torch.cat([z.expand(*size, -1) for z in (shared, own)], 3)
+        parts = [(torch.cat([sorted_k, k], 3), torch.cat([sorted_v, v], 3), allowed)]
+    y = [
+        masked_softmax(scores(q, keys, scale), allowed[:, None]).to(v.dtype) @ values
+        for keys, values, allowed in parts
+    ]
+    return sum(y[1:], y[0])
 
 
 @as_state

@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.core import Mask, Observation
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import TILE, sizes_of
-from regard.functional.selected import PAIRS, Index, bounds, largest, selected_attention
+from regard.functional.selected import ROOM, Index, bounds, largest, selected_attention
 from regard.mixers._base import HeadsMixer
 from regard.mixers._cached import CachedMixer
 
@@ -32,8 +32,8 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         return selected_attention(q, k, v, self._index(q, k, mask), **self._how(q, k, mask))
 
     def _how(self, q: Tensor, k: Tensor, mask: Mask) -> dict[str, Any]:
-        C = self.block_size or 1
-        tile = min(TILE, max(PAIRS // (C * self.top_k), 16))
+        C, (H, K) = self.block_size or 1, (q.shape[1], k.shape[3])
+        tile = min(TILE, max(ROOM // (4 * H * K * C * self.top_k), 16))
         last, _ = bounds(mask, q, k)
         return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
 

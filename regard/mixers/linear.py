@@ -38,7 +38,7 @@ class Linear(RecurrentMixer):
         "softplus": {"feature_map": "softplus"},
         "grouped": {"num_kv_heads": 1, "position": "rotary"},
     }
-    operations = ("linear", "causal sums")
+    operations = ("causal sums",)
     denominator = staticmethod(positive)
 
     def __init__(

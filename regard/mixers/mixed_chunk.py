@@ -35,7 +35,6 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
-    operations = ("softmax inside",)
     capabilities = replace(
         ChunkedMixer.capabilities,
         approximates="softmax",
@@ -76,7 +75,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
             raise OptionError(
                 f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
             )
-        self.inside = softmax_inside(self.impl) if local_fn == "softmax" else _relu2
+        self.inside = softmax_inside if local_fn == "softmax" else _relu2
 
     def _sums(self, x, causal, position):
         q, k, v = self.heads.split(x, None, position[:, 0])

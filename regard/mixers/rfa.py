@@ -43,7 +43,7 @@ class RFA(RecurrentMixer):
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
-    operations = ("rfa", "causal sums")
+    operations = ("causal sums",)
     denominator = staticmethod(signed)
     drawn: Tensor | None
     variants = {

@@ -8,23 +8,16 @@ import torch
 import regard
 from regard import Mask
 from regard.fast.cpu.efficient import piece_sizes
-from regard.functional import (
-    efficient_attention,
-    favor_attention,
-    linear_attention,
-)
+from regard.functional import efficient_attention, favor_attention
 from regard.functional.rows import Form, recorded
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
-    "linear": lambda q, k, v, w, mask, impl: linear_attention(q, k, v, mask=mask, impl=impl),
     "efficient": lambda q, k, v, w, mask, impl: efficient_attention(q, k, v, mask=mask, impl=impl),
     "positive": favor_attention,
     "hyperbolic": partial(favor_attention, features="hyperbolic"),
-    "relu": partial(favor_attention, features="relu"),
 }
-CASES = [(name, True) for name in KERNELS]
-CASES += [(name, False) for name in ("linear", "positive", "hyperbolic", "relu")]
+CASES = [(name, True) for name in KERNELS] + [("positive", False), ("hyperbolic", False)]
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
@@ -68,7 +61,7 @@ def test_two_losses_share_what_is_kept(name, causal):
 def test_small_features_are_left_to_the_plain_form():
     q = torch.zeros(1, 2, 50, 8)
     with recorded() as used:
-        linear_attention(q, q, q, mask=Mask(causal=True))
+        favor_attention(q, q, q, W.float(), mask=Mask(causal=True))
     assert used == {"plain"}
 
 

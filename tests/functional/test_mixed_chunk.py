@@ -1,23 +1,10 @@
-"""Mixed chunks, and the gated units around them: digits, free lengths, and what is kept for the backward pass."""
+"""Mixed chunks: digits."""
 
 import pytest
 import torch
 
-import regard
 from regard import Mask
-from regard.functional.rows import recorded
 from regard.mixers import mixed_chunk
-
-GATED = {
-    "gau": ("gau", {}),
-    "flash": ("flash", {"chunk_size": 16}),
-    "flash, toeplitz": (
-        "flash",
-        {"chunk_size": 16, "scale": "paper", "relative_bias": "toeplitz", "lin_norm": "chunk"},
-    ),
-    "mixed_chunk": ("mixed_chunk", {"chunk_size": 16, "num_heads": 3}),
-    "mixed_chunk, relu2": ("mixed_chunk", {"chunk_size": 16, "num_heads": 3, "local_fn": "relu2"}),
-}
 
 
 def test_scores_that_overflow_no_exponential():
@@ -40,22 +27,3 @@ def test_sums_between_chunks_are_not_rounded_to_bfloat16(causal):
         y, exact = mixer(x, mask=Mask(causal)), mixer.float()(x.float(), mask=Mask(causal))
     assert y.dtype == torch.bfloat16
     assert (y - exact).norm() < 0.01 * exact.norm()
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_fused_softmax_gives_what_the_plain_form_gives(causal):
-    """Also where chunks are filled up, hold no token at all, or hold others in each row."""
-    fused, plain = (
-        regard.build("mixed_chunk", dim=24, num_heads=3, chunk_size=16, impl=impl).double()
-        for impl in ("fused", "plain")
-    )
-    plain.load_state_dict(fused.state_dict())
-    x = torch.randn(2, 70, 24, dtype=torch.float64, requires_grad=True)
-    for valid in (None, torch.arange(70) < torch.tensor([[70], [23]])):
-        with recorded() as used:
-            y = fused(x, mask=Mask(causal, valid=valid))
-        assert used == {"fused"}
-        expected = plain(x, mask=Mask(causal, valid=valid))
-        torch.testing.assert_close(y, expected)
-        found, wanted = (torch.autograd.grad(z.sin().sum(), x) for z in (y, expected))
-        torch.testing.assert_close(found, wanted)

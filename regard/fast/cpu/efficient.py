@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.linear import KEPT, TILE, chunk_sums, unfit as unfit_scan
+from regard.fast.cpu.favor import KEPT, TILE, chunk_sums, unfit_sums
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK
 from regard.functional.rows import Form, exp, recomputed, wide_type
@@ -66,4 +66,4 @@ def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: in
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form) -> str | None:
     if not mask.causal:
         return "it is for causal order alone"
-    return unfit_scan(q, k, v, q.shape[-1], mask, Form("pieces"))
+    return unfit_sums(q, k, v, q.shape[-1], mask, Form("pieces"))
