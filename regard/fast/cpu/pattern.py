@@ -5,8 +5,8 @@ from the final sum: nothing of size [T S] is stored. Rows of global tokens are c
 """
 
 import math
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial, reduce
 from itertools import pairwise
 from operator import and_
 from typing import NamedTuple
@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.tiles import EVEN, Tile, tiles
+from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.global_rows import Prefix, prefix_keys, replace_rows
 from regard.functional.pattern import beside
-from regard.functional.patterns import Pattern, PerHead, Window
+from regard.functional.patterns import Pattern, PerHead
 from regard.functional.rows import LOG2_E, Form, attend as attend_rows, exp_, take_each, wide_type
 
 TILE = 64
@@ -29,12 +29,13 @@ TILE = 64
 
 
 class Call(NamedTuple):
-    heads: list[tuple[slice, Pattern]]
+    tiles: list[tuple[slice, Callable[[], Iterable[Tile]]]]  # of the heads of each slice
     mask: Mask
     marks: Bool[Tensor, "B T"] | None
     prefix: Prefix | None
     scale: float
-    tile: int
+    even: bool = True  # keys are evenly spaced in all tiles
+    merged: bool = False  # some queries are in several tiles
 
 
 def attend(
@@ -50,7 +51,7 @@ def attend(
     max_global: int | None = None,
     form: Form,
 ):
-    (H, T, K), V = q.shape[1:], v.shape[3]
+    H, T, K = q.shape[1:]
     learned = None if first_k is None else (first_k, first_v)
     prefix, rows = None, list[tuple[Tensor, Tensor]]()
     if learned is not None or mask.global_tokens is not None:
@@ -59,13 +60,14 @@ def attend(
     others = None if mask.global_tokens is None else ~mask.global_tokens
     given = [z for z in (mask.valid, others) if z is not None]
     marks = reduce(and_, given) if given else None
-    call = Call(_heads(pattern, H), mask, marks, prefix, scale, form.tile or TILE)
-    sides = [q, k, v, *((None, None) if prefix is None else (prefix.k, prefix.v))]
-    if K != V:  # the kernel has one width
-        sides = [z if z is None else F.pad(z, (0, max(K, V) - z.shape[3])) for z in sides]
-    y = _Tiles.apply(call, *sides)[..., :V]
+    heads, size = _heads(pattern, H), form.tile or TILE
+    each = [(at, partial(tiles, one, mask.causal, len(range(H)[at]), T, size)) for at, one in heads]
+    even = all(isinstance(term, EVEN) for _, one in heads for term in one.terms)
+    merged = any(len(one.terms) > 1 for _, one in heads)
+    call = Call(each, mask, marks, prefix, scale, even, merged)
+    y = _tiled(call, q, k, v, *((None, None) if prefix is None else (prefix.k, prefix.v)))
 
-    spans = [(at, term.span) for at, one in call.heads for term in one.terms if term.span]
+    spans = [(at, term.span) for at, one in heads for term in one.terms if term.span]
     spans = [(at, span) for at, span in spans if not (mask.causal and span.start == 0)]
     y = y.clone() if spans and y.requires_grad else y
     for heads, span in spans:
@@ -88,7 +90,17 @@ def _rows(q, k, v, learned, mask: Mask, scale: float, heads: slice, some: slice)
 
 
 def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form):
-    return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
+    H, T, K = q.shape[1:]
+    each = partial(window_tiles, window, dilation, mask.causal, H, T, form.tile or TILE)
+    return _tiled(Call([(slice(0, H), each)], mask, mask.valid, None, K**-0.5), q, k, v)
+
+
+def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B H T V"]:
+    K, V = q.shape[3], v.shape[3]
+    sides = [q, k, v, first_k, first_v]
+    if K != V:  # the kernel has one width
+        sides = [z if z is None else F.pad(z, (0, max(K, V) - z.shape[3])) for z in sides]
+    return _Tiles.apply(call, *sides)[..., :V]
 
 
 def _heads(pattern: Pattern, H: int) -> list[tuple[slice, Pattern]]:
@@ -161,8 +173,8 @@ def _restricted(call: Call, heads: slice, tile: Tile, H: int, T: int) -> Tensor 
 
 def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[slice, Tile, Tensor | None]]:
     H, T = q.shape[1:3]
-    for heads, one in call.heads:
-        for tile in tiles(one, call.mask.causal, len(range(H)[heads]), T, call.tile):
+    for heads, found in call.tiles:
+        for tile in found():
             bias = _restricted(call, heads, tile, H, T)
             yield heads, tile, None if bias is None else bias.to(q.dtype)
 
@@ -170,10 +182,9 @@ def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[slice, Tile
 class _Tiles(torch.autograd.Function):
     @staticmethod
     def forward(ctx, call: Call, q, k, v, first_k, first_v):
-        if not all(isinstance(term, EVEN) for _, one in call.heads for term in one.terms):
+        if not call.even:
             k, v = k.contiguous(), v.contiguous()  # rows are named by an index
-        merging = any(len(one.terms) > 1 for _, one in call.heads)
-        y = torch.empty_like(q, dtype=wide_type(q) if merging else q.dtype)
+        y = torch.empty_like(q, dtype=wide_type(q) if call.merged else q.dtype)
         total = q.new_empty(q.shape[:3], dtype=wide_type(q))
         for heads, tile, bias in _each(call, q):
             at = (slice(None), heads, tile.rows)

@@ -68,6 +68,13 @@ def tiles(pattern: Pattern, causal: bool, H: int, T: int, size: int) -> Iterator
             earlier += terms
 
 
+@lru_cache(maxsize=32)
+def window_tiles(
+    window: int, dilation: int, causal: bool, H: int, T: int, size: int
+) -> tuple[Tile, ...]:
+    return tuple(tiles(Window(window, window, dilation), causal, H, T, size))
+
+
 def _made(part: Part, causal: bool, H: int, T: int, size: int) -> Iterator[Tile]:
     terms, earlier = part.terms, part.earlier
     known: dict[tuple, Tensor] = {}
