@@ -1,16 +1,17 @@
 """Mask: who may take part in the mixing. True means *may take part*, everywhere."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core.errors import OptionError, ShapeError, outline, shown
-from regard.core.shapes import layout
+from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
@@ -73,14 +74,14 @@ class Mask:
         if (cu_seqlens is None) == (position_ids is None):
             raise OptionError("Mask.packed takes one of cu_seqlens and position_ids")
         if position_ids is not None:
-            _check_integers("Mask.packed: position_ids", position_ids, 2)
+            check_integers("Mask.packed: position_ids", position_ids, 2)
             begins = position_ids == 0
             if not (begins[:, :1].all() and (begins[:, 1:] | (position_ids.diff() == 1)).all()):
                 raise ShapeError(
                     "Mask.packed: position_ids must count 0, 1, 2, ... in each document, and begin a row with 0"
                 )
             return cls(causal, documents=begins.cumsum(1))
-        _check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1)
+        check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1)
         assert cu_seqlens is not None
         lengths = cu_seqlens.diff()
         if len(cu_seqlens) < 2 or cu_seqlens[0] != 0 or (lengths < 0).any():
@@ -93,16 +94,6 @@ class Mask:
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return f"Mask({outline({k: v for k, v in values.items() if v is not None and v is not False})})"
-
-    @property
-    def only_causal(self) -> bool:
-        """True if `causal` alone decides what each valid query sees.
-
-        Where valid tokens come first, no invalid key precedes a causal query.
-        """
-        free = self.valid is None or self.compact
-        whole = self.pairwise is None and self.documents is None
-        return self.causal and free and whole and self.shift is None
 
     def last_key(self, T: int, S: int, device: torch.device | None = None) -> Int[Tensor, "b T"]:
         """Index of the last key that each query may see under `causal`, [1 T] or [B T]; below 0: none."""
@@ -139,8 +130,9 @@ class Mask:
                 pattern = pattern | seen_by_all | self.global_tokens[:, None, rows, None]
             restrictions.append(pattern)
         if self.causal:
-            last = self.last_key(T, S, device)[:, rows]
-            restrictions.append(torch.arange(S, device=device)[cols] <= last[:, None, :, None])
+            ahead = S - T if self.shift is None else self.shift[:, None, None, None]
+            last = torch.arange(T, device=device)[None, None, rows, None] + ahead
+            restrictions.append(torch.arange(S, device=device)[cols] <= last)
         if self.valid is not None:
             restrictions.append(self.valid[:, None, None, cols])
         if self.pairwise is not None:
@@ -152,48 +144,8 @@ class Mask:
             return torch.ones(S, dtype=torch.bool, device=device)[cols][None, None, None]
         return reduce(and_, restrictions)
 
-    def check(
-        self,
-        who: str,
-        B: int,
-        T: int,
-        S: int,
-        num_heads: int | None = None,
-        *,
-        device: torch.device,
-    ) -> None:
-        """Raise ShapeError, naming the field, unless every tensor has its type, fits and is on the device."""
-        for name in ("valid", "pairwise", "global_tokens", "documents"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if name in NUMBERS:
-                _check_integers(f"{who}: mask.{name}", value, 2)
-            elif value.dtype != torch.bool:
-                raise ShapeError(
-                    f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {value.dtype}"
-                )
-            if value.layout != torch.strided or value.is_nested:
-                raise ShapeError(f"{who}: mask.{name} must be dense, got {layout(value)}")
-            if value.device != device:
-                raise ShapeError(
-                    f"{who}: mask.{name} is on {value.device}, the tokens on {device}. Move one of them."
-                )
-            if name == "pairwise":
-                heads = sorted({1, num_heads or 1})
-                fits = value.dim() == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
-                if not fits or tuple(value.shape[2:]) != (T, S):
-                    want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
-                    raise ShapeError(
-                        f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}"
-                    )
-            elif tuple(value.shape) != (B, S):
-                raise ShapeError(
-                    f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
-                )
 
-
-def _check_integers(what: str, value: object, dims: int) -> None:
+def check_integers(what: str, value: object, dims: int) -> None:
     if not isinstance(value, Tensor) or value.dim() != dims or not _is_integer(value.dtype):
         got = shown(value)
         if isinstance(value, Tensor) and not value.is_nested:
@@ -242,3 +194,28 @@ pytree.register_pytree_node(
     from_dumpable_context=tuple,
     flatten_with_keys_fn=_flatten_with_keys,
 )
+
+
+ELSEWHERE = {
+    "is_causal": "Mask(causal=True)",
+    "key_padding_mask": "Mask(valid=...), True where a token exists",
+    "attention_mask": "Mask(valid=...), True where a token exists",
+    "attn_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
+    "src_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
+}
+"""Argument of other libraries -> the mask that says it here."""
+
+
+def check_arguments(who: str, wrong: Sequence[Any], unknown: Collection[str]) -> None:
+    """Raise OptionError or UnknownNameError: a mixer takes no second argument by position, and none of these names."""
+    masks = {field.name: f"Mask({field.name}=...)" for field in fields(Mask)} | ELSEWHERE
+    for name in unknown:
+        if name in masks:
+            raise OptionError(
+                f"{who} does not take {name}: one value says who may take part. Pass mask={masks[name]}."
+            )
+        raise UnknownNameError(f"argument of {who}", name, ("x", "context", "mask"))
+    name = "context" if isinstance(wrong[0], Tensor) else "mask"
+    raise OptionError(
+        f"{who} does not take {shown(wrong[0])} by position: only x comes without a name. Pass {name}=."
+    )

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import OPEN, Mask, check_arguments
 from regard.core.options import Recorded
 from regard.core.request import (
     Observation,
-    check_arguments,
+    check_mask,
     check_request,
     check_tokens,
     compacted,
@@ -110,14 +110,18 @@ class Mixer(Recorded):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        *,
+        *wrong: Any,
         context: Float[Tensor, "B S D"] | None = None,
         mask: Mask = OPEN,
+        **unknown: Any,
     ) -> Float[Tensor, "B T D"]:
         """Mix tokens. Outputs at invalid positions, and of queries that may see nothing, are exactly zero.
 
-        Raises ShapeError for what does not fit and UnsupportedError for what is declared as a `No`.
+        Raises ShapeError for what does not fit, UnsupportedError for what is declared as a `No`, OptionError and
+        UnknownNameError for arguments that it does not take.
         """
+        if wrong or unknown:
+            check_arguments(self.name, wrong, unknown)
         check_request(self, x, context, mask)
         if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
             notice_update(self)
@@ -127,16 +131,10 @@ class Mixer(Recorded):
         return request.restore_output(self.mix(request.x, request.context, request.mask))
 
     if TYPE_CHECKING:
-        __call__ = forward
-    else:
 
-        def __call__(self, *args, **kwargs):
-            """`forward`, with torch's hooks. Raises OptionError, UnknownNameError for arguments that it does not take."""
-            try:
-                return super().__call__(*args, **kwargs)
-            except TypeError:
-                check_arguments(self.name, Mixer.forward.__get__(self), args, kwargs)
-                raise
+        def __call__(
+            self, x: Tensor, *, context: Tensor | None = None, mask: Mask = OPEN
+        ) -> Tensor: ...
 
     @final
     def initial_state(
@@ -166,7 +164,7 @@ class Mixer(Recorded):
         if batch_size != B:
             raise ShapeError(f"{self.name}: context has batch {B}, batch_size is {batch_size}")
         self._check_length("context length", S)
-        Mask(valid=valid).check(self.name, B, S, S, device=context.device)
+        check_mask(self.name, Mask(valid=valid), B, S, S, device=context.device)
         if valid is not None:
             self.require("padding")
             order = compaction(valid)
@@ -196,7 +194,7 @@ class Mixer(Recorded):
         check_flag(donate=donate)
         check_state(self, state, x)
         if valid is not None or documents is not None:
-            Mask(valid=valid, documents=documents).check(self.name, B, N, N, device=x.device)
+            check_mask(self.name, Mask(valid=valid, documents=documents), B, N, N, device=x.device)
         if valid is not None:
             self.require("padding")
         if documents is not None:

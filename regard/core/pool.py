@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
 from regard.core.options import Recorded
-from regard.core.request import check_tokens, clear, first_parameter
+from regard.core.request import check_mask, check_tokens, clear, first_parameter
 
 
 class Pool(Recorded):
@@ -94,7 +94,7 @@ class Pool(Recorded):
         check_tokens(self.name, "x", x, self.dim, weight)
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
-        Mask(valid=valid).check(self.name, B, S, S, device=x.device)
+        check_mask(self.name, Mask(valid=valid), B, S, S, device=x.device)
         self._check_query(query, B, weight)
         if valid is None:
             return x, x.new_ones(B, S, dtype=torch.bool)

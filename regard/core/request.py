@@ -5,26 +5,18 @@ computed as one row of absent tokens, of which nothing is kept: outputs stay con
 gradients are zero, so that every process of a distributed run takes part in a backward.
 """
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from regard.core.errors import (
-    OptionError,
-    ShapeError,
-    UnknownNameError,
-    UnsupportedError,
-    outline,
-    shown,
-)
-from regard.core.mask import Mask
+from regard.core.errors import ShapeError, UnsupportedError, outline
+from regard.core.mask import NUMBERS, Mask, check_integers
 from regard.core.shapes import layout
+
+Frozen = TypeVar("Frozen")
 
 
 def check_tokens(who: str, name: str, x: Any, dim: int, weight: Tensor | None = None) -> None:
@@ -121,7 +113,41 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
         raise ShapeError(
             f"{who}: global_tokens are tokens of x, and a context was given. Leave one out."
         )
-    mask.check(who, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
+    check_mask(who, mask, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
+
+
+def check_mask(
+    who: str, mask: Mask, B: int, T: int, S: int, H: int | None = None, *, device: torch.device
+) -> None:
+    """Raise ShapeError, naming the field, unless every tensor has its type, fits and is on the device."""
+    for name in ("valid", "pairwise", "global_tokens", "documents"):
+        value = getattr(mask, name)
+        if value is None:
+            continue
+        if name in NUMBERS:
+            check_integers(f"{who}: mask.{name}", value, 2)
+        elif value.dtype != torch.bool:
+            raise ShapeError(
+                f"{who}: mask.{name} must be a boolean tensor (True = may take part), got {value.dtype}"
+            )
+        if value.layout != torch.strided or value.is_nested:
+            raise ShapeError(f"{who}: mask.{name} must be dense, got {layout(value)}")
+        if value.device != device:
+            raise ShapeError(
+                f"{who}: mask.{name} is on {value.device}, the tokens on {device}. Move one of them."
+            )
+        if name == "pairwise":
+            heads = sorted({1, H or 1})
+            fits = value.dim() == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
+            if not fits or tuple(value.shape[2:]) != (T, S):
+                want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
+                raise ShapeError(
+                    f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}"
+                )
+        elif tuple(value.shape) != (B, S):
+            raise ShapeError(
+                f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
+            )
 
 
 class Observation(NamedTuple):
@@ -177,6 +203,13 @@ def permute(
 
 def clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
     return torch.where(valid[..., None], x, x.new_zeros(()))
+
+
+def with_facts(value: Frozen, **facts: Any) -> Frozen:
+    """The same fields in a new value of a frozen class, and these facts, without its checks."""
+    made = object.__new__(type(value))
+    vars(made).update(vars(value), **facts)
+    return made
 
 
 class Request(NamedTuple):
@@ -252,7 +285,8 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             pairwise = pairwise if queries is None else permute(pairwise, queries.source, dim=2)
         if marks is not None:
             marks = permute(marks, keys.source) & keys.valid
-        mask = Mask(mask.causal, keys.valid, pairwise, marks, compact=True, shift=shift)
+        facts = {"valid": keys.valid, "pairwise": pairwise, "global_tokens": marks}
+        mask = with_facts(mask, **facts, shift=shift, compact=True)
     if context is None:
         answered = mask.valid
     elif mask.causal and (T > S or mask.valid is not None):
@@ -279,37 +313,3 @@ def one_row_mask(mask: Mask, keys: Tensor, *, padding: bool) -> Mask:
     if pairwise is not None and pairwise.shape[0] == 0:
         pairwise = one_row(pairwise, True)
     return Mask(mask.causal, valid, pairwise, None if marks is None else one_row(marks))
-
-
-ELSEWHERE = {
-    "is_causal": "Mask(causal=True)",
-    "key_padding_mask": "Mask(valid=...), True where a token exists",
-    "attention_mask": "Mask(valid=...), True where a token exists",
-    "attn_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
-    "src_mask": "Mask(pairwise=...) [B|1 H|1 T S], True where a query may see a key",
-}
-"""Argument of other libraries -> the mask that says it here."""
-
-
-def check_arguments(
-    who: str, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
-    """Raise OptionError or UnknownNameError if `forward` does not take these arguments."""
-    signature = inspect.signature(forward)
-    known = signature.parameters
-    masks = {field.name: f"Mask({field.name}=...)" for field in fields(Mask)} | ELSEWHERE
-    for name in kwargs.keys() - known.keys():
-        if name in masks:
-            raise OptionError(
-                f"{who} does not take {name}: one value says who may take part. Pass mask={masks[name]}."
-            ) from None
-        raise UnknownNameError(f"argument of {who}", name, known) from None
-    if len(args) > 1:
-        name = "context" if isinstance(args[1], Tensor) else "mask"
-        raise OptionError(
-            f"{who} does not take {shown(args[1])} by position: only x comes without a name. Pass {name}=."
-        ) from None
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise OptionError(f"{who}: {error}. Pass x, and context= and mask= by name.") from None

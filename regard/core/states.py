@@ -30,6 +30,7 @@ from regard.core.request import (
     one_row,
     one_row_mask,
     permute,
+    with_facts,
 )
 from regard.core.shapes import is_dense
 
@@ -116,24 +117,17 @@ def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
     if torch.compiler.is_compiling():
         return replace(state, origin=None)  # type: ignore[type-var]
     assert isinstance(state, Streamed), f"{owner[0][1]}: its state must be a Streamed, as_state"
-    return _with(state, origin=Origin(owner, _shapes(state)), most=most)
+    return with_facts(state, origin=Origin(owner, _shapes(state)), most=most)
 
 
 def bounded(state: AnyState, most: int | None) -> AnyState:
     """The same state with a bound of its length that is known."""
-    return state if most is None or torch.compiler.is_compiling() else _with(state, most=most)
+    return state if most is None or torch.compiler.is_compiling() else with_facts(state, most=most)
 
 
 def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyState:
     """The same state after tokens of these documents."""
-    return _with(state, document=document)
-
-
-def _with(state: AnyState, **facts: Any) -> AnyState:
-    """The same fields in a new state, with other facts about it, which `replace` cannot set."""
-    made = object.__new__(type(state))
-    vars(made).update(vars(state), **facts)
-    return made
+    return with_facts(state, document=document)
 
 
 def longest(length: Int[Tensor, "B"]) -> int | None:

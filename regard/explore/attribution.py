@@ -238,7 +238,7 @@ def _product(call: Call, gradient: Float[Tensor, "B T D"] | None) -> Float[Tenso
     if isinstance(owner, GatedUnit):
         y = owner.merge(call.x, mixed)
     else:
-        y = owner.merge(owner.gated(call.x, mixed) if isinstance(owner, Heads) else mixed)
+        y = owner.merge(mixed, call.x) if isinstance(owner, Heads) else owner.merge(mixed)
     if seen.weights.shape[-1] == S:
         rounding = max(1e-3, 4 * torch.finfo(y.dtype).eps) * y.abs().amax().clamp(min=1e-30)
         unlike = (y - call.y).abs().amax(-1) > rounding

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.compressed import seen_slots
-from regard.functional.rows import TILE, Form, attend as attend_rows, autocast_dtype, tiled
-from regard.functional.softmax import softmax_attention
+from regard.functional.rows import TILE, Form, autocast_dtype, tiled
+from regard.functional.softmax import attend as attend_rows, softmax_attention
 from regard.functional.synthesizer import Logits, product
 
 GRAIN = 8

@@ -15,11 +15,10 @@ from regard.functional.linear import (
     random_feature_attention,
 )
 from regard.functional.lsh import lsh_attention
-from regard.functional.luong import luong_attention
 from regard.functional.pattern import pattern_attention
 from regard.functional.projected import projected_attention
 from regard.functional.relative import relative_attention
-from regard.functional.scored import scored_attention
+from regard.functional.scored import luong_attention, scored_attention
 from regard.functional.sinkhorn import sinkhorn_attention
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing

@@ -21,7 +21,6 @@ from regard.functional.cache import advance, append, is_ours, most_in, place, re
 from regard.functional.rows import (
     TILE,
     Impl,
-    attend as attend_rows,
     choose,
     cleared,
     in_chunks,
@@ -30,6 +29,7 @@ from regard.functional.rows import (
     scores,
     tiled,
 )
+from regard.functional.softmax import attend as attend_rows
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 

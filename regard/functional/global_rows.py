@@ -9,7 +9,8 @@ from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.core.request import compaction
-from regard.functional.rows import Impl, attend as attend_rows, pick
+from regard.functional.rows import Impl, pick
+from regard.functional.softmax import attend as attend_rows
 
 KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
 

@@ -27,7 +27,6 @@ from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_
 from regard.functional.patterns import Global, Pattern, PerHead, picture
 from regard.functional.rows import (
     Impl,
-    attend as attend_rows,
     choose,
     masked_softmax,
     scores,
@@ -36,6 +35,7 @@ from regard.functional.rows import (
     take_each,
     tiled,
 )
+from regard.functional.softmax import attend as attend_rows
 
 TILE = 128
 """Queries of a block, or of a tile."""

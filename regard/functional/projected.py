@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import Impl, attend, cleared
+from regard.functional.rows import Impl, cleared
+from regard.functional.softmax import attend
 
 
 def projected_attention(

@@ -143,78 +143,13 @@ def recorded(*, plain_instead: bool = False) -> Iterator[set[str]]:
         record_of_this.reset(token)
 
 
-def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
-    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    soft_cap: float | None = None,
-    dropout: float = 0.0,
-    impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
-    """softmax(scale q k^T) v; G divides H.
-
-    mask: allowed pairs, or a bias that is added to the scores. causal: j <= i, for T = S. scale: 1 / sqrt(K) by default.
-    soft_cap: c, of `capped`. A query with no allowed key gives zero.
-    """
-    some = None
-    if mask is not None and mask.dtype == torch.bool:
-        some = mask.any(-1, keepdim=True)
-        mask = mask | ~some
-    fused = choose("softmax", softmax_rows, impl, tile=TILE)
-    how = {} if soft_cap is None else {"soft_cap": soft_cap}
-    y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout, **how)
-    return y if some is None else torch.where(some, y, y.new_zeros(()))
-
-
-def softmax_rows(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
-    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    soft_cap: float | None = None,
-    dropout: float = 0.0,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
-    if k.shape[1] != q.shape[1]:
-        k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
-
-    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-        found = capped(scores(q, k, scale), soft_cap)
-        here = mask if mask is None or mask.shape[2] == 1 else mask[:, :, rows]
-        if causal:
-            place = torch.arange(k.shape[2], device=q.device)
-            here = place <= place[rows, None]
-        if here is not None and here.dtype == torch.bool:
-            found = found.masked_fill(~here, torch.finfo(found.dtype).min)
-        elif here is not None:
-            found = found + here
-        return F.dropout(found.softmax(-1).to(v.dtype), dropout) @ v
-
-    T = q.shape[2]
-    if torch.compiler.is_exporting() or T <= tile:
-        return some(slice(0, T), q, k, v)
-    return tiled(some, tile, q, k, v, random=dropout > 0)
-
-
 def scores(
     q: Float[Tensor, "*#b T K"], k: Float[Tensor, "*#b S K"], scale: float | None = None
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
-    wide = wide_type(q)
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     return scale * q.to(wide) @ k.to(wide).mT
-
-
-def capped(scores: Float[Tensor, "*b T S"], c: float | None) -> Float[Tensor, "*b T S"]:
-    """c tanh(z / c) (Gemma 2, arXiv 2408.00118); None: as they are."""
-    return scores if c is None else c * (scores / c).tanh()
 
 
 def masked_softmax(
@@ -289,6 +224,10 @@ def take_each(
 def pick(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "b *n"]) -> Shaped[Tensor, "B H *n K"]:
     """z at positions of each row, which all heads share."""
     return take_each(z, at[:, None].expand(*z.shape[:2], *at.shape[1:]))
+
+
+def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
+    return torch.arange(x.shape[1], device=x.device)[None]
 
 
 def in_chunks(

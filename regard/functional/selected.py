@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, take_each, tiled
+from regard.functional.rows import TILE, in_chunks, masked_softmax, tiled
 
 ROOM = 1 << 25
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
@@ -24,7 +24,7 @@ NEVER = -1e30
 """Score of a block that was not chosen."""
 
 Index = Callable[[slice], tuple[Tensor, Tensor, Tensor | None]]
-"""Queries -> scores of blocks [B c t N], the allowed ones, the forced ones; c divides the heads of keys."""
+"""Queries -> scores of blocks [B c t N], the allowed ones, the forced ones; c divides the heads of keys, or is a multiple of them."""
 
 
 def selected_attention(
@@ -43,14 +43,13 @@ def selected_attention(
     block_size: tokens of a block, C. tile: queries whose keys are copied at once.
     """
 
-    def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, q: Tensor, blocks: Tensor) -> Float[Tensor, "B H t V"]:
         with torch.no_grad():
             at = largest(*index(rows), count)
-        weights, at = weights_of(q, keys, at, last[:, rows])
-        chosen = take_each(values, at.clamp_min(0)).unflatten(4, (block_size, -1)).flatten(3, 4)
-        return (weights.to(v.dtype) @ chosen).transpose(2, 3).flatten(1, 2)
+        weights, values = chosen(q, blocks, at, last[:, rows], block_size)
+        return (weights.to(values.dtype) @ values).transpose(2, 3).flatten(1, 2)
 
-    return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
+    return tiled(some, tile, q, in_chunks(torch.cat([k, v], -1), block_size).flatten(3))
 
 
 def divergence(
@@ -68,11 +67,11 @@ def divergence(
     count, block_size, tile: see `selected_attention`.
     """
 
-    def some(rows: slice, q: Tensor, keys: Tensor) -> Float[Tensor, "B 1 t 1"]:
+    def some(rows: slice, q: Tensor, blocks: Tensor) -> Float[Tensor, "B 1 t 1"]:
         found, allowed, forced = index(rows)
         with torch.no_grad():
             at = largest(found, allowed, forced, count)
-            weights, _ = weights_of(q, keys, at, last[:, rows])
+            weights, _ = chosen(q, blocks, at, last[:, rows], block_size)
             p = weights.mean(3).unflatten(1, (at.shape[1], -1)).mean(2)
             p = p.unflatten(3, (count, -1)).sum(4)
         found = found.gather(3, at.clamp_min(0)).masked_fill(at < 0, NEVER)
@@ -81,20 +80,29 @@ def divergence(
     return tiled(some, tile, q, in_chunks(k, block_size).flatten(3))
 
 
-def weights_of(
+def chosen(
     q: Float[Tensor, "B H t K"],
-    keys: Float[Tensor, "B G N CK"],
+    blocks: Float[Tensor, "B G N CKV"],
     at: Int[Tensor, "B c t n"],
     last: Int[Tensor, "b t"],
-) -> tuple[Float[Tensor, "B G t r m"], Int[Tensor, "B G t n"]]:
-    """Softmax weights of the m = n C keys of blocks, for the r heads of queries that share them, and the blocks of each G."""
-    G, C = keys.shape[1], keys.shape[3] // q.shape[3]
-    at = at.repeat_interleave(G // at.shape[1], 1)
-    j = (at[..., None] * C + torch.arange(C, device=at.device)).flatten(3)
+    size: int,
+) -> tuple[Float[Tensor, "B g t r m"], Float[Tensor, "B g t m V"]]:
+    """Softmax weights of the m = n C keys of these blocks, and their values, for the r heads of queries that share them.
+
+    blocks: keys, each with its value beside it. g: G or c, whichever is more.
+    """
+    (B, G, N, _), K = blocks.shape, q.shape[3]
+    g = max(G, at.shape[1])
+    at = at.repeat_interleave(g // at.shape[1], 1)
+    j = (at[..., None] * size + torch.arange(size, device=at.device)).flatten(3)
     allowed = (j >= 0) & (j <= last[:, None, :, None])
-    chosen = take_each(keys, at.clamp_min(0)).unflatten(4, (C, -1)).flatten(3, 4)
-    found = scores(q.unflatten(1, (G, -1)).transpose(2, 3), chosen)
-    return masked_softmax(found, allowed[:, :, :, None]), at
+    first = (N * torch.arange(B * G, device=at.device)).view(B, G, 1, 1)
+    places = at.clamp_min(0) + first.repeat_interleave(g // G, 1)
+    found = blocks.flatten(0, 2).index_select(0, places.flatten()).unflatten(1, (size, -1))
+    keys, values = found.unflatten(0, at.shape).flatten(3, 4).tensor_split([K], -1)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q = K**-0.5 * q.unflatten(1, (g, -1)).transpose(2, 3).to(wide)
+    return masked_softmax(q @ keys.to(wide).mT, allowed[:, :, :, None]), values
 
 
 # ------------------------------------------------------------------ choices
@@ -125,7 +133,8 @@ def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "_ T"], Int[Te
     """The last key that each query may see, and the query's own place, which no padding moves."""
     T, S = q.shape[2], k.shape[2]
     own = torch.arange(T, device=q.device)[None]
-    own = mask.last_key(T, S, q.device) if mask.causal else own
+    if mask.causal:
+        own = own + (S - T if mask.shift is None else mask.shift[:, None])
     last = own if mask.causal else own * 0 + S - 1
     if mask.valid is not None:
         last = torch.minimum(last, mask.valid.sum(1, keepdim=True) - 1)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
-from regard.functional import rows
 from regard.functional.cache import columns, put
 from regard.functional.rows import cleared, masked_softmax, pick, scores, wide_type
+from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
@@ -82,7 +82,7 @@ def sinkhorn_attention(
     if sort_cut is not None:
         seen = shared[:, :sort_cut].flatten(1)[:, None, None]
         q, sorted_k, sorted_v = (z.flatten(2, 3) for z in (q, sorted_k, sorted_v))
-        y = rows.attend(q, sorted_k, sorted_v, seen, scale=scale)
+        y = attend_rows(q, sorted_k, sorted_v, seen, scale=scale)
         return y[:, :, :T]
     own = valid[:, :, None]
     if mask.causal:

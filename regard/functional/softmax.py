@@ -10,20 +10,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.rows import (
     TILE,
     Impl,
-    attend,
-    capped,
     choose,
     grouped,
     masked_softmax,
     sizes_of,
-    softmax_rows,
     tiled,
     visible_keys,
 )
@@ -58,7 +55,7 @@ def softmax_attention(
         how["soft_cap"] = soft_cap
     attention = choose("softmax", softmax_rows, impl, tile=TILE)
     if bias is None and window is None and not exclude_self:
-        if mask.only_causal and T == S:
+        if _only_causal(mask) and T == S:
             return attention(q, k, v, None, causal=True, **how)
         if not mask.causal:
             return attend(q, k, v, _given(mask), impl=impl, **how)
@@ -79,6 +76,70 @@ def softmax_attention(
     return tiled(some, tile, q, k, v, random=dropout > 0)
 
 
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    dropout: float = 0.0,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """softmax(scale q k^T) v; G divides H.
+
+    mask: allowed pairs, or a bias that is added to the scores. causal: j <= i, for T = S. scale: 1 / sqrt(K) by default.
+    soft_cap: c, of `capped`. A query with no allowed key gives zero.
+    """
+    some = None
+    if mask is not None and mask.dtype == torch.bool:
+        some = mask.any(-1, keepdim=True)
+        mask = mask | ~some
+    fused = choose("softmax", softmax_rows, impl, tile=TILE)
+    how = {} if soft_cap is None else {"soft_cap": soft_cap}
+    y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout, **how)
+    return y if some is None else torch.where(some, y, y.new_zeros(()))
+
+
+def softmax_rows(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    dropout: float = 0.0,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    if k.shape[1] != q.shape[1]:
+        k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
+
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        wide = torch.promote_types(q.dtype, torch.float32)
+        found = factor * q.to(wide) @ k.to(wide).mT
+        found = found if soft_cap is None else capped(found, soft_cap)
+        here = mask if mask is None or mask.shape[2] == 1 else mask[:, :, rows]
+        if causal:
+            place = torch.arange(k.shape[2], device=q.device)
+            here = place <= place[rows, None]
+        if here is not None and here.dtype == torch.bool:
+            found = found.masked_fill(~here, torch.finfo(found.dtype).min)
+        elif here is not None:
+            found = found + here
+        return F.dropout(found.softmax(-1).to(v.dtype), dropout) @ v
+
+    T = q.shape[2]
+    if torch.compiler.is_exporting() or T <= tile:
+        return some(slice(0, T), q, k, v)
+    return tiled(some, tile, q, k, v, random=dropout > 0)
+
+
 def softmax_weights(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
@@ -94,18 +155,24 @@ def softmax_weights(
     T, S = q.shape[2], k.shape[2]
     rows, cols = slice(0, T), slice(0, S)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = capped(scale * q @ grouped(k, q.shape[1]).mT, soft_cap)
+    scores = scale * q @ grouped(k, q.shape[1]).mT
+    scores = scores if soft_cap is None else capped(scores, soft_cap)
     scores = scores if bias is None else scores + bias(rows, cols)
     return masked_softmax(
         scores, allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
     )
 
 
+def capped(scores: Float[Tensor, "*b T S"], c: float) -> Float[Tensor, "*b T S"]:
+    """c tanh(z / c) (Gemma 2, arXiv 2408.00118)."""
+    return c * (scores / c).tanh()
+
+
 def behind_sink(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
-    sinks: Float[Tensor, "H"] | None,
+    sinks: Float[Tensor, "H"],
     mask: Mask,
     how: dict[str, Any],
 ) -> tuple[Tensor, Tensor, Tensor, Mask, dict[str, Any]]:
@@ -113,13 +180,11 @@ def behind_sink(
 
     So each kernel that takes keys takes sinks. In causal order a query is put in front, too, so that the order alone is the mask.
     """
-    if sinks is None:
-        return q, k, v, mask, how
     scale, bias = how["scale"], how.get("bias")
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     logit = (sinks / scale).to(q.dtype)[:, None, None].expand(*q.shape[:3], 1)
     q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
-    if mask.only_causal and q.shape[2] == k.shape[2] and bias is None:
+    if _only_causal(mask) and q.shape[2] == k.shape[2] and bias is None:
         q = F.pad(q, (0, 0, 1, 0))
     channel = first[:, None].to(k.dtype).expand(*k.shape[:2], -1, 1)
     k, v = torch.cat([F.pad(k, (0, 0, 1, 0)), channel], -1), F.pad(v, (0, 0, 1, 0))
@@ -158,6 +223,12 @@ def allowed_pairs(
         others = allowed & ~oneself
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
     return allowed
+
+
+def _only_causal(mask: Mask) -> bool:
+    """True if the order alone decides what a valid query sees: where valid tokens come first, no other key precedes it."""
+    free = mask.valid is None or mask.compact
+    return mask.causal and free and mask.pairwise is None and mask.shift is None
 
 
 def _given(mask: Mask) -> Bool[Tensor, "b h t S"] | None:

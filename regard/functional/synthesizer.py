@@ -63,7 +63,7 @@ def product(
     C: Float[Tensor, "#b #H M F"],
     b: Float[Tensor, "#b #H M"] | None = None,
 ) -> Float[Tensor, "b H t S"]:
-    R, C = ranged(R, C)
+    R, C = ranged(R, C) if R.dtype == torch.float16 else (R, C)
     L = R @ C[:, :, :S].mT
     return L if b is None else L + b[:, :, None, :S]
 

@@ -24,7 +24,6 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.rows import (
     Impl,
-    capped,
     choose,
     grouped,
     masked_softmax,
@@ -33,6 +32,7 @@ from regard.functional.rows import (
     take,
     tiled,
 )
+from regard.functional.softmax import capped
 
 TILE = 128
 """Queries of a block, c. More of them: fewer and larger products, more of which is masked."""
@@ -116,11 +116,11 @@ def _weights(
     sinks: Float[Tensor, "H"] | None,
 ) -> Float[Tensor, "B H *n t s"]:
     z = scores(q, k)
-    if sinks is None:
-        return masked_softmax(capped(z, soft_cap), allowed)
-    sink = sinks.to(z.dtype).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
-    z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
-    return masked_softmax(capped(z, soft_cap), allowed)[..., :-1]
+    if sinks is not None:
+        sink = sinks.to(z.dtype).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
+        z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
+    a = masked_softmax(z if soft_cap is None else capped(z, soft_cap), allowed)
+    return a if sinks is None else a[..., :-1]
 
 
 def pairs(

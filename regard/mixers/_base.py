@@ -1,6 +1,7 @@
 """Base classes: mixers that split tokens into queries, keys and values, and those whose heads make the split."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -46,14 +47,15 @@ class ContextState(Streamed):
 class SplitMixer(Mixer):
     """y = _merge(x, _attend(*_split(x, context), mask)), q of the tokens, k and v of the context or of the same tokens.
 
-    A mechanism writes `_split`, `_attend` and `_merge`; one that is no function of q, k and v writes `_mixed` in the place of `_attend`. Its
+    A mechanism writes `_split`, `_attend` and `_merge`, or `mix` in their place, and then `_mixed` where it has no `Heads`. Its
     weights are what becomes of a unit value for each key. A stream is `_start` and `_step`, and over a context `_keep` and `_read`.
     """
 
     heads: Heads
 
     def mix(self, x, context, mask):
-        return self._merge(x, self._mixed(x, context, mask))
+        q, k, v = self._split(x, context)
+        return self._merge(x, self._attend(q, k, v, mask))
 
     def _mixed(
         self,
@@ -62,7 +64,7 @@ class SplitMixer(Mixer):
         mask: Mask,
         of: Callable[[Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "B H T V"]:
-        """Outputs of the heads; of: other values, which it makes of v."""
+        """Outputs of the heads, for observers; of: other values, which it makes of v."""
         q, k, v = self._split(x, context)
         return self._attend(q, k, v if of is None else of(v), mask)
 
@@ -139,10 +141,6 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
 
-def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
-    return torch.arange(x.shape[1], device=x.device)[None]
-
-
 class HeadsMixer(SplitMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads."""
 
@@ -155,12 +153,13 @@ class HeadsMixer(SplitMixer):
     def __init__(
         self,
         dim: int,
-        *,
         num_heads: int,
         num_kv_heads: int | None = None,
-        max_len: int | None = None,
+        impl: Impl = "auto",
         position: str | None = None,
         position_options: Options | None = None,
+        *,
+        max_len: int | None = None,
         turned: bool = True,
         head_dim: int | None = None,
         bias: HeadBias = False,
@@ -170,7 +169,6 @@ class HeadsMixer(SplitMixer):
         shared_qk: bool = False,
         repeat: bool = True,
         alike: bool = False,
-        impl: Impl = "auto",
     ):
         """turned: a rotation turns queries and keys. The others: see `Mixer` and `Heads`."""
         super().__init__(dim, max_len=max_len)
@@ -210,9 +208,10 @@ class HeadsMixer(SplitMixer):
         return self.heads.split(x, context, None if at is None else at[:, 0])
 
     def _merge(self, x, mixed):
-        return self.heads.merge(self.heads.gated(x, mixed))
+        return self.heads.merge(mixed, x)
 
-    def _observe_heads(self, x, context, mask):
-        found = super()._observe_heads(x, context, mask)
-        assert found.heads is not None
-        return found._replace(heads=self.heads.gated(x, found.heads))
+    def _mixed(self, x, context, mask, of=None):
+        seen = copy(self)
+        parts = ((name, part) for name, part in self.named_children() if isinstance(part, Heads))
+        seen._modules = {**self._modules, **{name: part.observed(of) for name, part in parts}}
+        return type(self).mix(seen, x, context, mask)  # not one that wraps it

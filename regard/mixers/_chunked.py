@@ -10,7 +10,8 @@ from regard.core import No
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
 from regard.functional.mixed_chunk_stream import extend
-from regard.mixers._base import ALL, SplitMixer, first_places
+from regard.functional.rows import first_places
+from regard.mixers._base import ALL, SplitMixer
 
 Parts = Literal["both", "local", "global"]
 Pair = tuple[Tensor, Tensor]
@@ -48,6 +49,9 @@ class ChunkedMixer(SplitMixer):
         sums, v = self._sums(x, True, first_places(x) if at is None else at)
         q, k = sums.near or sums.far or (None, None)
         return q, k, v
+
+    def mix(self, x, context, mask):
+        return self._merge(x, self._mixed(x, context, mask))
 
     def _mixed(self, x, context, mask, of=None):
         sums, v = self._sums(x, mask.causal, first_places(x))

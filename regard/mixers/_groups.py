@@ -1,10 +1,12 @@
 """Groups of heads of unlike mechanisms: what a group is, and what several say together of what they can do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from regard.core import Capabilities, Mixer, No
+from regard.core import Capabilities, Mixer, No, OptionError
+from regard.mixers.build import build
+from regard.nn.given_heads import with_given_heads
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,28 @@ class HeadGroup:
     mixer: str | type[Mixer]
     num_heads: int
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+WHOLE = {"dim", "num_heads", "max_len"}
+"""Options that groups have from the whole."""
+
+
+def made(group: HeadGroup, head_dim: int, max_len: int | None) -> Any:
+    """The group's mixer, for heads that are given."""
+    for fact in group.options.keys() & WHOLE:
+        raise OptionError(f"head_groups: the options of {group.mixer} must not hold {fact}")
+    facts: dict[str, Any] = {"num_heads": group.num_heads, "max_len": max_len}
+    own = build(group.mixer, dim=group.num_heads * head_dim, **facts, **group.options)
+    mixer: Any = with_given_heads(own)
+    if mixer.heads.num_kv_heads != group.num_heads:
+        raise OptionError(f"head_groups: {own.name} must have as many heads of keys as of queries")
+    return mixer
+
+
+def told(group: HeadGroup, mixer: Any) -> HeadGroup:
+    """The group with all of its options, defaults included, but those of the whole."""
+    own = {name: value for name, value in mixer.options.items() if name not in WHOLE}
+    return replace(group, options=own)
 
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:

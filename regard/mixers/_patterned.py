@@ -1,6 +1,5 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -63,20 +62,15 @@ class PatternMixer(HeadsMixer):
         k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, own, most = self._request(x.shape[1], mask)
         how: dict[str, Any] = {"pattern": pattern, "mask": own, "max_global": most}
-        v = v if of is None else of(v)
         y = pattern_attention(q, k, v, prefix=self._prefix(len(x)), impl=self.impl, **how)
-        return y if mask.global_tokens is None else self._global_rows(y, x, mask, of)
+        return self.heads.merge(y if mask.global_tokens is None else self._global_rows(y, x, mask))
 
     def _global_rows(
-        self,
-        y: Float[Tensor, "B H T V"],
-        x: Float[Tensor, "B T D"],
-        mask: Mask,
-        of: Callable[[Tensor], Tensor] | None = None,
+        self, y: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"], mask: Mask
     ) -> Float[Tensor, "B H T V"]:
         """y, with other rows of global tokens where these have projections of their own."""
         return y

@@ -109,8 +109,9 @@ class ScanMixer(SplitMixer):
         q, k = (z.unflatten(2, (-1, self.key_dim)).transpose(1, 2) for z in qk)
         q, k = (z.repeat_interleave(v.shape[1] // z.shape[1], 1) for z in (q, k))
         q, k, v, b, g = self._terms(x, q, k, v, after)
-        b, g = (None if z is None else present(z, valid) for z in (b, g))
-        return q, present(k, valid), v, b, g
+        if valid is not None:
+            k, b, g = (None if z is None else present(z, valid) for z in (k, b, g))
+        return q, k, v, b, g
 
     def _scanned(self, q, k, v, b, g, state=None) -> tuple[Tensor, Tensor]:
         """What queries read, and the state after them; of float16 in float32, until a norm has made it small."""

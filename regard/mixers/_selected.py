@@ -23,6 +23,10 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         """What scores blocks of keys."""
         raise NotImplementedError
 
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return self.heads.merge(self._select(q, k, v, mask))
+
     def _attend(self, q, k, v, mask, query=None, key=None):
         if query is not None and not mask.causal and mask.valid is None:
             mask = Mask(causal=True, shift=query[:, 0])

@@ -41,6 +41,11 @@ class SynthesizerMixer(ValuesMixer):
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
 
+    def mix(self, x, context, mask):
+        how = {"T": x.shape[1], "mask": mask, "impl": self.impl}
+        logits = self.logits(x, None, self.logits.keys(x))
+        return self.values.merge(synthesizer_attention(logits, self.values.split(x), **how))
+
     def _split(self, x, context, at=None):
         v, keys = self.values.split(x), self.logits.keys(x, at)
         return x, v[..., :0] if keys is None else keys, v

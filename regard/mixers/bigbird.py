@@ -74,13 +74,7 @@ class BigBird(PatternMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            max_len=max_len,
-            impl=impl,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
+            dim, num_heads, num_kv_heads, impl, position, position_options, max_len=max_len
         )
         self._add_external(num_external)
         self.block_size, self.global_blocks = block_size, global_blocks

@@ -31,7 +31,8 @@ from torch import Tensor, nn
 
 from regard.core import No
 from regard.functional.compressed import First, compressed_attention, extend, initial_state
-from regard.functional.rows import Impl, attend
+from regard.functional.rows import Impl
+from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
 
 FirstSlot = Literal["token0", "null", "none"]
@@ -72,7 +73,7 @@ class Compressed(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        super().__init__(dim, num_heads, num_kv_heads, impl)
         self.factor, self.first_slot = factor, first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
         groups = num_heads if grouped else 1
@@ -88,8 +89,9 @@ class Compressed(HeadsMixer):
         if self.null is not None:
             nn.init.zeros_(self.null)
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        return compressed_attention(q, k, v, mask=mask, **self._options(k, v))
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        return self.heads.merge(compressed_attention(q, k, v, mask=mask, **self._options(k, v)))
 
     def _options(self, k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> dict[str, Any]:
         first = None

@@ -98,9 +98,6 @@ class Differential(CachedMixer):
     def _mixed(self, x, context, mask, of=None):
         return self._differences(x, super()._mixed(x, context, mask, of))
 
-    def mix(self, x, context, mask):
-        return self._merge(x, super()._mixed(x, context, mask))
-
     def _merge(self, x, mixed):
         y = self._differences(x, mixed)
         if self.first:

@@ -61,16 +61,17 @@ class Efficient(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, alike=True, impl=impl)
+        super().__init__(dim, num_heads, num_kv_heads, impl, alike=True)
         self.normaliser = normaliser
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
             self.declare(causal=at_once, streaming=at_once)
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
         if self.normaliser == "softmax":
-            return efficient_attention(q, k, v, mask=mask, impl=self.impl)
-        return q @ (scaled(k, mask).mT @ v)
+            return self.heads.merge(efficient_attention(q, k, v, mask=mask, impl=self.impl))
+        return self.heads.merge(q @ (scaled(k, mask).mT @ v))
 
     def _keep(self, context, valid):
         mask = Mask(valid=valid)

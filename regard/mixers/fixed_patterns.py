@@ -81,6 +81,10 @@ class FixedPatterns(ValuesMixer):
         if all(name in CAUSAL_PATTERNS for name in self.patterns):
             self.declare(causal=True, streaming="exact")
 
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        return self.values.merge(self._attend(q, k, v, mask))
+
     def _split(self, x, context, at=None):
         v = self.values.split(x)
         if self.query is None or self.key is None:

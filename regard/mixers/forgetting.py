@@ -51,9 +51,7 @@ class Forgetting(CachedMixer, HeadsMixer):
         gate_bias: float = 4.0,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, repeat=False, impl=impl
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, repeat=False)
         self.forget = Glorot(dim, num_heads)
         self.beside_heads = "its gates"
         glorot(self.forget, bias=gate_bias)

@@ -29,9 +29,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import Mask, No, OptionError
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl, check_impl, first_places
 from regard.functional.squared_relu import squared_relu_attention
-from regard.mixers._base import ALL, first_places
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
@@ -114,6 +114,9 @@ class GAU(CachedMixer):
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)
 
+    def mix(self, x, context, mask):
+        return self.unit.merge(x, self._mixed(x, context, mask))
+
     def _mixed(self, x, context, mask, of=None):
         """Queries count from 0, or, where causal, the last one is aligned with the last key."""
         query = key = first_places(x)
@@ -121,4 +124,5 @@ class GAU(CachedMixer):
             key = first_places(context)
             query = mask.last_key(query.shape[1], key.shape[1], x.device) if mask.causal else query
         q, k, v = self._split(x, context, query)
-        return self._attend(q, k, v if of is None else of(v), mask, query, key)
+        how = self._how(query, key, mask)
+        return squared_relu_attention(q, k, v if of is None else of(v), **how)

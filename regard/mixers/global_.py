@@ -54,15 +54,7 @@ class Global(PatternMixer):
         position_options: Options | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            impl=impl,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-            alike=True,
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options, alike=True)
         self._add_external(num_external)
         oneself = Window(0, 0)
         self.pattern = oneself | First(num_global) if num_global else oneself

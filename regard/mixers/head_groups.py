@@ -13,7 +13,6 @@ Args:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,14 +25,10 @@ from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
 from regard.mixers._base import HeadsMixer
-from regard.mixers._groups import HeadGroup, together
-from regard.mixers.build import build
+from regard.mixers._groups import HeadGroup, made, together, told
 from regard.mixers.linear import Linear
 from regard.mixers.local import Local
-from regard.nn.given_heads import packed, with_given_heads
-
-WHOLE = {"dim", "num_heads", "max_len"}
-"""Options that groups have from the whole."""
+from regard.nn.given_heads import packed
 
 Given = tuple[Tensor, Tensor | None, Mask]
 """x, context and mask that a group is called with."""
@@ -74,34 +69,22 @@ class HeadGroups(HeadsMixer):
         max_len: int | None = None,
         groups: Sequence[HeadGroup] | None = None,
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len)
-        groups = _default(num_heads) if groups is None else tuple(groups)
+        super().__init__(dim, num_heads, max_len=max_len)
+        if groups is None:
+            near = -(-num_heads // 2)
+            groups = HeadGroup("local", near), HeadGroup("linear", num_heads - near)
+            groups = groups if num_heads > 1 else groups[:1]
         counted = sum(group.num_heads for group in groups)
         if counted != num_heads:
             raise OptionError(
                 f"head_groups: its groups have {counted} heads, and num_heads is {num_heads}"
             )
-        self.groups = nn.ModuleList(self._member(group) for group in groups)
+        K = self.heads.head_dim
+        self.groups = nn.ModuleList(made(group, K, max_len) for group in groups)
         self.sizes = [group.num_heads for group in groups]
-        told = tuple(  # all of a group's options, defaults included; what the whole has is left out
-            replace(group, options={k: z for k, z in member.options.items() if k not in WHOLE})
-            for group, member in zip(groups, self.groups, strict=True)
-        )
-        self.options = {**self.options, "groups": told}
+        self.options = {**self.options, "groups": tuple(map(told, groups, self.groups))}
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])
         self.delay = max(member.delay for member in self.groups)
-
-    def _member(self, group: HeadGroup) -> Any:
-        for fact in dict(group.options).keys() & WHOLE:
-            raise OptionError(f"head_groups: the options of {group.mixer} must not hold {fact}")
-        facts: dict[str, Any] = {"num_heads": group.num_heads, "max_len": self.max_len}
-        width = group.num_heads * self.heads.head_dim
-        made: Any = with_given_heads(build(group.mixer, dim=width, **facts, **group.options))
-        if made.heads.num_kv_heads != group.num_heads:
-            raise OptionError(
-                f"head_groups: {made.name} must have as many heads of keys as of queries"
-            )
-        return made
 
     @property
     def routed(self) -> bool:
@@ -121,13 +104,11 @@ class HeadGroups(HeadsMixer):
                 "head_groups does not support commitment_loss: none of its groups has centroids. Add one of routing."
             )
         check_request(self, x, context, mask)
-        given = self._given(x, context, mask)
-        losses = [
-            member.commitment_loss(own_x, context=own_context, mask=own_mask)
-            for member, (own_x, own_context, own_mask) in given
+        return sum(
+            member.commitment_loss(own, context=its_context, mask=its_mask)
+            for member, (own, its_context, its_mask) in self._given(x, context, mask)
             if hasattr(member, "commitment_loss")
-        ]
-        return sum(losses[1:], losses[0])
+        )
 
     def _given(
         self,
@@ -145,14 +126,11 @@ class HeadGroups(HeadsMixer):
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
             own = mask.pairwise.split(self.sizes, dim=1)
             masks = [replace(mask, pairwise=pairwise) for pairwise in own]
-        for member, (q, k, v), own in zip(
-            self.groups, zip(*split, strict=True), masks, strict=True
-        ):
-            pack = partial(packed, member)
+        for member, own, q, k, v in zip(self.groups, masks, *split, strict=True):
             if context is None:
-                yield member, (pack(q, k, v), None, own)
+                yield member, (packed(member, q, k, v), None, own)
             else:
-                yield member, (pack(q), pack(None, k, v), own)
+                yield member, (packed(member, q), packed(member, None, k, v), own)
 
     def mix(self, x, context, mask):
         mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
@@ -172,10 +150,10 @@ class HeadGroups(HeadsMixer):
 
     def _step(self, x, state, valid, donate):
         given = zip(self._given(x, None, OPEN, state.length), state.parts, strict=True)
-        done = [
-            member._extend(own_x, bounded(own, state.most), valid, donate)
-            for (member, (own_x, _, _)), own in given
-        ]
+        done = (
+            m._extend(own, bounded(part, state.most), valid, donate)
+            for (m, (own, *_)), part in given
+        )
         mixed, states = zip(*done, strict=True)
         length = advance(state.length, valid, x.shape[1])
         return torch.cat(mixed, dim=-1), State(states, length)
@@ -186,30 +164,19 @@ class HeadGroups(HeadsMixer):
 
     def _read(self, x, kept, at):
         given = zip(self._given(x, None, OPEN), kept, strict=True)
-        here = at[:, 0]
-        mixed = [
-            member._extend(own_x, replace(own, length=here), None, False)[0]
-            for (member, (own_x, _, _)), own in given
-        ]
-        return torch.cat(mixed, dim=-1)
+        mixed = (
+            m._extend(own, replace(part, length=at[:, 0]), None, False)
+            for (m, (own, *_)), part in given
+        )
+        return torch.cat([y for y, _ in mixed], dim=-1)
 
     def _observe(self, x, context, mask):
-        seen = [m._observe(*given) for m, given in self._given(x, context, mask)]
-        found = [
-            None if any(part is None for part in parts) else torch.cat(parts, dim=1)
-            for parts in zip(*seen, strict=True)
-        ]
-        return Observation(*found)
+        seen = (m._observe(*given) for m, given in self._given(x, context, mask))
+        parts = zip(*seen, strict=True)
+        return Observation(
+            *(None if any(part is None for part in z) else torch.cat(z, dim=1) for z in parts)
+        )
 
     def _plan(self, x, context, mask):
-        plans: dict[str, Tensor] = {}
-        for i, (member, given) in enumerate(self._given(x, context, mask)):
-            own = member._plan(*given) or {}
-            plans |= {f"{i}.{name}": value for name, value in own.items()}
-        return plans or None
-
-
-def _default(num_heads: int) -> tuple[HeadGroup, ...]:
-    near = -(-num_heads // 2)
-    groups = (HeadGroup("local", near), HeadGroup("linear", num_heads - near))
-    return groups if num_heads > 1 else groups[:1]
+        plans = ((m._plan(*given) or {}) for m, given in self._given(x, context, mask))
+        return {f"{i}.{k}": z for i, plan in enumerate(plans) for k, z in plan.items()} or None

@@ -63,14 +63,7 @@ class HeadMix(PatternMixer):
         position_options: Options | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            impl=impl,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options)
         if isinstance(patterns, PerHead):
             patterns = patterns.heads
         elif isinstance(patterns, Pattern):

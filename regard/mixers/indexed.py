@@ -21,14 +21,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.core import OPEN, No, OptionError
 from regard.core.documents import documents_of
 from regard.core.request import check_request, compacted
-from regard.functional.rows import Impl, grouped, in_chunks, scores, visible_keys
+from regard.functional.rows import Impl, first_places, in_chunks, scores, visible_keys
 from regard.functional.selected import bounds, divergence, selected_attention
-from regard.mixers._base import ALL, Options, first_places
+from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
 from regard.mixers.moba import NO_MARKS
 from regard.nn.norm import RMSNorm
@@ -72,13 +73,13 @@ class Indexed(SelectedMixer):
     ):
         super().__init__(
             dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
+            num_heads,
+            num_kv_heads,
+            impl,
+            position,
+            position_options,
             repeat=False,
             alike=block_size is None,
-            impl=impl,
         )
         self.top_k, self.block_size = top_k, block_size
         heads, d = index_heads or 4, self.heads.head_dim if index_dim is None else index_dim
@@ -140,16 +141,12 @@ class Indexed(SelectedMixer):
 
         return index
 
-    def _of_heads(self, q, k, mask):
-        """q and k of the heads, and how keys are selected; pairs that differ by heads have a choice for each."""
-        k = k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim)).transpose(1, 2)
-        alike = mask.pairwise is None or mask.pairwise.shape[1] == 1
-        return q[0], k if alike else grouped(k, q[0].shape[1]), self._how(q[0], k, mask)
+    def _keys(self, k: Float[Tensor, "B 1 S _"]) -> Float[Tensor, "B G S K"]:
+        return k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim)).transpose(1, 2)
 
     def _select(self, q, k, v, mask):
-        own, keys, how = self._of_heads(q, k, mask)
-        v = grouped(v, keys.shape[1])
-        return selected_attention(own, keys, v, self._index(q, k, mask), **how)
+        keys, index = self._keys(k), self._index(q, k, mask)
+        return selected_attention(q[0], keys, v, index, **self._how(q[0], keys, mask))
 
     def auxiliary_loss(self, x, *, context=None, mask=OPEN):
         """KL of softmax(I) from the attention weights, a mean over queries; see above."""
@@ -161,8 +158,8 @@ class Indexed(SelectedMixer):
             request = compacted(*part, padding=True)
             context, mask = request.context, request.mask
             q, k, _ = self._split(request.x.detach(), None if context is None else context.detach())
-            own, keys, how = self._of_heads(q, k, mask)
-            found = divergence(own, keys, self._index(q, k, mask), **how)[:, 0, :, 0]
+            keys, index = self._keys(k), self._index(q, k, mask)
+            found = divergence(q[0], keys, index, **self._how(q[0], keys, mask))[:, 0, :, 0]
             some = torch.ones_like(found) if request.answered is None else request.answered
             total, count = total + (found * some).sum(), count + some.sum()
         return total / count.clamp_min(1)

@@ -30,9 +30,9 @@ from regard.core.options import Above0, Count
 from regard.core.shapes import check_divisible
 from regard.functional.mixed_chunk import units
 from regard.functional.positions.rotary import Pairing, rotate
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl, check_impl, first_places
 from regard.functional.softmax import softmax_attention
-from regard.mixers._base import ALL, first_places
+from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.starts import Glorot, glorot

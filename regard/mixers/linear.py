@@ -53,21 +53,16 @@ class Linear(RecurrentMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-            turned=False,
-            alike=True,
-            impl=impl,
+            dim, num_heads, num_kv_heads, impl, position, position_options, turned=False, alike=True
         )
         self.phi = resolve(feature_map)
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
         if self.position is not None:
-            return self._turned(q, k, v, mask)[0]
-        return linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
+            return self.heads.merge(self._turned(q, k, v, mask)[0])
+        y = linear_attention(q, k, v, mask=mask, feature_map=self.phi, impl=self.impl)
+        return self.heads.merge(y)
 
     def _turned(
         self, q, k, v, mask: Mask, state: State | None = None

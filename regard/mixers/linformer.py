@@ -74,11 +74,11 @@ class Linformer(HeadsMixer):
         _check(sharing, projection, max_len, num_slots)
         super().__init__(
             dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
+            num_heads,
+            num_kv_heads,
+            impl,
             max_len=max_len,
             alike=sharing != "none" or projection == "mean",
-            impl=impl,
         )
         self.num_slots = min(NUM_SLOTS, max_len) if num_slots is None else num_slots
         self.project: LengthProjection | None = None
@@ -94,8 +94,10 @@ class Linformer(HeadsMixer):
                 tied=sharing == "key_value",
             )
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        return projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
+    def mix(self, x, context, mask):
+        q, k, v = self.heads.split(x, context)
+        y = projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
+        return self.heads.merge(y)
 
     def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
         B, S = k.shape[0], k.shape[2]

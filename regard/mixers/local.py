@@ -76,10 +76,11 @@ class Local(HeadsMixer):
     ):
         super().__init__(
             dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
+            num_heads,
+            num_kv_heads,
+            impl,
+            position,
+            position_options,
             head_dim=head_dim,
             qk_norm=qk_norm,
             gate=gate,
@@ -87,7 +88,6 @@ class Local(HeadsMixer):
             bias=bias,
             repeat=False,
             alike=True,
-            impl=impl,
         )
         self.window_size, self.reach = window_size, window_size * dilation
         self._how: dict[str, Any] = {
@@ -96,8 +96,9 @@ class Local(HeadsMixer):
             "soft_cap": soft_cap,
         }
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        return window_attention(q, k, v, mask=mask, sinks=self.sinks, impl=self.impl, **self._how)
+    def mix(self, x, context, mask):
+        how = {"sinks": self.sinks, "impl": self.impl, **self._how}
+        return self.heads.merge(window_attention(*self.heads.split(x), mask=mask, **how), x)
 
     def _start(self, length, max_len):
         store = self.heads.zeros(len(length), self.reach)

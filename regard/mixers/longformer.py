@@ -66,11 +66,11 @@ class Longformer(PatternMixer):
             )
         super().__init__(
             dim,
-            num_heads=num_heads,
-            impl=impl,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
+            num_heads,
+            num_kv_heads,
+            impl,
+            position,
+            position_options,
             alike=len(set(steps)) == 1,
         )
         self.max_global = max_global
@@ -84,10 +84,9 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
-    def _global_rows(self, y, x, mask, of=None):
+    def _global_rows(self, y, x, mask):
         self._check_global(mask)
         q, k, v = self.global_heads.split(x)
-        v = v if of is None else of(v)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)

@@ -30,9 +30,8 @@ from torch import Tensor, nn
 
 from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.luong import Windows, luong_attention
 from regard.functional.rows import Impl, wide_type
-from regard.functional.scored import dot_product
+from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
@@ -81,9 +80,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len, impl=impl
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, max_len=max_len)
         if renormalise and alignment == "monotonic":
             raise OptionError(
                 "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"
@@ -113,8 +110,13 @@ class LuongLocal(CachedMixer, HeadsMixer):
             nn.init.uniform_(self.v_p, -bound, bound)
 
     def _split(self, x, context, at=None):
-        q, k, v = super()._split(x, context, at)
+        q, k, v = self.heads.split(x, context)
         return q, self.score.keys(k, at if context is None else None), v
+
+    def mix(self, x, context, mask):
+        q, k, v = self._split(x, context)
+        y = self._read_windows(q, k, v, self._windows(q, k, mask), mask.pairwise)
+        return self.heads.merge(y)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)

@@ -62,14 +62,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            max_len=max_len,
-            alike=True,
-            impl=impl,
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, max_len=max_len, alike=True)
         self._set_chunks(chunk_size, lin_norm, parts)
         if self.heads.head_dim % 2:
             raise OptionError(
@@ -84,6 +77,9 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         near = None if self.parts == "global" else pair
         far = None if self.parts == "local" else pair
         return Sums(near, far, self.inside, self.shares[causal]), v
+
+    def _merge(self, x, mixed):
+        return self.heads.merge(mixed)
 
     def _start(self, length, max_len):
         K, like = self.heads.head_dim, self.heads.zeros(len(length), 0)

@@ -62,14 +62,7 @@ class MoBA(SelectedMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-            repeat=False,
-            alike=True,
-            impl=impl,
+            dim, num_heads, num_kv_heads, impl, position, position_options, repeat=False, alike=True
         )
         self.block_size, self.top_k = block_size, top_k
 
@@ -84,7 +77,3 @@ class MoBA(SelectedMixer):
             return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
 
         return index
-
-    def _select(self, q, k, v, mask):
-        k, v = (grouped(z, q.shape[1]) for z in (k, v))  # each head of queries chooses for itself
-        return super()._select(q, k, v, mask)

@@ -18,9 +18,15 @@ from dataclasses import replace
 import torch
 
 from regard.core import No
-from regard.functional.rows import Impl, masked_softmax, scores, tiled
-from regard.functional.selected import block_means, bounds, selected_attention
-from regard.functional.softmax import softmax_attention
+from regard.functional.rows import (
+    Impl,
+    in_chunks,
+    masked_softmax,
+    scores,
+    tiled,
+    visible_keys,
+)
+from regard.functional.selected import block_means, bounds, chosen, largest
 from regard.mixers._base import ALL
 from regard.mixers._selected import SelectedMixer
 from regard.mixers.moba import NO_MARKS
@@ -58,9 +64,7 @@ class NativeSparse(SelectedMixer):
         window_size: int = 128,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, repeat=False, impl=impl
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, repeat=False)
         self.block_size, self.top_k, self.window_size = block_size, top_k, window_size
         self.gate = Glorot(dim, 3 * num_heads)
         self.beside_heads = "its gates"
@@ -72,39 +76,41 @@ class NativeSparse(SelectedMixer):
         gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
         return torch.cat([q, gates], -1), k, v
 
-    def _shares(self, q, means, last):
-        """Weights of whole blocks, [B G r t N]."""
-        end = self.block_size * torch.arange(1, means.shape[2] + 1, device=q.device) - 1
-        found = scores(q.unflatten(1, (means.shape[1], -1)), means[:, :, None])
-        return masked_softmax(found, end <= last[:, None, None, :, None])
-
-    def _index(self, q, k, mask):
-        q, C, (last, own) = q[..., : k.shape[3]], self.block_size, bounds(mask, q, k)
-        means = block_means(k.detach(), C, last)
-        block = torch.arange(means.shape[2], device=q.device)
-
-        def index(rows):
-            found = self._shares(q[:, :, rows], means, last[:, rows]).mean(2)
-            mine = own[:, None, rows, None] // C
-            forced = (block == 0) | (block == mine) | (block == mine - 1)
-            return found, block * C <= last[:, None, rows, None], forced
-
-        return index
-
     def _select(self, q, k, v, mask):
         q, gates = q.split([k.shape[3], 3], -1)
-        how = self._how(q, k, mask)
-        last = how["last"]
+        T, S, C, last, own = q.shape[2], k.shape[2], self.block_size, *bounds(mask, q, k)
+        means = (block_means(z, C, last) for z in (k, v))
+        place = torch.arange(S, device=q.device)
 
-        def compressed(rows, q, k, v):
-            return (self._shares(q, k, last[:, rows]).to(v.dtype) @ v[:, :, None]).flatten(1, 2)
+        def some(rows, q, gates, k, v, key_means, value_means, blocks):
+            i, cols = last[:, rows], visible_keys(mask, T, S, rows, self.window_size)
+            whole, at = self._choice(q, key_means, i, own[:, rows])
+            y_whole = (whole.to(v.dtype) @ value_means[:, :, None]).flatten(1, 2)
+            weights, values = chosen(q, blocks, at, i, C)
+            y_chosen = (weights.to(v.dtype) @ values).transpose(2, 3).flatten(1, 2)
+            i, first = (z[:, None, None, :, None] for z in (i, own[:, rows] - self.window_size))
+            found = scores(q.unflatten(1, (k.shape[1], -1)), k[:, :, None, cols])
+            near = masked_softmax(found, (place[cols] > first) & (place[cols] <= i)).to(v.dtype)
+            y_near = (near @ v[:, :, None, cols]).flatten(1, 2)
+            a, b, c = gates.split(1, -1)
+            return a * y_whole + b * y_chosen + c * y_near
 
-        near = softmax_attention(q, k, v, mask=mask, window=self.window_size, impl=self.impl)
-        branches = (
-            tiled(
-                compressed, how["tile"], q, *(block_means(z, self.block_size, last) for z in (k, v))
-            ),
-            selected_attention(q, k, v, self._index(q, k, mask), **how),
-            near,
-        )
-        return sum(g * y for g, y in zip(gates.split(1, -1), branches, strict=True))
+        blocks = in_chunks(torch.cat([k, v], -1), C).flatten(3)
+        return tiled(some, self._how(q, k, mask)["tile"], (q, gates), k, v, *means, blocks)
+
+    def _choice(self, q, means, last, own):
+        """Weights of whole blocks, [B G r t N], and the blocks that they choose, [B G t top_k]."""
+        C, block = self.block_size, torch.arange(means.shape[2], device=q.device)
+        found = scores(q.unflatten(1, (means.shape[1], -1)), means[:, :, None])
+        weights = masked_softmax(found, C * (block + 1) <= last[:, None, None, :, None] + 1)
+        mine = own[:, None, :, None] // C
+        forced = (block == 0) | (block == mine) | (block == mine - 1)
+        begun = block * C <= last[:, None, :, None]
+        return weights, largest(weights.detach().mean(2), begun, forced, self.top_k)
+
+    @torch.no_grad()
+    def _plan(self, x, context, mask):
+        q, k, _ = self._split(x, context)
+        last, own = bounds(mask, q, k)
+        means = block_means(k, self.block_size, last)
+        return {"chosen": self._choice(q[..., : k.shape[3]], means, last, own)[1]}

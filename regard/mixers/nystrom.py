@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.core import No, Observation, OptionError
-from regard.functional.mixed_chunk import units
+from regard.core import No, OptionError
 from regard.functional.nystrom import nystrom_attention
 from regard.mixers._base import ALL, HeadsMixer
 
@@ -45,7 +44,7 @@ class Nystrom(HeadsMixer):
     def __init__(
         self, dim: int, *, num_heads: int, num_landmarks: int = 64, conv_size: int | None = 65
     ):
-        super().__init__(dim, num_heads=num_heads)
+        super().__init__(dim, num_heads)
         if conv_size is not None and conv_size % 2 == 0:
             raise OptionError(
                 f"nystrom: conv_size ({conv_size}) must be odd: as many tokens before as after"
@@ -59,18 +58,14 @@ class Nystrom(HeadsMixer):
             bound = self.filters.shape[1] ** -0.5
             nn.init.uniform_(self.filters, -bound, bound)
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        v = v if of is None else of(v)
         how = {"num_landmarks": self.num_landmarks, "mask": mask, "cross": context is not None}
         y = nystrom_attention(q, k, v, **how)
         if self.filters is None or context is not None:
-            return y
+            return self.heads.merge(y)
         filters, v = self.filters, v if mask.valid is None else v * mask.valid[:, None, :, None]
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
         near_by = F.conv1d(rows, filters[:, None].to(v.dtype), groups=self.num_heads)
-        return y + near_by.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1)
-
-    def _observe(self, x, context, mask):
-        return Observation(*self.heads.split(x, context), self._mixed(x, context, mask, units))
+        return self.heads.merge(y + near_by.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1))

@@ -92,13 +92,7 @@ class Performer(RecurrentMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-            alike=not per_head,
-            impl=impl,
+            dim, num_heads, num_kv_heads, impl, position, position_options, alike=not per_head
         )
         if stabiliser == "published":
             if kernel_of(features) is not None:
@@ -115,8 +109,9 @@ class Performer(RecurrentMixer):
             num_heads if per_head else 1, num_features, dim // num_heads, orthogonal=orthogonal
         )
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        return favor_attention(q, k, v, self.projection.w, mask=mask, impl=self.impl, **self._how)
+    def mix(self, x, context, mask):
+        given = *self.heads.split(x, context), self.projection.w
+        return self.heads.merge(favor_attention(*given, mask=mask, impl=self.impl, **self._how))
 
     @property
     def changes_after_step(self) -> bool:

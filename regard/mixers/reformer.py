@@ -94,7 +94,7 @@ class Reformer(HeadsMixer):
         seed: Seed | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, shared_qk=True, impl=impl)
+        super().__init__(dim, num_heads, max_len=max_len, shared_qk=True, impl=impl)
         self.num_hashes, self.chunk_size, self.seed = num_hashes, chunk_size, seed
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.published_causal = published_causal
@@ -122,13 +122,12 @@ class Reformer(HeadsMixer):
             seed = None if self.seed is None else self.seed + n
             rotation.copy_(normal(*rotation.shape, seed=seed))
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v, buckets = self._hashed(x)
-        v = v if of is None else of(v)
         group, window = sort_plan(buckets, mask=mask, **self._order)
         mask = replace(mask, causal=mask.causal or self.published_causal)
         how = {"mask": mask, "impl": self.impl, **self._rules}
-        return sorted_attention(q, k, v, group=group, window=window, **how)
+        return self.heads.merge(sorted_attention(q, k, v, group=group, window=window, **how))
 
     def _hashed(
         self, x: Tensor, after: Int[Tensor, "B"] | None = None

@@ -68,7 +68,7 @@ class RFA(RecurrentMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        super().__init__(dim, num_heads, num_kv_heads, impl)
         if pool_size is not None and pool_size < num_heads:
             raise OptionError(
                 f"rfa: pool_size ({pool_size}) must be at least num_heads ({num_heads}): "
@@ -97,11 +97,11 @@ class RFA(RecurrentMixer):
         if self.drawn is not None:
             self.drawn.copy_(torch.arange(len(self.drawn)))
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
         how = {"mask": mask, "features": self.features, "impl": self.impl}
-        v = v if of is None else of(v)
-        return random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
+        y = random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
+        return self.heads.merge(y)
 
     @property
     def changes_after_step(self) -> bool:

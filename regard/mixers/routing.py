@@ -6,8 +6,8 @@
 
 A token of no cluster gets zero. mu moves by moving averages, see `nn.centroids`, in `after_step`.
 
-Cost: T N K + N W^2 K per head. N = `num_clusters` and W are constants, by default sqrt(max_len) / 2 and what covers max_len
-then (the official models lie near that). State: the last W keys and values of every cluster.
+Cost: T N K + N W^2 K per head. N = `num_clusters` and W are constants, by default sqrt(max_len) / 2 and what covers max_len.
+State: the last W keys and values of every cluster.
 
 Unlike the paper: balanced clusters are not the causal form, because later tokens push earlier ones out of them. Causal, a
 token belongs to the nearest centroid of q^ + k^ and sees the last W earlier tokens of it, and itself. The paper's form is
@@ -31,10 +31,8 @@ Args:
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -44,7 +42,7 @@ from regard.core.request import check_request
 from regard.functional.cache import advance
 from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
-from regard.functional.rows import Impl, unit_norm
+from regard.functional.rows import Impl
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 from regard.nn.heads import in_full_precision
@@ -96,14 +94,7 @@ class Routing(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            max_len=max_len,
-            shared_qk=shared_qk,
-            impl=impl,
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, max_len=max_len, shared_qk=shared_qk)
         if num_clusters is None or window_size is None:  # sqrt(max_len) / 2, which cover max_len
             if max_len is None:
                 raise OptionError(
@@ -114,25 +105,20 @@ class Routing(HeadsMixer):
         self.num_clusters, self.window_size = num_clusters, window_size
         sizes = num_heads, num_clusters, self.heads.head_dim
         self.centroids = Centroids(*sizes, decay=decay, seed=seed)
-        self.shared_qk, self.attend_raw = shared_qk, attend_raw
-        self.published_causal = published_causal
+        self.shared_qk, self.attend_raw, self.published = shared_qk, attend_raw, published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if published_causal:
             why = No("later tokens push earlier ones out of the clusters")
-            one_axis = No("its clusters compare positions of one axis")
-            self.declare(causal=why, streaming=why, cross=one_axis)
+            cross = No("its clusters compare positions of one axis")
+            self.declare(causal=why, streaming=why, cross=cross)
 
     def mix(self, x, context, mask):
-        counts = self.centroids.counters(self.name) if self.training else None
-        y = self._mixed(x, context, mask, counts=counts)
-        return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
-
-    def _mixed(self, x, context, mask, of=None, counts: Counts | None = None):
+        counted = self.training and not self.heads.apart
+        counts = self.centroids.counters(self.name) if counted else None
         q, k, v, assigned = self._assigned(x, context, mask, counts)
-        v = v if of is None else of(v)
-        mask = replace(mask, causal=mask.causal or self.published_causal)
-        how = {"mask": mask, "impl": self.impl, **self._rules}
-        return attend(q, k, v, assigned, self.window_size, **how)
+        how = {"mask": replace(mask, causal=mask.causal or self.published), "impl": self.impl}
+        y = attend(q, k, v, assigned, self.window_size, **how, **self._rules)
+        return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
     def commitment_loss(
         self,
@@ -143,51 +129,41 @@ class Routing(HeadsMixer):
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
         check_request(self, x, context, mask)
-        sides = [(self.heads.queries, x, mask.valid if context is None else None)]
-        if not self.shared_qk:
-            sides.append((self.heads.keys, x if context is None else context, mask.valid))
-        return torch.stack([self.centroids.distance(*side) for side in sides]).sum()
+        of, heads = self.centroids.distance, self.heads
+        loss = of(heads.queries, x, mask.valid if context is None else None)
+        if self.shared_qk:
+            return loss
+        return loss + of(heads.keys, x if context is None else context, mask.valid)
 
     def _after_step(self) -> None:
         self.centroids.update()
 
     def _assigned(
-        self,
-        x: Tensor,
-        context: Tensor | None,
-        mask: Mask,
-        counts: Counts | None = None,
-        after: Int[Tensor, "B"] | None = None,
+        self, x, context, mask, counts: Counts | None = None, after: Int[Tensor, "B"] | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
         """q, k and v of the attention, and the clusters of their tokens, which autocast does not move."""
-        source, cross = (x, False) if context is None else (context, True)
+        cross, dtype = context is not None, self.heads.query.weight.dtype
 
-        def split(x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-            q = self.heads.queries(x, after)
-            return q, q if self.shared_qk else self.heads.keys(source, after)
+        def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return self.heads.split(x, None if context is None else context.to(x.dtype), after)
 
-        def normed(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-            unit = standardised(q)
-            return unit, unit if k is q else standardised(k)
-
-        def decide(sides: tuple[Tensor, Tensor]) -> Assigned:
-            (q, k), mu = normed(*sides), self.centroids.value
+        def decide(split: tuple[Tensor, Tensor, Tensor]) -> Assigned:
+            (q, k), mu = self._standardised(*split[:2]), self.centroids.value
             if counts is not None:
                 counts.add(q, k, mu, mask.valid, cross=cross)
             return assign(q, k, mu, self.window_size, mask, cross=cross)
 
-        (q, k), dtype = split(x, source), self.heads.query.weight.dtype
-        again = partial(split, source=source.to(dtype))
-        assigned = in_full_precision(decide, (q, k), project=again, x=x, dtype=dtype)
-        if not self.attend_raw:
-            q, k = normed(q, k)
-        elif self.shared_qk:
-            k = unit_norm(k)
-        return q, k, self.heads.values(source), assigned
+        q, k, v = given = split(x)
+        assigned = in_full_precision(decide, given, project=split, x=x, dtype=dtype)
+        return *((q, k) if self.attend_raw else self._standardised(q, k)), v, assigned
+
+    def _standardised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        unit = standardised(q)
+        return unit, unit if self.shared_qk else standardised(k)
 
     def _keep(self, context, valid):
-        _, k, v, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
-        return k, v, assigned["key_members"]
+        _, *kept, assigned = self._assigned(context[:, :1], context, Mask(valid=valid))
+        return *kept, assigned["key_members"]
 
     def _read(self, x, kept, at):
         q, _, _, assigned = self._assigned(x, x[:, :1], OPEN)

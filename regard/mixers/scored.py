@@ -64,9 +64,7 @@ class Scored(CachedMixer, HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len, impl=impl
-        )
+        super().__init__(dim, num_heads, num_kv_heads, impl, max_len=max_len)
         self.normaliser = normaliser
         self.score = build_score(
             score, self.heads.head_dim, num_heads=num_heads, max_len=max_len, options=score_options
@@ -78,7 +76,7 @@ class Scored(CachedMixer, HeadsMixer):
             )
 
     def _split(self, x, context, at=None):
-        q, k, v = super()._split(x, context, at)
+        q, k, v = self.heads.split(x, context)
         keys = self.score.keys(k, at if context is None else None)
         return self.score.queries(q), keys, v
 

@@ -93,7 +93,7 @@ class Sinkhorn(HeadsMixer):
         mixture: bool = False,
         num_kv_heads: int | None = None,
     ):
-        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, max_len=max_len)
+        super().__init__(dim, num_heads, num_kv_heads, max_len=max_len)
         if max_len is None and (block_size is None or sort_net != "attention"):
             raise OptionError(
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
@@ -121,11 +121,10 @@ class Sinkhorn(HeadsMixer):
         if mixture:
             self.declare(time="T^2 H K")
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
-        v = v if of is None else of(v)
         y = sinkhorn_attention(q, k, v, sorting=self._sorting(x, mask), mask=mask, **self._how)
-        return y + softmax_attention(q, k, v, mask=mask) if self.mixture else y
+        return self.heads.merge(y + softmax_attention(q, k, v, mask=mask) if self.mixture else y)
 
     def _sorting(self, x: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
         here = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask.valid is None else mask.valid

@@ -85,10 +85,11 @@ class Softmax(CachedMixer, HeadsMixer):
     ):
         super().__init__(
             dim,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
+            num_heads,
+            num_kv_heads,
+            impl,
+            position,
+            position_options,
             head_dim=head_dim,
             qk_norm=qk_norm,
             gate=gate,
@@ -97,7 +98,6 @@ class Softmax(CachedMixer, HeadsMixer):
             shared_qk=shared_qk,
             repeat=False,
             alike=True,
-            impl=impl,
         )
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
@@ -121,13 +121,16 @@ class Softmax(CachedMixer, HeadsMixer):
             how["exclude_self"] = False
             mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
         T, dropout = q.shape[2], self.dropout if self.training else 0.0
-        q, k, v, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
+        if self.sinks is not None:
+            q, k, v, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
         y = softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
         return y[:, :, -T:]
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        behind, keys, _, mask, how = behind_sink(q, k, v, self.sinks, mask, self._how(q))
+        behind, keys, how = q, k, self._how(q)
+        if self.sinks is not None:
+            behind, keys, _, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
         weights = softmax_weights(behind, keys, mask=mask, **how)
         return Observation(q, k, v, weights[:, :, -q.shape[2] :, -k.shape[2] :])
 

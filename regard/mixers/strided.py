@@ -73,13 +73,7 @@ class Strided(PatternMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            impl=impl,
-            num_kv_heads=num_kv_heads,
-            position=position,
-            position_options=position_options,
-            alike=merged,
+            dim, num_heads, num_kv_heads, impl, position, position_options, alike=merged
         )
         if window_size is not None and kind == "fixed":
             raise OptionError(

@@ -84,7 +84,7 @@ class TransformerXL(HeadsMixer):
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, num_kv_heads=num_kv_heads, impl=impl)
+        super().__init__(dim, num_heads, num_kv_heads, impl)
         self.mem_len, self.dropout = mem_len, dropout
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
         self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
@@ -96,12 +96,11 @@ class TransformerXL(HeadsMixer):
                 time="T M H K",
             )
 
-    def _mixed(self, x, context, mask, of=None):
+    def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        v = v if of is None else of(v)
         if context is not None:
             k, v, mask = last_aligned(k, v, mask)
-        return self._relative(q, k, v, mask, dropped=of is None)
+        return self.heads.merge(relative_attention(q, k, v, **self._how(q, k, mask)))
 
     def relate(
         self,
@@ -134,24 +133,22 @@ class TransformerXL(HeadsMixer):
                     f"got {ids.dtype} {list(ids.shape)}"
                 )
         term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
-        return self.heads.merge(self._relative(*self.heads.split(x, context), mask, term))
+        q, k, v = self.heads.split(x, context)
+        how = self._how(q, k, mask, term)
+        return self.heads.merge(relative_attention(q, k, v, **how))
 
-    def _relative(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S V"],
-        mask: Mask,
-        segments: Segments | None = None,
-        *,
-        dropped: bool = True,
-    ) -> Float[Tensor, "B H T V"]:
-        """dropped: in training, some weights are zero."""
+    def _how(
+        self, q: Tensor, k: Tensor, mask: Mask, segments: Segments | None = None
+    ) -> dict[str, Any]:
+        """The terms of distances and segments, and what else weighs queries and keys."""
         distance = distances(q.shape[2], k.shape[2], mask.causal, q.device)
-        of, dropout = self.position, self.dropout if self.training and dropped else 0.0
+        of, dropout = (
+            self.position,
+            self.dropout if self.training and self.heads.of is None else 0.0,
+        )
         terms = Terms(of.keys(distance, of.distance.weight.dtype), of.u, of.v, segments)
-        how: dict[str, Any] = {"window": self.window, "dropout": dropout, "impl": self.impl}
-        return relative_attention(q, k, v, terms=terms, mask=mask, **how)
+        how = {"terms": terms, "mask": mask, "window": self.window}
+        return how | {"dropout": dropout, "impl": self.impl}
 
     def _keep(self, context, valid):
         raise UnsupportedError(
@@ -167,7 +164,8 @@ class TransformerXL(HeadsMixer):
         held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
         new = held.new_ones(x.shape[:2]) if valid is None else valid
         mask = Mask(causal=True, valid=torch.cat([held, new], dim=1))
-        mixed = self._relative(*self.heads.split(x, source), mask)
+        q, k, v = self.heads.split(x, source)
+        mixed = relative_attention(q, k, v, **self._how(q, k, mask))
         length = advance(state.length, valid, x.shape[1])
         return mixed, State(last_rows(state.memory, x, length - state.length), length)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
 from regard.core.options import Share, check_option
+from regard.core.request import check_mask
 
 IGNORED = -100
 
@@ -46,7 +47,7 @@ def corrupt(
     chosen = draw < rate
     drawn = torch.randint(vocab_size, (B, T), generator=generator, device=tokens.device)
     if valid is not None:
-        Mask(valid=valid).check("corrupt", B, T, T, device=tokens.device)
+        check_mask("corrupt", Mask(valid=valid), B, T, T, device=tokens.device)
         chosen &= valid
     for token in never:
         chosen &= tokens != token

@@ -1,6 +1,7 @@
 """Heads and Values: the projections around multi-head attention."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -36,6 +37,9 @@ class Heads(nn.Module):
     column-wise, out row-wise) has a part of them, which is as good as all where the mechanism is `alike` in every head;
     elsewhere, where something belongs to a head by its number, a part is refused.
     """
+
+    apart: bool = False  # see `observed`
+    of: Callable[[Tensor], Tensor] | None = None
 
     def __init__(
         self,
@@ -87,20 +91,20 @@ class Heads(nn.Module):
         self, x: Float[Tensor, "B T D"], after: Int[Tensor, "#B"] | None = None
     ) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
-        return self._placed(self.query(x), self.query_norm, self.num_heads, after)
+        return self._heads("query", x, after)
 
     def keys(
         self, x: Float[Tensor, "B S D"], after: Int[Tensor, "#B"] | None = None
     ) -> Float[Tensor, "B G S K"]:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
-        if self.key is None:
-            return unit_norm(self.queries(x, after))
-        z = self._placed(self.key(x), self.key_norm, self.num_kv_heads, after)
-        return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
+        return (
+            unit_norm(self._heads("query", x, after))
+            if self.key is None
+            else self._heads("key", x, after)
+        )
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
-        z = split_heads(self.value(x), self.num_kv_heads, self.value_dim, alike=self.alike)
-        return z if self.copies == 1 else z.repeat_interleave(self.copies, dim=1)
+        return self._heads("value", x)
 
     def split(
         self,
@@ -109,9 +113,10 @@ class Heads(nn.Module):
         after: Int[Tensor, "#B"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x. Raises ShapeError for a part of the heads, see above."""
-        source, q = x if context is None else context, self.queries(x, after)
-        k = unit_norm(q) if self.key is None else self.keys(source, after)
-        v = self.values(source)
+        source = x if context is None else context
+        q = self._heads("query", x, after)
+        k = unit_norm(q) if self.key is None else self._heads("key", source, after)
+        v = self._heads("value", source)
         if not q.shape[1] == k.shape[1] * self.shared_by == v.shape[1] * self.shared_by:
             raise ShapeError(
                 f"Heads cannot mix {q.shape[1]} heads of queries with {k.shape[1]} of keys and {v.shape[1]} of values: "
@@ -119,15 +124,21 @@ class Heads(nn.Module):
             )
         return q, k, v
 
-    def gated(
-        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B H T V"]
-    ) -> Float[Tensor, "B H T V"]:
-        if self.gate is None:
-            return mixed
-        return mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
+    def merge(
+        self, mixed: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """x: the tokens, for the gate."""
+        if self.gate is not None:
+            mixed = mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
+        return mixed if self.apart else self.out(mixed.transpose(1, 2).flatten(2))
 
-    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(mixed.transpose(1, 2).flatten(2))
+    def observed(self, of: Callable[[Tensor], Tensor] | None = None) -> "Heads":
+        """A copy with the same parameters whose `merge` leaves the heads apart; of: its values become of(v), and meet no gate."""
+        made = copy(self)
+        made.apart, made.of = True, of
+        if of is not None:
+            made._modules = {**self._modules, "gate": None}
+        return made
 
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
@@ -135,18 +146,25 @@ class Heads(nn.Module):
         G = split_heads(weight.mT[None], self.num_kv_heads, V, alike=self.alike).shape[1]
         return weight.new_zeros(batch_size, G * self.copies, room, V if width is None else width)
 
-    def _placed(
-        self, z: Float[Tensor, "B T _"], norm: RMSNorm | None, H: int, after: Tensor | None
-    ) -> Float[Tensor, "B H T K"]:
-        """The heads of a projection, normalised and turned."""
+    def _heads(
+        self, of: Literal["query", "key", "value"], x: Tensor, after: Tensor | None = None
+    ) -> Tensor:
+        """The heads of a projection, normalised, turned and repeated, or what is observed in their place."""
+        H, K, norm = self.num_kv_heads, self.key_dim, self.key_norm
+        if of == "query":
+            H, norm = self.num_heads, self.query_norm
+        elif of == "value":
+            K, norm = self.value_dim, None
+        z = getattr(self, of)(x)
         together = norm is not None and norm.normalized_shape[0] == z.shape[2]
         z = norm(z) if norm is not None and together else z
-        z = split_heads(z, H, self.key_dim, alike=self.alike)
+        z = split_heads(z, H, K, alike=self.alike)
         z = z if norm is None or together else norm(z)
-        if self.rotation is None:
-            return z
-        place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid tokens first
-        return self.rotation.rotate(z, place if after is None else after[:, None] + place)
+        if of != "value" and self.rotation is not None:
+            place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid ones first
+            z = self.rotation.rotate(z, place if after is None else after[:, None] + place)
+        z = z if self.copies == 1 or of == "query" else z.repeat_interleave(self.copies, dim=1)
+        return z if of != "value" or self.of is None else self.of(z)
 
 
 class Values(nn.Module):

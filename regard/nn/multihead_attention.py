@@ -19,7 +19,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import CheckedOptions, Rate, check_option
-from regard.core.request import check_tokens
+from regard.core.request import check_mask, check_tokens
 from regard.core.shapes import check_flag, is_dense
 from regard.nn.given_heads import packed, with_given_heads
 
@@ -296,7 +296,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         if added is None:
             return Mask(valid=valid, pairwise=pairs), None
         if valid is not None:
-            Mask(valid=valid).check("MultiheadAttention", B, T, S, device=pairs.device)
+            check_mask("MultiheadAttention", Mask(valid=valid), B, T, S, device=pairs.device)
             pairs = pairs & valid[:, None, None]
             pairs = pairs & valid[:, None, :, None] if one_axis else pairs
         return Mask(pairwise=pairs), added.view(axes)

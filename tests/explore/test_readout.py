@@ -42,7 +42,7 @@ def merged(mixer: regard.Mixer, x: Tensor, mask: Mask, weights: Tensor, v: Tenso
     if isinstance(mixer, ScanMixer | Latent):  # norm and gate, or heads without `Heads`
         return mixer._merge(x, mixed)
     heads = next(m for m in mixer.modules() if isinstance(m, Heads | Values))
-    return heads.merge(heads.gated(x, mixed) if isinstance(heads, Heads) else mixed)
+    return heads.merge(mixed, x) if isinstance(heads, Heads) else heads.merge(mixed)
 
 
 def requests(subject: Subject) -> list[Request]:

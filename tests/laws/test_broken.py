@@ -385,8 +385,8 @@ class DoesNothing(Outsider):
 
 
 class HeadsBeforeTheirGate(Softmax):
-    def mix(self, x, context, mask):
-        return self.heads.merge(2 * self._mixed(x, context, mask))
+    def _mixed(self, x, context, mask, of=None):
+        return super()._mixed(x, context, mask, of) / 2
 
 
 class PairsWithoutAMap(Softmax):

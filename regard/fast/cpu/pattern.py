@@ -22,7 +22,8 @@ from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.global_rows import Prefix, prefix_keys, replace_rows
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern, PerHead
-from regard.functional.rows import LOG2_E, Form, attend as attend_rows, exp_, take_each, wide_type
+from regard.functional.rows import LOG2_E, Form, exp_, take_each, wide_type
+from regard.functional.softmax import attend as attend_rows
 
 TILE = 64
 """Queries of a tile."""
