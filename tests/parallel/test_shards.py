@@ -77,7 +77,7 @@ def require_shards(subject, request, size):
 
 
 def requests_of(subject, variant):
-    found = list(subject.requests()) if variant == "default" else subject.samples()
+    found = list(subject.requests(sides=True)) if variant == "default" else subject.samples()
     documents = torch.tensor([[0] * 4 + [1] * (T - 4), [0] * 8 + [2] * (T - 8)])
     return [*found, *(order.but("documents", documents=documents) for order in subject.orders())]
 

@@ -1,8 +1,9 @@
 """Rounding: in lower precision, and under autocast, results are finite, of the input's type and near those of float64."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import islice
 from statistics import median
 
@@ -17,7 +18,6 @@ from regard.testing.laws.long import LENGTH
 from regard.testing.subject import B, LawError, Request, Subject, T, require, seeded
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
 DRAWS = 3  # of parameters and inputs
 MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
 STEPS = 2  # perturbations of each draw
@@ -41,15 +41,41 @@ def low_precision(subject: Subject) -> None:
     Worst over several draws on both sides, since one draw of a rounding error says little; of our gradients the median,
     since a unit that rounding brings to the other side of zero has another gradient.
     """
+    padded = "causal interior padding" if subject.can.causal else "interior padding"
     for dtype in (torch.float32, torch.bfloat16):
+        drawn = lru_cache(partial(_Drawn, subject, dtype))
         for request in subject.requests(dtype=dtype):
-            if request.label in LABELS:
-                _is_near(subject, request, dtype)
+            if request.label in ("plain", "causal", "cross", padded):
+                _is_near(subject, request, dtype, drawn)
 
 
-def _is_near(subject: Subject, request: Request, dtype: torch.dtype) -> None:
-    drawn = (_errors(subject, request, dtype, seed) for seed in range(MOST_DRAWS))
-    draws = list(islice(filter(None, drawn), DRAWS))
+class _Drawn:
+    """A mixer of one type and its tokens, its float64 form, and perturbations of that."""
+
+    def __init__(self, subject: Subject, dtype: torch.dtype, seed: int):
+        self.x, self.mixer = subject.tokens(B, T, seed=seed, dtype=dtype), subject.make(dtype, seed)
+        self.exact = deepcopy(self.mixer).double()
+        self.near = [self._perturbed(seeded(step), torch.finfo(dtype).eps) for step in range(STEPS)]
+
+    def _perturbed(self, generator: torch.Generator, eps: float):
+        """The mixer, and the function that perturbs the tokens."""
+
+        def near(z: Tensor) -> Tensor:
+            sign = torch.randint(0, 2, z.shape, generator=generator) * 2 - 1
+            return z.detach().double() * (1 + eps * sign)
+
+        mixer = deepcopy(self.exact)
+        with torch.no_grad():
+            for parameter in mixer.parameters():
+                parameter.copy_(near(parameter))
+        return mixer, near
+
+
+def _is_near(
+    subject: Subject, request: Request, dtype: torch.dtype, drawn: Callable[[int], _Drawn]
+) -> None:
+    errors = (_errors(drawn(seed), request, dtype) for seed in range(MOST_DRAWS))
+    draws = list(islice(filter(None, errors), DRAWS))
     if not draws:
         subject.cannot_judge(f"{request.label} in {dtype}: rounding chooses other structure")
         return
@@ -66,28 +92,27 @@ def _is_near(subject: Subject, request: Request, dtype: torch.dtype) -> None:
 
 
 def _errors(
-    subject: Subject, request: Request, dtype: torch.dtype, seed: int
+    drawn: _Drawn, request: Request, dtype: torch.dtype
 ) -> dict[str, tuple[float, float, float]] | None:
     """Our error, the change under perturbation, and the largest true value, of the output and of every gradient.
 
     None where the structure in this type is not that of float64.
     """
-    context = request.context
-    x = subject.tokens(B, T, seed=seed, dtype=dtype)
-    mixer, exact = subject.make(dtype, seed), subject.make(dtype, seed).double()
 
-    def computed(mixer: Mixer, x: Tensor, context: Tensor | None) -> dict[str, Tensor] | None:
-        """Output and gradients; None where they were computed with another structure than the first."""
+    def computed(mixer: Mixer, form: Callable[[Tensor], Tensor]) -> dict[str, Tensor] | None:
+        """Output and gradients in this form; None where they were computed with another structure than the first."""
+        x, context = form(drawn.x), request.context
+        context = None if context is None else form(context).detach().requires_grad_()
         asked = replace(request, context=context)
-        plan = mixer.plan(x, context=context, mask=request.mask) or {}
+        plan = asked(mixer.plan, x) or {}
         structures.append({k: z for k, z in plan.items() if not z.is_floating_point()})
         same = all(torch.equal(z, structures[0][k]) for k, z in structures[-1].items())
         return asked.results(mixer, x, like=dtype) if same else None
 
     structures: list[dict[str, Tensor]] = []
-    truth = computed(exact, x.double(), None if context is None else context.double())
-    ours = computed(mixer, x, context)
-    beside = [computed(*near) for near in _perturbed(exact, x, context, dtype)] if ours else []
+    truth = computed(drawn.exact, Tensor.double)
+    ours = computed(drawn.mixer, lambda z: z)
+    beside = [computed(*near) for near in drawn.near] if ours else []
     moved = [found for found in beside if found is not None]
     if ours is None or truth is None or not moved:
         return None
@@ -99,24 +124,6 @@ def _errors(
         )
         for name, true in truth.items()
     }
-
-
-def _perturbed(
-    exact: Mixer, x: Tensor, context: Tensor | None, dtype: torch.dtype
-) -> Iterator[tuple[Mixer, Tensor, Tensor | None]]:
-    for step in range(STEPS):
-        generator = seeded(step)
-
-        def near(z: Tensor, generator: torch.Generator = generator) -> Tensor:
-            sign = torch.randint(0, 2, z.shape, generator=generator) * 2 - 1
-            return z.detach().double() * (1 + torch.finfo(dtype).eps * sign)
-
-        mixer = deepcopy(exact)
-        with torch.no_grad():
-            for parameter in mixer.parameters():
-                parameter.copy_(near(parameter))
-        beside = None if context is None else near(context).requires_grad_()
-        yield mixer, near(x), beside
 
 
 def _largest(z: Tensor) -> float:
