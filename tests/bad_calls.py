@@ -536,11 +536,20 @@ def _explorer() -> Iterator[Case]:
     yield from _functions("explorer", regard.explore, given)
 
 
-def _adapters() -> Iterator[Case]:
+def _llama() -> tuple[Any, Any]:
     sizes = dict(hidden_size=D, num_hidden_layers=1, num_attention_heads=2, intermediate_size=D)
     config = transformers.LlamaConfig(vocab_size=VOCAB, **sizes)
-    source = transformers.LlamaForCausalLM(config).state_dict()
-    made = regard.hf.load(source, config.to_dict())
+    return transformers.LlamaForCausalLM(config).state_dict(), config
+
+
+def small_llama() -> torch.nn.Module:
+    source, config = _llama()
+    return regard.hf.load(source, config.to_dict())
+
+
+def _adapters() -> Iterator[Case]:
+    source, config = _llama()
+    made = small_llama()
     ids = torch.arange(B * T).reshape(B, T)
     given = dict(model=made, student=made, teacher=made, mixer="linear", batches=[(ids, None)])
     given |= dict(source=source, config=config.to_dict(), folder="folder", name="linear")

@@ -1,4 +1,4 @@
-"""Faults on purpose, with counts: kills, flipped bytes, damaged files, several writers, full and read-only disks, bad calls.
+"""Faults on purpose, with counts: kills in training and in saving, flipped bytes, damaged files, several writers, full and read-only disks, bad calls.
 
     python -m tests.faults                      # all parts, about five minutes; the counts go to docs/faults.json
     python -m tests.faults --part flips disk    # some of them; the counts of the others stay
@@ -31,7 +31,9 @@ from typing import Any
 
 import torch
 
+from regard import hf
 from regard.core import OptionError, PathError, RegardError, files
+from regard.explore import Page
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.provenance import provenance
@@ -39,7 +41,7 @@ from regard.lab.experiment.row import Row
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
-from tests.bad_calls import bad_calls
+from tests.bad_calls import bad_calls, small_llama
 from tests.conftest import origin
 from tests.formats import SAMPLES, Sample, equal
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
@@ -88,22 +90,28 @@ def _save_on(root: Path, first: int, said: Any) -> None:
         checkpoint.prune(root, 2, checkpoint.path_of(root, first))
 
 
+def _killed(target: Callable[..., None], *arguments: Any, moments: random.Random) -> int:
+    """The last number that `target` said was saved, before its process was killed at a random moment behind its first."""
+    ours, theirs = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=target, args=(*arguments, theirs))
+    child.start()
+    theirs.close()
+    last = ours.recv()
+    time.sleep(moments.uniform(0, 0.03))
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    with contextlib.suppress(EOFError):
+        while True:
+            last = max(last, ours.recv())
+    ours.close()
+    return last
+
+
 def _kills_in_saving(root: Path, number: int, counts: Counts) -> None:
     """A process saves without end and is killed at a random moment: what it said was saved is there, all of it."""
     moments, last = random.Random(0), 0
     for _ in range(number):
-        ours, theirs = FORK.Pipe(duplex=False)
-        child = FORK.Process(target=_save_on, args=(root, last + 1, theirs))
-        child.start()
-        theirs.close()
-        last = max(last, ours.recv())
-        time.sleep(moments.uniform(0, 0.03))
-        os.kill(child.pid, signal.SIGKILL)
-        child.join()
-        with contextlib.suppress(EOFError):
-            while True:
-                last = max(last, ours.recv())
-        ours.close()
+        last = _killed(_save_on, root, last + 1, moments=moments)
         counts.done["kills in saving"] += 1
         if any(root.glob(f"*{files.PARTIAL}")):
             counts.done["kills that left something half written"] += 1
@@ -174,6 +182,75 @@ def _end(run_dir: Path) -> Checkpoint:
 def _same_end(one: Checkpoint, other: Checkpoint) -> bool:
     ends = ((end.model, end.optimizer, end.state["random"]) for end in (one, other))
     return equal(*ends)
+
+
+# saves
+
+
+class Pages:
+    """A page of `regard.explore`, which says its number many times."""
+
+    def save(self, path: Path, number: int) -> None:
+        Page(html=f"<p>{number}" * 20_000).save(path)
+
+    def read(self, path: Path) -> int:
+        (number,) = {*path.read_text().split("<p>")} - {""}
+        return int(number)
+
+
+class Folders:
+    """A folder of `regard.hf`, whose weights are all its number."""
+
+    def __init__(self) -> None:
+        self.model = small_llama()
+
+    def save(self, path: Path, number: int) -> None:
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight.fill_(number)
+        hf.save(self.model, path)
+
+    def read(self, path: Path) -> int:
+        (number,) = {*torch.cat([w.flatten() for w in hf.load(path).parameters()]).tolist()}
+        return int(number)
+
+
+def saves(folder: Path, number: int) -> Counts:
+    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it.
+
+    In a folder that was there before, weights without their config are refused.
+    """
+    counts, moments = Counts(), random.Random(5)
+    ways = [*itertools.product({"page": Pages(), "folder": Folders()}.items(), (False, True))]
+    for index in range(number):
+        (name, saver), over = ways[index % len(ways)]
+        root = folder / str(index)
+        root.mkdir(parents=True)
+        last = _killed(_save_again, saver, root, over, moments=moments)
+        counts.done[f"kills in saving a {name}, {'over' if over else 'beside'} the last"] += 1
+        for path in root.rglob("*"):
+            counts.done["partial files that were left"] += path.name.endswith(files.PARTIAL)
+        named = [path for path in root.iterdir() if not path.name.endswith(files.PARTIAL)]
+        kept = {"one": {last, last + 1}} if over else {str(n): {n} for n in range(1, last + 2)}
+        is_there = (root / ("one" if over else str(last))).exists()
+        counts.check(is_there, f"the newest {name} is there", f"a {name} is gone")
+        for path in named:
+            try:
+                whole = saver.read(path) in kept[path.name]
+                counts.check(whole, f"a {name} is whole", f"a {name} is of two versions")
+            except RegardError:
+                half = over and not (path / "config.json").exists()
+                counts.check(half, f"a {name} without config is refused", f"a {name} is damaged")
+            except Exception as error:
+                counts.wrong[f"{name}: raw error: {type(error).__name__}"] += 1
+        shutil.rmtree(root)
+    return counts
+
+
+def _save_again(saver: Pages | Folders, root: Path, over: bool, said: Any) -> None:
+    for number in itertools.count(1):
+        saver.save(root / ("one" if over else str(number)), number)
+        said.send(number)
 
 
 # flips
@@ -581,6 +658,7 @@ def calls(number: int) -> Counts:
 
 PARTS: dict[str, Callable[[Path, bool], Counts]] = {
     "kills": lambda folder, small: kills(folder, *((12, 4) if small else (200, 50))),
+    "saves": lambda folder, small: saves(folder, 12 if small else 400),
     "flips": lambda folder, small: flips(folder, 60 if small else 1000),
     "mutants": lambda folder, small: mutants(folder, 300 if small else 10_000),
     "writers": lambda folder, small: writers(folder, *((60, 3, 6) if small else (1000, 20, 60))),
