@@ -2,8 +2,8 @@
 
 import math
 import re
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Capabilities:
     memory: str
     state: str | None = None
     finite_to: float = 100.0
+
+    def but(self, **changes: Any) -> "Capabilities":
+        """The same, with these fields."""
+        return replace(self, **changes)
 
     def refusals(self) -> dict[str, str]:
         """Name of each capability that is absent -> its reason."""

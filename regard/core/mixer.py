@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from sys import modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -75,6 +75,12 @@ class Mixer(Recorded):
     updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _owner: Owner  # name and options that the states carry
 
+    def __init_subclass__(cls, **kwargs: Any):
+        """The library's mechanisms have the docstrings of their files."""
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ is None and cls.__module__.startswith("regard.mixers."):
+            cls.__doc__ = modules[cls.__module__].__doc__
+
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls, *args, **kwargs)
         if args or kwargs:
@@ -91,7 +97,7 @@ class Mixer(Recorded):
 
     def declare(self, **changes: Any) -> None:
         """Declare where this instance differs from its class: `self.declare(causal=No("..."))`."""
-        self.capabilities = replace(self.capabilities, **changes)
+        self.capabilities = self.capabilities.but(**changes)
 
     # ------------------------------------------------------------------ for callers
 

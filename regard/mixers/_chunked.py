@@ -1,6 +1,5 @@
 """Base class of mixed chunk attention: exact inside chunks of tokens, summed between them (Hua et al. 2022, arXiv 2202.10447)."""
 
-from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Float, Int
@@ -21,8 +20,7 @@ class ChunkedMixer(SplitMixer):
     """y_i = sum_{j in the chunk of i} w_ij v_j  +  a_i q'_i sum_j k'_j v_j^T; a mechanism writes `_sums`."""
 
     paper = "Hua et al. 2022, arXiv 2202.10447"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),

@@ -1,6 +1,5 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,8 +20,7 @@ class PatternMixer(HeadsMixer):
 
     family = "banded"
     operations = ("pattern",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         cross=No("a pattern needs queries and keys on one axis"),
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",

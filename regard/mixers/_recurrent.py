@@ -29,8 +29,7 @@ class RecurrentMixer(HeadsMixer):
     """
 
     family = "linear"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         pairwise=No(
             "keys are summed before any query meets them, so single pairs cannot be taken out"
         ),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -41,8 +40,7 @@ class ScanMixer(SplitMixer):
     """
 
     family = "linear"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         bidirectional=ORDER,
         pairwise=No("a state of all keys is read, so single pairs cannot be taken out"),
         cross=ORDER,

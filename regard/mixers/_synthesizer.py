@@ -1,7 +1,5 @@
 """Base class of the Synthesizers: values alone are mixed, by the softmax of logits that no key has a part in."""
 
-from dataclasses import replace
-
 from regard.core import No
 from regard.functional.rows import Impl, check_impl
 from regard.functional.synthesizer import synthesizer_attention
@@ -28,10 +26,8 @@ class SynthesizerMixer(ValuesMixer):
 
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
-    capabilities = replace(
-        ALL,
-        cross=No("its weights are made for positions of one sequence"),
-        time="T^2 H V",
+    capabilities = ALL.but(
+        cross=No("its weights are made for positions of one sequence"), time="T^2 H V"
     )
     logits: PositionLogits
 

@@ -36,12 +36,10 @@ from regard.mixers._patterned import PatternMixer
 
 
 class BigBird(PatternMixer):
-    __doc__ = __doc__
     name = "bigbird"
     family = "block-sparse"
     paper = "Zaheer et al. 2020, arXiv 2007.14062"
-    capabilities = replace(
-        PatternMixer.capabilities,
+    capabilities = PatternMixer.capabilities.but(
         any_length=No("its random blocks are drawn once, for max_len"),
         time="T C H K",
         state="T H K",

@@ -20,7 +20,6 @@ Args:
     first_slot: what the first queries see before any slot is complete: the first token, a learned pair or nothing
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -39,13 +38,11 @@ FirstSlot = Literal["token0", "null", "none"]
 
 
 class Compressed(HeadsMixer):
-    __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
     operations = ("slots", "softmax")
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         pairwise=No(
             "keys are compressed before any query meets them, so single pairs cannot be taken out"
         ),

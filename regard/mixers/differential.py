@@ -31,11 +31,10 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Differential(CachedMixer):
-    __doc__ = __doc__
     name = "differential"
     family = "softmax"
     paper = "Ye et al. 2024, arXiv 2410.05258"
-    capabilities = replace(ALL, state="T G K")
+    capabilities = ALL.but(state="T G K")
     variants = {"v1": {"form": "v1", "layer": 2, "num_kv_heads": 1}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(

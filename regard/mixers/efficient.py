@@ -11,7 +11,6 @@ Args:
     normaliser: how scores become weights
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Float, Int
@@ -42,14 +41,11 @@ class State(Streamed):
 
 
 class Efficient(HeadsMixer):
-    __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
     operations = ("efficient",)
-    capabilities = replace(
-        RecurrentMixer.capabilities, time="T H K V", state="H K V", finite_to=10.0
-    )
+    capabilities = RecurrentMixer.capabilities.but(time="T H K V", state="H K V", finite_to=10.0)
     variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(

@@ -33,12 +33,10 @@ SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 
 class FixedPatterns(ValuesMixer):
-    __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         causal=No("its patterns next, right, end, start and last look ahead"),
         global_tokens=No("its fixed heads weigh tokens by position alone"),
         cross=No("its patterns speak of positions in one sequence"),

@@ -23,7 +23,6 @@ Args:
 """
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor
@@ -37,12 +36,10 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class Flash(ChunkedMixer):
-    __doc__ = __doc__
     name = "flash"
     family = "squared-relu"
     num_heads = 1
-    capabilities = replace(
-        ChunkedMixer.capabilities,
+    capabilities = ChunkedMixer.capabilities.but(
         includes_ffn=True,
         approximates="gau",
         time="T C K + T C F + T K F",

@@ -10,8 +10,6 @@ Args:
     norm: scale of the transform
 """
 
-from dataclasses import replace
-
 from regard.core import Mixer, No
 from regard.functional.fourier import Norm, fourier_mixing
 from regard.functional.rows import Impl, check_impl
@@ -19,12 +17,10 @@ from regard.mixers._base import ALL
 
 
 class FNet(Mixer):
-    __doc__ = __doc__
     name = "fnet"
     family = "fourier"
     paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         causal=No("every output of a Fourier transform depends on every token"),
         pairwise=No(
             "its mixing weights are fixed by the length, so single pairs cannot be taken out"

@@ -10,8 +10,6 @@ Args:
     gate_bias: b_f at the start
 """
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -26,13 +24,11 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Forgetting(CachedMixer, HeadsMixer):
-    __doc__ = __doc__
     name = "forgetting"
     family = "softmax"
     paper = "Lin et al. 2025, arXiv 2503.02130"
     operations = ("softmax",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         bidirectional=No("what a key has lost depends on the tokens after it, up to the query"),
         pairwise=No(
             "the gates between a key and a query count, of tokens that the query may not see, too"

@@ -22,7 +22,6 @@ Args:
 """
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Int
@@ -37,18 +36,12 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class GAU(CachedMixer):
-    __doc__ = __doc__
     name = "gau"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"
     num_heads = 1
-    capabilities = replace(
-        ALL,
-        includes_ffn=True,
-        time="T^2 K + T^2 F",
-        memory="T F",
-        state="T F + T K",
-        finite_to=1.0,
+    capabilities = ALL.but(
+        includes_ffn=True, time="T^2 K + T^2 F", memory="T F", state="T F + T K", finite_to=1.0
     )
     variants = {
         "paper": {"scale": "paper", "relative_bias": "toeplitz", "key_dim": 8},

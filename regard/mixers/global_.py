@@ -14,8 +14,6 @@ Args:
     num_external: learned tokens that every query sees, beside those of the input
 """
 
-from dataclasses import replace
-
 from regard.core import No
 from regard.core.options import Count
 from regard.functional.patterns import First, Window
@@ -25,14 +23,10 @@ from regard.mixers._patterned import PatternMixer
 
 
 class Global(PatternMixer):
-    __doc__ = __doc__
     name = "global"
     paper = "Ainslie et al. 2020, arXiv 2004.08483"
-    capabilities = replace(
-        PatternMixer.capabilities,
-        cross=No("global tokens are tokens of the sequence itself"),
-        time="T M H K",
-        state="M H K",
+    capabilities = PatternMixer.capabilities.but(
+        cross=No("global tokens are tokens of the sequence itself"), time="T M H K", state="M H K"
     )
     variants = {
         "several": {"num_global": 3},

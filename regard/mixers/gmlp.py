@@ -14,8 +14,6 @@ Args:
     toeplitz: True: one number for each distance in the place of a full matrix
 """
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -33,13 +31,11 @@ NEAR_ZERO = 1e-3
 
 
 class GMLP(CachedMixer):
-    __doc__ = __doc__
     name = "gmlp"
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"
     num_heads = 1
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         cross=No("its gate has one weight for each pair of positions of one sequence"),
         any_length=No("its gate has weights for max_len positions"),
         includes_ffn=True,

@@ -16,7 +16,6 @@ Args:
     index_dim: channels of an index head, d_I; None: dim / num_heads
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,12 +36,10 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Indexed(SelectedMixer):
-    __doc__ = __doc__
     name = "indexed"
     family = "routed"
     paper = "DeepSeek-AI 2025, arXiv 2512.02556"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         global_tokens=NO_MARKS,
         positions=frozenset({"absolute", "rotary"}),
         approximates="softmax",

@@ -19,8 +19,6 @@ Args:
     pairing: channels that are turned together: of both halves, or neighbours
 """
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -39,12 +37,11 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Latent(CachedMixer):
-    __doc__ = __doc__
     name = "latent"
     family = "softmax"
     paper = "DeepSeek-AI 2024, arXiv 2405.04434"
-    capabilities = replace(
-        ALL, cross=No("relative positions need queries and keys on one axis"), state="T D"
+    capabilities = ALL.but(
+        cross=No("relative positions need queries and keys on one axis"), state="T D"
     )
     variants = {
         "no_positions": {"rotary_dim": 0, "latent_dim": 5},

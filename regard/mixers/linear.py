@@ -13,7 +13,6 @@ Args:
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from jaxtyping import Int
@@ -30,10 +29,9 @@ from regard.positions.relative import Rotary
 
 
 class Linear(RecurrentMixer):
-    __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
-    capabilities = replace(RecurrentMixer.capabilities, positions=frozenset({"absolute", "rotary"}))
+    capabilities = RecurrentMixer.capabilities.but(positions=frozenset({"absolute", "rotary"}))
     variants = {
         "softplus": {"feature_map": "softplus"},
         "grouped": {"num_kv_heads": 1, "position": "rotary"},

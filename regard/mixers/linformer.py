@@ -19,7 +19,6 @@ Args:
     projection: LengthProjection that layers share, or mean: means of segments; None: the mixer's own
 """
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -36,13 +35,11 @@ NUM_SLOTS = 128
 
 
 class Linformer(HeadsMixer):
-    __doc__ = __doc__
     name = "linformer"
     family = "low-rank"
     paper = "Wang et al. 2020, arXiv 2006.04768"
     operations = ("softmax",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         causal=No("every compressed key mixes all positions, later ones too"),
         pairwise=No("compressed keys mix all positions, so single pairs cannot be taken out"),
         streaming=No("it has no causal form"),

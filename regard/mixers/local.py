@@ -15,7 +15,6 @@ Args:
     dilation: tokens from one key of a window to the next
 """
 
-from dataclasses import replace
 from typing import Any
 
 from regard.core import No
@@ -27,13 +26,11 @@ from regard.nn.heads import HeadBias, HeadNorm
 
 
 class Local(HeadsMixer):
-    __doc__ = __doc__
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
     operations = ("window",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         cross=No("a pattern needs queries and keys on one axis"),
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",

@@ -21,7 +21,6 @@ Args:
 """
 
 import math
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -41,12 +40,10 @@ Alignment = Literal["monotonic", "predictive"]
 
 
 class LuongLocal(CachedMixer, HeadsMixer):
-    __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         global_tokens=No(
             "its weights are defined inside one window for each query, which global tokens would leave"
         ),

@@ -15,7 +15,6 @@ Args:
 """
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -32,15 +31,10 @@ from regard.mixers._chunked import ChunkedMixer, Parts
 
 
 class MixedChunk(ChunkedMixer, HeadsMixer):
-    __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
-    capabilities = replace(
-        ChunkedMixer.capabilities,
-        approximates="softmax",
-        time="T C H K + T H K V",
-        state="H K V + C H K",
-        finite_to=10.0,
+    capabilities = ChunkedMixer.capabilities.but(
+        approximates="softmax", time="T C H K + T H K V", state="H K V + C H K", finite_to=10.0
     )
     variants = {
         "chunk": {"chunk_size": 4, "num_kv_heads": 1},

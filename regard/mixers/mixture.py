@@ -12,7 +12,6 @@ Args:
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from regard.core import No, OptionError, UnknownNameError
@@ -38,10 +37,8 @@ SYNTHESIZERS: dict[str, Any] = {
 
 
 class Mixture(SynthesizerMixer):
-    __doc__ = __doc__
     name = "mixture"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         cross=No("its synthetic members make weights for positions of one sequence"),
         any_length=No("its synthetic members have weights for max_len positions"),
     )

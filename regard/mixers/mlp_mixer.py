@@ -10,8 +10,6 @@ Args:
     token_hidden_dim: channels of the hidden layer over positions; None: half of dim
 """
 
-from dataclasses import replace
-
 import torch.nn.functional as F
 from torch import nn
 
@@ -21,12 +19,10 @@ from regard.mixers._base import ALL
 
 
 class MLPMixer(Mixer):
-    __doc__ = __doc__
     name = "mlp_mixer"
     family = "score-free"
     paper = "Tolstikhin et al. 2021, arXiv 2105.01601"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         causal=No("its hidden layer sums over all positions"),
         pairwise=No("positions meet in a hidden layer, so single pairs cannot be taken out"),
         cross=No("its layers are made for the positions of one sequence"),

@@ -12,8 +12,6 @@ Args:
     top_k: blocks that a query reads, its own among them
 """
 
-from dataclasses import replace
-
 import torch
 
 from regard.core import No
@@ -26,12 +24,10 @@ NO_MARKS = No("keys are chosen by their scores, and a mark adds none")
 
 
 class MoBA(SelectedMixer):
-    __doc__ = __doc__
     name = "moba"
     family = "routed"
     paper = "Lu et al. 2025, arXiv 2502.13189"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         pairwise=No(
             "a block is chosen by the mean of all its keys, those that a query may not see, too"
         ),

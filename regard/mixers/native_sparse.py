@@ -13,8 +13,6 @@ Args:
     window_size: keys that the third branch reads, the query's own among them
 """
 
-from dataclasses import replace
-
 import torch
 
 from regard.core import No
@@ -34,12 +32,10 @@ from regard.nn.starts import Glorot, glorot
 
 
 class NativeSparse(SelectedMixer):
-    __doc__ = __doc__
     name = "native_sparse"
     family = "routed"
     paper = "Yuan et al. 2025, arXiv 2502.11089"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         bidirectional=No("its blocks and its window end at the query"),
         pairwise=No("a block is read as one mean, of keys that a query may not see, too"),
         global_tokens=NO_MARKS,

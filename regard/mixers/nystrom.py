@@ -10,8 +10,6 @@ Args:
     conv_size: tokens that a filter sees, odd; None: there is none
 """
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -22,12 +20,10 @@ from regard.mixers._base import ALL, HeadsMixer
 
 
 class Nystrom(HeadsMixer):
-    __doc__ = __doc__
     name = "nystrom"
     family = "low-rank"
     paper = "Xiong et al. 2021, arXiv 2102.03902"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         causal=No("landmarks are means over tokens before and after a query"),
         streaming=No("landmarks are means over tokens before and after a query"),
         pairwise=No("keys are averaged before any query meets them"),

@@ -25,7 +25,6 @@ Args:
     redraw_every: optimiser steps between two draws of the features; None: never
 """
 
-from dataclasses import replace
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -57,14 +56,10 @@ class State(Streamed):
 
 
 class Performer(RecurrentMixer):
-    __doc__ = __doc__
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
-    capabilities = replace(
-        RecurrentMixer.capabilities,
-        approximates="softmax",
-        memory="T H M",
-        positions=frozenset({"absolute", "rotary"}),
+    capabilities = RecurrentMixer.capabilities.but(
+        approximates="softmax", memory="T H M", positions=frozenset({"absolute", "rotary"})
     )
     operations = ("favor", "causal sums")
     denominator = staticmethod(floored)

@@ -51,13 +51,11 @@ from regard.nn.seeded import normal
 
 
 class Reformer(HeadsMixer):
-    __doc__ = __doc__
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"
     operations = ("sorted",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         cross=No("its keys are the queries of the same tokens"),
         approximates="softmax",
         time="R T W H K",

@@ -22,8 +22,6 @@ Args:
     pool_size: projection matrices to draw from; None: one for each head
 """
 
-from dataclasses import replace
-
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -39,10 +37,9 @@ from regard.nn.starts import Glorot, glorot
 
 
 class RFA(RecurrentMixer):
-    __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
-    capabilities = replace(RecurrentMixer.capabilities, approximates="softmax", memory="T H M")
+    capabilities = RecurrentMixer.capabilities.but(approximates="softmax", memory="T H M")
     operations = ("causal sums",)
     denominator = staticmethod(signed)
     drawn: Tensor | None

@@ -49,13 +49,11 @@ from regard.nn.heads import in_full_precision
 
 
 class Routing(HeadsMixer):
-    __doc__ = __doc__
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
     operations = ("sorted",)
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         global_tokens=No("an output is a mean over clusters, and a global token belongs to none"),
         approximates="softmax",
         time="T N H K + N W^2 H K",

@@ -16,7 +16,6 @@ Args:
     value_dim: channels of a value; None: dim / num_heads, in mamba2 twice as many
 """
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -31,10 +30,9 @@ from regard.nn.recurrent import Decay
 
 
 class ScalarDecay(ScanMixer):
-    __doc__ = __doc__
     name = "scalar_decay"
     paper = "Sun et al. 2023, arXiv 2307.08621"
-    capabilities = replace(ScanMixer.capabilities, positions=frozenset({"absolute"}))
+    capabilities = ScanMixer.capabilities.but(positions=frozenset({"absolute"}))
     variants = {
         "lightning": {"form": "lightning"},
         "mamba2": {"form": "mamba2", "key_dim": 10},

@@ -17,7 +17,6 @@ Args:
     score_options: options of the score
 """
 
-from dataclasses import replace
 from typing import Any
 
 from regard.core import No
@@ -30,14 +29,10 @@ from regard.nn.scores import Score, build_score
 
 
 class Scored(CachedMixer, HeadsMixer):
-    __doc__ = __doc__
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"
-    capabilities = replace(
-        ALL,
-        state="T H K",
-    )
+    capabilities = ALL.but(state="T H K")
     variants = {
         "general": {"score": "general", "num_kv_heads": 1},
         "additive": {"score": "additive", "score_options": {"hidden_dim": 5}},

@@ -53,12 +53,10 @@ from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
 class Sinkhorn(HeadsMixer):
-    __doc__ = __doc__
     name = "sinkhorn"
     family = "sorted"
     paper = "Tay et al. 2020, arXiv 2002.11296"
-    capabilities = replace(
-        ALL,
+    capabilities = ALL.but(
         pairwise=No("keys of several blocks are mixed before any query meets them"),
         global_tokens=No(
             "keys of several blocks are mixed, so that no single token can be shown to all"

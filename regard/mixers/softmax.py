@@ -18,7 +18,6 @@ Args:
 """
 
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,15 +35,12 @@ from regard.positions.relative import BiasPosition
 
 
 class Softmax(CachedMixer, HeadsMixer):
-    __doc__ = __doc__
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
     operations = ("softmax",)
-    capabilities = replace(
-        ALL,
-        positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
-        state="T G K",
+    capabilities = ALL.but(
+        positions=frozenset({"absolute", "rotary", "alibi", "t5"}), state="T G K"
     )
     variants = {
         "grouped": {"num_kv_heads": 1, "bias": True},

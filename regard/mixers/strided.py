@@ -20,7 +20,6 @@ Args:
     merged: True: every head sees both sets of keys; False: heads alternate between them
 """
 
-from dataclasses import replace
 from math import isqrt
 from typing import Literal
 
@@ -42,10 +41,9 @@ Kind = Literal["strided", "fixed", "dilated"]
 
 
 class Strided(PatternMixer):
-    __doc__ = __doc__
     name = "strided"
     paper = "Child et al. 2019, arXiv 1904.10509"
-    capabilities = replace(PatternMixer.capabilities, time="T W H K + T^2 H K / W", state="T H K")
+    capabilities = PatternMixer.capabilities.but(time="T W H K + T^2 H K / W", state="T H K")
     variants = {
         "small": {"stride": 4},
         "separate": {"stride": 2, "window_size": 3, "merged": False},

@@ -13,7 +13,6 @@ Args:
     layers: layers of the network that makes the logits
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from regard.core import No, OptionError
@@ -23,12 +22,9 @@ from regard.nn.logits import DenseLogits
 
 
 class SynthesizerDense(SynthesizerMixer):
-    __doc__ = __doc__
     name = "synthesizer_dense"
-    capabilities = replace(
-        SynthesizerMixer.capabilities,
-        any_length=No("a token makes one logit for each of max_len positions"),
-        time="T^2 H K",
+    capabilities = SynthesizerMixer.capabilities.but(
+        any_length=No("a token makes one logit for each of max_len positions"), time="T^2 H K"
     )
     variants = {
         "shared": {"share_w2": True},

@@ -14,7 +14,6 @@ Args:
     tiling: how two short vectors make a row: outer product, or tiled side by side
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from regard.core import No
@@ -24,11 +23,9 @@ from regard.nn.logits import FactorizedDenseLogits, near_square
 
 
 class SynthesizerFactorizedDense(SynthesizerMixer):
-    __doc__ = __doc__
     name = "synthesizer_factorized_dense"
-    capabilities = replace(
-        SynthesizerMixer.capabilities,
-        any_length=No("the products of its factors are max_len logits"),
+    capabilities = SynthesizerMixer.capabilities.but(
+        any_length=No("the products of its factors are max_len logits")
     )
     variants = {
         "unequal": {"first_factor": 43, "head_hidden_dim": 2},

@@ -9,8 +9,6 @@ Args:
     rank: columns of each factor of the logits
 """
 
-from dataclasses import replace
-
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
@@ -18,10 +16,8 @@ from regard.nn.logits import FactorizedRandomLogits
 
 
 class SynthesizerFactorizedRandom(SynthesizerMixer):
-    __doc__ = __doc__
     name = "synthesizer_factorized_random"
-    capabilities = replace(
-        SynthesizerMixer.capabilities,
+    capabilities = SynthesizerMixer.capabilities.but(
         any_length=No("its factors have one row for each of max_len positions"),
         time="T^2 H M + T^2 H V",
     )

@@ -9,8 +9,6 @@ Args:
     trainable: True: the logits are learned
 """
 
-from dataclasses import replace
-
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
@@ -18,11 +16,9 @@ from regard.nn.logits import RandomLogits
 
 
 class SynthesizerRandom(SynthesizerMixer):
-    __doc__ = __doc__
     name = "synthesizer_random"
-    capabilities = replace(
-        SynthesizerMixer.capabilities,
-        any_length=No("its weights are a table of max_len by max_len positions"),
+    capabilities = SynthesizerMixer.capabilities.but(
+        any_length=No("its weights are a table of max_len by max_len positions")
     )
     variants = {"fixed": {"trainable": False}}
 

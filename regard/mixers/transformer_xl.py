@@ -56,15 +56,11 @@ class State(Streamed):
 
 
 class TransformerXL(HeadsMixer):
-    __doc__ = __doc__
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
-    capabilities = replace(
-        ALL,
-        streaming="segment",
-        positions=frozenset({"transformer_xl"}),
-        state="M D",
+    capabilities = ALL.but(
+        streaming="segment", positions=frozenset({"transformer_xl"}), state="M D"
     )
     variants = {
         "clamped": {"clamp_len": 4, "num_kv_heads": 1},

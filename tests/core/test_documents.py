@@ -169,8 +169,3 @@ def test_functions_serve_masks_without_documents_by_name():
     y = regard.functional.softmax_attention(q, q, q, mask=regard.Mask(causal=True))
     expected = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
     torch.testing.assert_close(y, expected)
-
-
-def test_a_plan_is_of_rows(softmax):
-    with pytest.raises(regard.UnsupportedError, match="plan is of rows, not of documents"):
-        softmax.plan(X, mask=regard.Mask(documents=DOCUMENTS))

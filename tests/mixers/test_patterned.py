@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, ShapeError, build
-from regard.functional.patterns import All, Block, First, PerHead, Scattered, Window
+from regard import Mask, ShapeError, build
+from regard.functional.patterns import All, Block, First, PerHead, Window
 
 
 def test_random_blocks_are_saved_and_come_from_the_seed():
@@ -52,6 +52,3 @@ def test_head_mix_takes_one_pattern_for_all_heads_and_a_pattern_of_heads():
     assert single.pattern == thrice.pattern
     torch.testing.assert_close(single(x), thrice(x))
     assert build("head_mix", dim=24, num_heads=3, patterns=each).pattern == each
-    table = torch.zeros(3, 4, 1, dtype=torch.long)
-    with pytest.raises(OptionError, match="bigbird"):
-        build("head_mix", dim=24, num_heads=3, patterns=Block(3, 1) | Scattered(3, table))

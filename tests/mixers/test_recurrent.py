@@ -102,29 +102,3 @@ def test_writing_nothing_leaves_nothing_and_orthonormal_keys_are_recalled_exactl
     assert torch.allclose(S, v[:, :, :K], atol=1e-12)
     again, _ = delta_attention(keys, keys, v[:, :, K : 2 * K], b[:, :, :K] * 0 + 1, state=S)
     assert torch.allclose(again, v[:, :, K : 2 * K], atol=1e-12)  # each erases what was there
-
-
-def test_the_scan_is_its_own_masked_matrix():
-    """The duality of Mamba-2 (arXiv 2405.21060): (Q K^T * L) V, L_ij = a_i ... a_(j+1)."""
-    q, k, v, _, g = terms()
-    G = g.cumsum(-1)
-    L = (G[..., :, None] - G[..., None, :]).tril().exp().tril()
-    y, _ = decayed_attention(q, k, v, g)
-    assert torch.allclose(y, (q @ k.mT * L) @ v, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["gated_delta", "kimi_delta", "gated_linear", "scalar_decay"])
-def test_options_that_do_not_fit_are_refused(name):
-    with pytest.raises(regard.OptionError):
-        regard.build(name, dim=25, num_heads=3)
-    with pytest.raises(regard.UnsupportedError, match="order of the tokens"):
-        regard.build(name, dim=24, num_heads=3)(torch.zeros(1, 4, 24))
-
-
-def test_bounds_and_halves_that_do_not_exist_are_refused():
-    with pytest.raises(regard.OptionError, match="lower_bound"):
-        regard.build("gated_linear", dim=24, num_heads=3, lower_bound=0.5)
-    with pytest.raises(regard.OptionError, match="lower_bound"):
-        regard.build("gated_linear", dim=24, num_heads=3, form="hgrn2", lower_bound=1.0)
-    with pytest.raises(regard.OptionError, match="channels in pairs"):
-        regard.build("scalar_decay", dim=24, num_heads=3, key_dim=5)

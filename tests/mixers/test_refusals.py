@@ -11,6 +11,7 @@ from regard.nn import LengthProjection
 
 TABLE = torch.zeros(3, 4, 1, dtype=torch.long)
 NO_BOUND = {"max_len": None}
+SCANS = ("gated_delta", "kimi_delta", "gated_linear", "scalar_decay")
 
 
 def shared(max_len):
@@ -22,9 +23,12 @@ def groups(*given):
 
 
 OPTIONS = [
+    ("differential", {"num_kv_heads": 2, "form": "v1"}, "divisible"),
     ("fixed_patterns", {"patterns": ("left",) * 4}, "4 patterns need as many heads"),
     ("gau", {"scale": "paper"} | NO_BOUND, "needs max_len"),
     ("gau", {"key_dim": 7}, "must be even"),
+    ("gated_linear", {"lower_bound": 0.5}, "lower_bound"),
+    ("gated_linear", {"lower_bound": 1.0, "form": "hgrn2"}, "lower_bound"),
     ("head_groups", groups(HeadGroup("local", 2)), "have 2 heads, and num_heads is 3"),
     ("head_groups", groups("local"), "must be a sequence of HeadGroups"),
     ("head_groups", groups(HeadGroup("local", 3, {"dim": 4})), "must not hold dim"),
@@ -32,24 +36,32 @@ OPTIONS = [
     ("head_mix", {"patterns": [All()] * 2}, "2 patterns for 3 heads"),
     ("head_mix", {"patterns": ["local"]}, "must be a Pattern, a sequence of Patterns or None"),
     ("head_mix", {"patterns": Block(3, 1) | Scattered(3, TABLE)}, "bigbird"),
+    ("indexed", {"block_size": 2, "index_heads": 4}, "one for each head of keys"),
+    ("indexed", {"position": "rotary", "index_dim": 5}, "must be even"),
+    ("latent", {"rotary_dim": 3}, "must be even"),
     ("linformer", {"sharing": "layerwise"}, "go together"),
     ("linformer", {"projection": LengthProjection(64, 5)}, "go together"),
     ("linformer", {"projection": "max"}, "a LengthProjection, 'mean' or None"),
     ("linformer", {"projection": "mean", "sharing": "key_value"}, "nothing to share"),
     ("linformer", shared(12), r"max_len \(64\) exceeds"),
     ("linformer", {**shared(64), "num_slots": 4}, r"num_slots \(4\)"),
+    ("local", {"head_dim": 5, "position": "rotary"}, r"so head_dim \(5\) must be even"),
     ("longformer", {"dilation": (1, 2)}, "2 dilations for 3 heads"),
     ("luong_local", {"alignment": "local-p"}, r"alignment .* must be one of"),
     ("luong_local", {"renormalise": True}, "renormalise needs alignment='predictive'"),
+    ("nystrom", {"conv_size": 4}, "must be odd"),
     ("performer", {"features": "cosine"}, r"features .* must be"),
     ("performer", {"features": "relu", "stabiliser": "published"}, "has no stabiliser"),
     ("reformer", NO_BOUND, "max_len"),
     ("reformer", {"num_buckets": 3}, "even"),
     ("rfa", {"pool_size": 2}, "pool_size"),
     ("rfa", {"gate_bias": 1.0}, "gate=True"),
+    *((name, {"dim": 25}, "divisible") for name in SCANS),
+    ("scalar_decay", {"key_dim": 5}, "channels in pairs"),
     ("sinkhorn", {"block_size": 4} | NO_BOUND, "max_len"),
     ("sinkhorn", {"sort_cut": 2, "mixture": True}, "sort_cut"),
     ("softmax", {"position_options": {"base": 100.0}}, "without a position"),
+    ("softmax", {"sinks": True, "shared_qk": True}, "takes one of sinks and shared_qk"),
     ("softmax", {"dim": 15, "position": "rotary"}, r"dim / num_heads \(5\) must be even"),
     ("strided", {"kind": "comb"}, "kind"),
     ("strided", {"summary_width": 2}, "summary_width belongs"),
@@ -64,9 +76,15 @@ NAMES = [
     ("softmax", T5, "option of t5 'buckets'"),
 ]
 CAUSAL, CROSS = {"mask": Mask(causal=True)}, {"context": torch.zeros(1, 3, 24)}
+PAIRS = {"mask": Mask(pairwise=torch.ones(1, 1, 4, 4, dtype=torch.bool))}
 REQUESTS = [
     ("efficient", {"normaliser": "scaling"}, CAUSAL, "number of all keys"),
+    ("forgetting", {}, {}, "tokens after it"),
     ("head_groups", {}, CROSS, "its local heads: a pattern needs"),
+    ("indexed", {"block_size": 2}, CROSS, "none in a context"),
+    ("moba", {}, PAIRS, "mean of all its keys"),
+    ("native_sparse", {}, {}, "end at the query"),
+    *((name, {}, {}, "order of the tokens") for name in SCANS),
     ("performer", {"stabiliser": "published"}, CAUSAL, "maximum over all positions"),
     ("rfa", {"gate": True}, {}, "order of the tokens"),
     ("softmax", {"position": "alibi"}, CROSS, "queries and keys on one axis"),

@@ -165,16 +165,3 @@ def test_the_index_learns_which_keys_attention_weighs():
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.6 * first and recall() > before + 0.1
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(regard.OptionError, match="one for each head of keys"):
-        built("indexed", block_size=2, index_heads=4)
-    with pytest.raises(regard.OptionError, match="must be even"):
-        built("indexed", position="rotary", index_dim=5)
-    with pytest.raises(regard.UnsupportedError, match="end at the query"):
-        built("native_sparse")(X)
-    with pytest.raises(regard.UnsupportedError, match="mean of all its keys"):
-        built("moba")(X, mask=regard.Mask(pairwise=torch.ones(1, 1, 12, 12, dtype=torch.bool)))
-    with pytest.raises(regard.UnsupportedError, match="none in a context"):
-        built("indexed", block_size=2)(X, context=X)
