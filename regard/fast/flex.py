@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu import pattern as tiles
-from regard.functional.patterns import Pattern, PerHead, Scattered, Union, Window
+from regard.functional.patterns import Pattern, Scattered, Union, Window
 from regard.functional.rows import Form
 
 BLOCK = 128
@@ -34,20 +34,20 @@ def attend(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
-    first_k: None = None,
-    first_v: None = None,
     *,
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-    max_global: int | None = None,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
     """Takes causal and padding masks."""
-    T = q.shape[2]
-    blocks = block_mask(pattern, T, causal=mask.causal, device=q.device, size=BLOCK)
-    if mask.valid is not None:
-        blocks = _with_padding(blocks, pattern, mask)
+    how: dict[str, Any] = {
+        "causal": mask.causal,
+        "device": q.device,
+        "size": BLOCK,
+        "valid": mask.valid,
+    }
+    blocks = block_mask(pattern, q.shape[2], **how)
     return _flex(q)(q, k, v, block_mask=blocks, scale=scale)
 
 
@@ -55,41 +55,47 @@ def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form
     return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
 
 
-def unfit(q, k, v, first_k=None, first_v=None, *, mask: Mask = OPEN, **options) -> str | None:
+def unfit(q, k, v, *first, mask: Mask = OPEN, **options) -> str | None:
     if q.shape[-1] < NARROWEST:
         return f"it needs {NARROWEST} channels in a head, not {q.shape[-1]}"
     for name in ("pairwise", "global_tokens"):
         if getattr(mask, name) is not None:
             return f"it does not take {name}"
-    return None if first_k is None else "learned tokens come before the others"
+    return "learned tokens come before the others" if first else None
 
 
 def unfit_window(q, k, v, **options) -> str | None:
     return tiles.unfit(q, k, v, **options) or unfit(q, k, v, **options)
 
 
-def block_mask(pattern: Pattern, T: int, *, causal: bool, device: torch.device, size: int = BLOCK):
-    """A BlockMask of T tokens; one for each head where the pattern has one for each."""
-    tables = any(isinstance(term, Scattered) for one in _heads(pattern) for term in one.terms)
-    return (_made if tables else _kept)(pattern, T, causal, device, size)
+def block_mask(
+    pattern: Pattern,
+    T: int,
+    *,
+    causal: bool,
+    device: torch.device,
+    size: int = BLOCK,
+    valid: Bool[Tensor, "B T"] | None = None,
+):
+    """A BlockMask of T tokens; one for each head where a pattern has a table."""
+    tables = any(isinstance(term, Scattered) for term in pattern.terms)
+    make = _made if tables or valid is not None else _kept
+    return make(pattern, T, causal, device, size, valid)
 
 
-def _heads(pattern: Pattern) -> tuple[Pattern, ...]:
-    return pattern.heads if isinstance(pattern, PerHead) else (pattern,)
-
-
-def _made(pattern: Pattern, T: int, causal: bool, device: torch.device, size: int):
+def _made(
+    pattern: Pattern, T: int, causal: bool, device: torch.device, size: int, valid: Tensor | None
+):
     from torch.nn.attention.flex_attention import BlockMask
 
-    kinds = torch.cat([_kinds(one, T, causal, device, size) for one in _heads(pattern)])[None]
+    kinds = _kinds(pattern, T, causal, device, size)[None]
+    if valid is not None:  # any block may hold padding
+        kinds = kinds.clamp(max=1).expand(len(valid), -1, -1, -1).contiguous()
     partial, full = (_listed(kinds == kind) for kind in (1, 2))
-    return BlockMask.from_kv_blocks(
-        *partial,
-        *full,
-        BLOCK_SIZE=size,
-        mask_mod=mask_mod(pattern, causal=causal),
-        seq_lengths=(T, T),
-    )
+    more: tuple[Any, Any] = full if valid is None else (None, None)
+    how: dict[str, Any] = {"BLOCK_SIZE": size, "seq_lengths": (T, T)}
+    inside = mask_mod(pattern, causal=causal, valid=valid)
+    return BlockMask.from_kv_blocks(*partial, *more, mask_mod=inside, **how)
 
 
 _kept = lru_cache(maxsize=MASKS)(_made)
@@ -132,64 +138,32 @@ def _kinds_of(
 
 
 def mask_mod(
-    pattern: Pattern, *, causal: bool = False
+    pattern: Pattern, *, causal: bool = False, valid: Bool[Tensor, "B T"] | None = None
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """The same pairs in the form of torch's FlexAttention: mask_mod(b, h, q_idx, kv_idx)."""
 
     def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        pairs = _at(pattern, h, q_idx, kv_idx)
-        return pairs & (kv_idx <= q_idx) if causal else pairs
+        pairs = reduce(or_, (_at(term, h, q_idx, kv_idx) for term in pattern.terms))
+        pairs = pairs & (kv_idx <= q_idx) if causal else pairs
+        return pairs if valid is None else pairs & valid[b, kv_idx]
 
     return allowed
 
 
-def _at(pattern: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+def _at(term: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """True if one query may see one key, in one head."""
-    if isinstance(pattern, PerHead):
-        return reduce(or_, (_at(one, h, i, j) & (h == n) for n, one in enumerate(pattern.heads)))
-    if isinstance(pattern, Union):
-        return reduce(or_, (_at(part, h, i, j) for part in pattern.parts))
-    if isinstance(pattern, Scattered):
-        H, N, r = pattern.table.shape
-        row = (i // pattern.size).clamp(max=N - 1)  # kernels compute beyond the end, and drop it
-        named = (pattern.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
-        return reduce(or_, (block == j // pattern.size for block in named), j < 0)
-    return pattern.contains(i, j)
+    if not isinstance(term, Scattered):
+        return term.contains(i, j)
+    H, N, r = term.table.shape
+    row = (i // term.size).clamp(max=N - 1)  # kernels compute beyond the end, and drop it
+    named = (term.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
+    return reduce(or_, (block == j // term.size for block in named), j < 0)
 
 
 def _listed(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """The number of chosen blocks in each row, and their indices, which come first in the row."""
     order = chosen.int().argsort(dim=-1, descending=True, stable=True)
     return chosen.sum(-1, dtype=torch.int32), order.to(torch.int32)
-
-
-def _with_padding(blocks, pattern: Pattern, mask: Mask):
-    """Every block is partial: any may hold padding."""
-    from torch.nn.attention.flex_attention import BlockMask
-
-    inside, valid = mask_mod(pattern, causal=mask.causal), mask.valid
-    assert valid is not None
-
-    def allowed(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        return inside(b, h, q_idx, kv_idx) & valid[b, kv_idx]
-
-    h, N = blocks.kv_indices.shape[1], blocks.kv_indices.shape[-1]
-    chosen = torch.zeros(1, h, N, N + 1, dtype=torch.bool, device=valid.device)
-    for count, places in (
-        (blocks.kv_num_blocks, blocks.kv_indices),
-        (blocks.full_kv_num_blocks, blocks.full_kv_indices),
-    ):
-        taken = torch.arange(N, device=valid.device) < count[..., None]
-        chosen.scatter_(3, places.long().where(taken, N), True)
-    B = valid.shape[0]
-    count, places = (z.expand(B, *z.shape[1:]).contiguous() for z in _listed(chosen[..., :N]))
-    return BlockMask.from_kv_blocks(
-        count,
-        places,
-        BLOCK_SIZE=blocks.BLOCK_SIZE,
-        mask_mod=allowed,
-        seq_lengths=blocks.seq_lengths,
-    )
 
 
 def _flex(q: Tensor) -> Callable[..., Tensor]:

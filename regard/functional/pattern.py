@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
-from regard.functional.patterns import Global, Pattern, PerHead, picture
+from regard.functional.patterns import Pattern, PerHead, picture
 from regard.functional.rows import (
     Impl,
     choose,
@@ -61,53 +61,49 @@ def pattern_attention(
     Raises ShapeError where a pattern for each head meets another number of heads.
     """
     _check(q, k, pattern)
+    how: dict[str, Any] = {"pattern": pattern, "mask": mask, "scale": scale}
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
     if free_length or (mask.global_tokens is not None and max_global is None):
-        return _dense(q, k, v, prefix, pattern, mask, scale, impl)
-    attention = choose("pattern", attend, impl, tile=TILE)
-    how = {"pattern": pattern, "mask": mask, "scale": scale, "max_global": max_global}
-    return attention(q, k, v, *(prefix or (None, None)), **how)
+        return _dense(q, k, v, prefix, impl=impl, **how)
+    if isinstance(pattern, PerHead):
+        return _by_head(q, k, v, prefix, pattern, mask, scale, max_global, impl)
+    first, rows = None, list[tuple[Tensor, Tensor]]()
+    if prefix is not None or mask.global_tokens is not None:
+        first, rows = prefix_keys(k, v, prefix, mask, max_global)
+    y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
+    for term in pattern.terms:
+        if term.span and not (mask.causal and term.span.start == 0):  # these see each other alone
+            at = torch.arange(q.shape[2], device=q.device)[term.span.start : term.span.stop]
+            at = at.expand(q.shape[0], -1)
+            rows.append((at, torch.ones_like(at, dtype=torch.bool)))
+    for at, present in rows:
+        y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=prefix, impl=impl)
+    return y
 
 
 def attend(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
-    first_k: Float[Tensor, "B H E K"] | None = None,
-    first_v: Float[Tensor, "B H E V"] | None = None,
-    *,
+    *first: Tensor,
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-    max_global: int | None = None,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
-    learned = None if first_k is None or first_v is None else (first_k, first_v)
-    if isinstance(pattern, PerHead):
-        how = {"scale": scale, "max_global": max_global, "tile": tile}
-        return _by_head([q, k, v, first_k, first_v], pattern, mask, how)
-
-    rows: list[tuple[Tensor, Tensor]] = []
-    prefix = None
-    groups = sharing(pattern)
-    if learned is not None or mask.global_tokens is not None:
-        prefix, rows = prefix_keys(k, v, learned, mask, max_global)
+    """All rows but those of global tokens. first: the tensors of a `Prefix`, or none."""
+    prefix = Prefix(*first) if first else None
     earlier: list[Pattern] = []
     parts: list[Tensor] = []
+    groups = sharing(pattern)
     for terms in groups:
         merged = len(groups) > 1
         parts.append(_part(q, k, v, prefix, terms, earlier, mask, scale, tile, merged))
         earlier, prefix = [*earlier, *terms], None
-    y = parts[0]
-    if len(groups) > 1:
-        both = torch.stack(parts)
-        y = (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).to(v.dtype)
-    spans = [term for term in earlier if isinstance(term, Global)]
-    if mask.causal:  # the first tokens see each other alone
-        spans = [term for term in spans if term.start > 0]
-    for at, present in (*rows, *(_places(term.span, q) for term in spans)):
-        y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=learned)
-    return y
+    if len(parts) == 1:
+        return parts[0]
+    both = torch.stack(parts)
+    return (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).to(v.dtype)
 
 
 def sharing(pattern: Pattern) -> list[list[Pattern]]:
@@ -219,25 +215,28 @@ def _seen(prefix: Prefix, mask: Mask, i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Ten
     return _masked(present, mask, i, at.clamp(min=0)) | (at < 0)
 
 
-def _places(span: range, q: Tensor) -> tuple[Int[Tensor, "B M"], Bool[Tensor, "B M"]]:
-    at = torch.arange(q.shape[2], device=q.device)[span.start : span.stop]
-    return at.expand(q.shape[0], -1), torch.ones_like(at, dtype=torch.bool).expand(q.shape[0], -1)
-
-
 def _by_head(
-    tensors: list[Tensor | None], pattern: PerHead, mask: Mask, how: dict[str, Any]
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    prefix: KeysAndValues | None,
+    pattern: PerHead,
+    mask: Mask,
+    scale: float | None,
+    max_global: int | None,
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
     """Heads of one pattern together."""
-    pairwise = mask.pairwise
-    each = None if pairwise is None or pairwise.shape[1] == 1 else pairwise
-    apart = [None if z is None else z.unbind(1) for z in (*tensors, each)]
     found: dict[int, Tensor] = {}
     for one in dict.fromkeys(pattern.heads):
         heads = [h for h, other in enumerate(pattern.heads) if other == one]
-        given: list[Any] = [z and torch.stack([z[h] for h in heads], dim=1) for z in apart]
-        *own, pairs = given
-        some = mask if pairs is None else replace(mask, pairwise=pairs)
-        y = attend(*own, pattern=one, mask=some, **how)
+        own = [z[:, heads] for z in (q, k, v, *(prefix or ()))]
+        pairs, some = mask.pairwise, mask
+        if pairs is not None and pairs.shape[1] > 1:
+            some = replace(mask, pairwise=pairs[:, heads])
+        how: dict[str, Any] = {"pattern": one, "mask": some, "max_global": max_global}
+        how["prefix"] = None if prefix is None else (own[3], own[4])
+        y = pattern_attention(*own[:3], scale=scale, impl=impl, **how)
         found |= dict(zip(heads, y.unbind(1), strict=True))
     return torch.stack([found[h] for h in range(len(found))], dim=1)
 
@@ -247,6 +246,7 @@ def _dense(
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     learned: KeysAndValues | None,
+    *,
     pattern: Pattern,
     mask: Mask,
     scale: float | None,

@@ -1,99 +1,72 @@
 """Patterns (see `functional.pattern`), one tile of queries after the other through torch's fused kernel, with a backward by hand.
 
 Terms that need other tiles are merged by the logarithm of each row's sum of exponentials. The backward computes each tile's weights again
-from the final sum: nothing of size [T S] is stored. Rows of global tokens are computed apart.
+from the final sum: nothing of size [T S] is stored.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
-from itertools import pairwise
 from operator import and_
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
-from regard.functional.global_rows import Prefix, prefix_keys, replace_rows
 from regard.functional.pattern import beside
-from regard.functional.patterns import Pattern, PerHead
+from regard.functional.patterns import Pattern
 from regard.functional.rows import LOG2_E, Form, exp_, take_each, wide_type
-from regard.functional.softmax import attend as attend_rows
 
 TILE = 64
 """Queries of a tile."""
 
 
 class Call(NamedTuple):
-    tiles: list[tuple[slice, Callable[[], Iterable[Tile]]]]  # of the heads of each slice
+    tiles: Callable[[], Iterable[Tile]]
     mask: Mask
-    marks: Bool[Tensor, "B T"] | None
-    prefix: Prefix | None
+    marks: Bool[Tensor, "B T"] | None  # keys that exist, and come not before the others
     scale: float
     even: bool = True  # keys are evenly spaced in all tiles
     merged: bool = False  # some queries are in several tiles
+    at: Int[Tensor, "B E"] | None = None  # of a `Prefix`, and present
+    present: Bool[Tensor, "B E"] | None = None
 
 
 def attend(
-    q,
-    k,
-    v,
-    first_k=None,
-    first_v=None,
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T V"],
+    first_k: Float[Tensor, "B H E K"] | None = None,
+    first_v: Float[Tensor, "B H E V"] | None = None,
+    at: Int[Tensor, "B E"] | None = None,
+    present: Bool[Tensor, "B E"] | None = None,
     *,
     pattern: Pattern,
     mask: Mask = OPEN,
     scale: float | None = None,
-    max_global: int | None = None,
     form: Form,
-):
+) -> Float[Tensor, "B H T V"]:
     H, T, K = q.shape[1:]
-    learned = None if first_k is None else (first_k, first_v)
-    prefix, rows = None, list[tuple[Tensor, Tensor]]()
-    if learned is not None or mask.global_tokens is not None:
-        prefix, rows = prefix_keys(k, v, learned, mask, max_global)
-    scale = 1 / math.sqrt(K) if scale is None else scale
     others = None if mask.global_tokens is None else ~mask.global_tokens
     given = [z for z in (mask.valid, others) if z is not None]
     marks = reduce(and_, given) if given else None
-    heads, size = _heads(pattern, H), form.tile or TILE
-    each = [(at, partial(tiles, one, mask.causal, len(range(H)[at]), T, size)) for at, one in heads]
-    even = all(isinstance(term, EVEN) for _, one in heads for term in one.terms)
-    merged = any(len(one.terms) > 1 for _, one in heads)
-    call = Call(each, mask, marks, prefix, scale, even, merged)
-    y = _tiled(call, q, k, v, *((None, None) if prefix is None else (prefix.k, prefix.v)))
-
-    spans = [(at, term.span) for at, one in heads for term in one.terms if term.span]
-    spans = [(at, span) for at, span in spans if not (mask.causal and span.start == 0)]
-    y = y.clone() if spans and y.requires_grad else y
-    for heads, span in spans:
-        some = slice(min(span.start, T), min(span.stop, T))
-        y[:, heads, some] = _rows(q, k, v, learned, mask, scale, heads, some)
-    for at, present in rows:
-        y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=learned, impl="auto")
-    return y
+    each = partial(tiles, pattern, mask.causal, H, T, form.tile or TILE)
+    even = all(isinstance(term, EVEN) for term in pattern.terms)
+    merged = len(pattern.terms) > 1
+    scale = 1 / math.sqrt(K) if scale is None else scale
+    call = Call(each, mask, marks, scale, even, merged, at, present)
+    return _tiled(call, q, k, v, first_k, first_v)
 
 
-def _rows(q, k, v, learned, mask: Mask, scale: float, heads: slice, some: slice) -> Tensor:
-    """Outputs of these queries over all keys."""
-    T, q, k, v = q.shape[2], q[:, heads, some], k[:, heads], v[:, heads]
-    allowed = mask.dense(T, T, device=q.device, rows=some)
-    allowed = allowed[:, heads] if allowed.shape[1] > 1 else allowed
-    if learned is not None:
-        k, v = (torch.cat([z[:, heads], x], 2) for z, x in zip(learned, (k, v), strict=True))
-        allowed = F.pad(allowed, (learned[0].shape[2], 0), value=True)
-    return attend_rows(q, k, v, allowed, scale=scale)
-
-
-def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form):
+def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:
     H, T, K = q.shape[1:]
     each = partial(window_tiles, window, dilation, mask.causal, H, T, form.tile or TILE)
-    return _tiled(Call([(slice(0, H), each)], mask, mask.valid, None, K**-0.5), q, k, v)
+    return _tiled(Call(each, mask, mask.valid, 1 / math.sqrt(K)), q, k, v)
 
 
 def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B H T V"]:
@@ -104,80 +77,60 @@ def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B 
     return _Tiles.apply(call, *sides)[..., :V]
 
 
-def _heads(pattern: Pattern, H: int) -> list[tuple[slice, Pattern]]:
-    """Heads of one pattern together where they are evenly spaced."""
-    if not isinstance(pattern, PerHead):
-        return [(slice(0, H, 1), pattern)]
-    found: list[tuple[slice, Pattern]] = []
-    for one in dict.fromkeys(pattern.heads):
-        heads = [h for h, other in enumerate(pattern.heads) if other == one]
-        steps = {b - a for a, b in pairwise(heads)} or {1}
-        if len(steps) == 1:
-            found.append((slice(heads[0], heads[-1] + 1, steps.pop()), one))
-        else:
-            found += [(slice(h, h + 1, 1), one) for h in heads]
-    return found
-
-
-def _take(z: Float[Tensor, "B H S K"], heads: slice, tile: Tile, first: Tensor | None) -> Tensor:
+def _take(z: Float[Tensor, "B H S K"], tile: Tile, first: Tensor | None) -> Tensor:
     """The tile's rows of z, those of `first` before them."""
-    parts = [] if first is None or not tile.first else [first[:, heads]]
+    parts = [] if first is None or not tile.first else [first]
     for at in tile.keys:
         if isinstance(at, slice):
-            parts.append(z[:, heads, at])
+            parts.append(z[:, :, at])
         else:
-            parts.append(take_each(z[:, heads], at.clamp(min=0).expand(len(z), -1, -1)))
+            parts.append(take_each(z, at.clamp(min=0).expand(len(z), -1, -1)))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
-def _add(
-    dz: Float[Tensor, "B H S K"], heads: slice, tile: Tile, dfirst: Tensor | None, part: Tensor
-) -> None:
+def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: Tensor) -> None:
     """`part` to the rows of dz, and of dfirst, that `_take` took."""
     if dfirst is not None and tile.first:
-        dfirst[:, heads] += part[:, :, : dfirst.shape[2]]
+        dfirst += part[:, :, : dfirst.shape[2]]
         part = part[:, :, dfirst.shape[2] :]
     H, S = dz.shape[1:3]
     for at, some in zip(tile.keys, part.split(tile.sizes, 2), strict=True):
         if isinstance(at, slice):
-            dz[:, heads, at] += some
+            dz[:, :, at] += some
         else:
-            index = (S * torch.arange(H)[heads, None] + at.clamp(min=0)).flatten()
+            index = (S * torch.arange(H)[:, None] + at.clamp(min=0)).flatten()
             for one, rows in zip(dz.flatten(1, 2), some.flatten(1, 2), strict=True):
                 one.index_add_(0, index, rows.to(dz.dtype))
 
 
-def _restricted(call: Call, heads: slice, tile: Tile, H: int, T: int) -> Tensor | None:
+def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     """The tile's bias under the tensors of the mask."""
     mask, bias, there = call.mask, tile.bias, None
     if call.marks is not None:
-        there = _take(call.marks[:, None, :, None].expand(-1, H, -1, -1), heads, tile, None).mT
+        there = _take(call.marks[:, None, :, None].expand(-1, H, -1, -1), tile, None).mT
         there = None if there.all() else there
     if mask.pairwise is not None:
-        pairs = mask.pairwise[:, :, tile.rows].mT.expand(-1, H, -1, -1)
-        pairs = _take(pairs, heads, tile, None).mT
+        pairs = _take(mask.pairwise[:, :, tile.rows].mT.expand(-1, H, -1, -1), tile, None).mT
         there = pairs if there is None else there & pairs
     if there is not None:
         bias = (torch.zeros(()) if bias is None else bias).masked_fill(~there, -math.inf)
-    if call.prefix is None or not tile.first:
+    if call.at is None or call.present is None or not tile.first:
         return bias
-    at, seen = (z[:, None, None] for z in (call.prefix.at, call.prefix.present))
+    at, seen = (z[:, None, None] for z in (call.at, call.present))
     if mask.causal:
         seen = seen & (at <= torch.arange(T)[tile.rows, None])
     if mask.pairwise is not None:
         b = max(len(at), len(mask.pairwise))
-        pairs = mask.pairwise[:, :, tile.rows].expand(b, H, -1, -1)[:, heads]
+        pairs = mask.pairwise[:, :, tile.rows].expand(b, -1, -1, -1)
         seen = seen & pairs.gather(3, at.clamp(min=0).expand(b, *pairs.shape[1:3], -1))
     own = torch.zeros(()).masked_fill(~(seen | (at < 0)), -math.inf)
     return beside(own, torch.zeros(sum(tile.sizes)) if bias is None else bias)
 
 
-def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[slice, Tile, Tensor | None]]:
-    H, T = q.shape[1:3]
-    for heads, found in call.tiles:
-        for tile in found():
-            bias = _restricted(call, heads, tile, H, T)
-            yield heads, tile, None if bias is None else bias.to(q.dtype)
+def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[Tile, Tensor | None]]:
+    for tile in call.tiles():
+        bias = _restricted(call, tile, *q.shape[1:3])
+        yield tile, None if bias is None else bias.to(q.dtype)
 
 
 class _Tiles(torch.autograd.Function):
@@ -187,9 +140,9 @@ class _Tiles(torch.autograd.Function):
             k, v = k.contiguous(), v.contiguous()  # rows are named by an index
         y = torch.empty_like(q, dtype=wide_type(q) if call.merged else q.dtype)
         total = q.new_empty(q.shape[:3], dtype=wide_type(q))
-        for heads, tile, bias in _each(call, q):
-            at = (slice(None), heads, tile.rows)
-            keys, values = _take(k, heads, tile, first_k), _take(v, heads, tile, first_v)
+        for tile, bias in _each(call, q):
+            at = (slice(None), slice(None), tile.rows)
+            keys, values = _take(k, tile, first_k), _take(v, tile, first_v)
             part, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q[at], keys, values, 0.0, False, attn_mask=bias, scale=call.scale
             )
@@ -221,17 +174,17 @@ class _Tiles(torch.autograd.Function):
         dfirst_k, dfirst_v = (
             None if z is None else torch.zeros_like(z, dtype=wide) for z in (first_k, first_v)
         )
-        for heads, tile, bias in _each(ctx.call, q):
-            at = (slice(None), heads, tile.rows)
-            keys, values = _take(k, heads, tile, first_k), _take(v, heads, tile, first_v)
+        for tile, bias in _each(ctx.call, q):
+            at = (slice(None), slice(None), tile.rows)
+            keys, values = _take(k, tile, first_k), _take(v, tile, first_v)
             w = (q[at].to(wide) @ keys.to(wide).mT).mul_(scale * LOG2_E)
             w = w if bias is None else w.add_(bias)
             w = w.sub_(total[at][..., None]).exp2_()
-            _add(dv, heads, tile, dfirst_v, w.to(dy.dtype).mT @ dy[at])
+            _add(dv, tile, dfirst_v, w.to(dy.dtype).mT @ dy[at])
             d = (dy[at] @ values.mT).to(wide).sub_(delta[at][..., None])
             d = d.mul_(w).mul_(scale).to(q.dtype)
             dq[at] += d @ keys
-            _add(dk, heads, tile, dfirst_k, d.mT @ q[at])
+            _add(dk, tile, dfirst_k, d.mT @ q[at])
         pairs = zip((dq, dk, dv, dfirst_k, dfirst_v), sides, strict=True)
         return None, *(None if dz is None else dz.to(z.dtype) for dz, z in pairs)
 

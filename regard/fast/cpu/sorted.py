@@ -43,19 +43,17 @@ def attend(
     count_once: bool = True,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
-    size, gap, least, most = window
+    size, _, least, most = window
     c = size if size > 1 else max(1, min(form.tile or TILE, most))
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
     call = Call(
         *_placed(group.flatten(0, 1), window),
         valid,
-        pairwise=None if mask.pairwise is None else mask.pairwise.expand(*q.shape[:2], -1, -1),
         ahead=(least + most) / 2,
         reach=(most - least) / 2,
         c=c,
         before=-(-most * size // c),
         after=-(min(0, least) * size // c),
-        causal=mask.causal and not (size == 1 and gap and least >= 0),
         exclude_self=exclude_self,
         count_once=count_once,
         pairs=(form.room or ROOM) // 4,
@@ -66,8 +64,12 @@ def attend(
     return torch.where(seen, y, alone(v, mask) if exclude_self else v.new_zeros(()))
 
 
-def unfit(q, k, v, *, mask: Mask = OPEN, **options) -> str | None:
-    return None if mask.global_tokens is None else "it does not take global_tokens"
+def unfit(q, k, v, *, window: Window, mask: Mask = OPEN, **options) -> str | None:
+    for name in ("pairwise", "global_tokens"):
+        if getattr(mask, name) is not None:
+            return f"it does not take {name}"
+    in_order = window.size == 1 and window.gap and window.least >= 0
+    return "its chunks are of any order" if mask.causal and not in_order else None
 
 
 class Call(NamedTuple):
@@ -76,13 +78,11 @@ class Call(NamedTuple):
     source: Int[Tensor, "N R T"]  # the token of each rank
     place: Float[Tensor, "N R T"]
     valid: Bool[Tensor, "N T"] | None
-    pairwise: Bool[Tensor, "B H T T"] | None
     ahead: float
     reach: float
     c: int
     before: int
     after: int
-    causal: bool
     exclude_self: bool
     count_once: bool
     pairs: int  # scores of a step
@@ -176,18 +176,7 @@ class Rows:
                 far += reduce(torch.minimum, earlier).le_(call.reach)
             if call.exclude_self:
                 far.diagonal(start, 1, 2).fill_(1)
-            if call.causal or call.pairwise is not None:
-                far += self._hidden(i.view(-1, c, 1), j.unfold(0, s, c)[:, None])
             yield Tile(some, i, j, far)
-
-    def _hidden(self, i: Int[Tensor, "g c 1"], j: Int[Tensor, "g 1 s"]) -> Bool[Tensor, "g c s"]:
-        pairwise = self.call.pairwise
-        hidden = j > i if self.call.causal else torch.zeros((), dtype=torch.bool)
-        if pairwise is None:
-            return hidden
-        H, T = pairwise.shape[1:3]
-        n = self.rows.start + i // T
-        return hidden | ~pairwise[n // H, n % H, i % T, j % T]
 
 
 def _rows(call: Call) -> Iterator[Rows]:
