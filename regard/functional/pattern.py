@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
-from regard.functional.patterns import Pattern, PerHead, picture
+from regard.functional.patterns import Global, Pattern, PerHead, picture
 from regard.functional.rows import (
     Impl,
     choose,
@@ -60,7 +60,12 @@ def pattern_attention(
     as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
     Raises ShapeError where a pattern for each head meets another number of heads.
     """
-    _check(q, k, pattern)
+    if q.shape[2] != k.shape[2]:
+        raise ShapeError(
+            f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
+        )
+    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
+        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
     how: dict[str, Any] = {"pattern": pattern, "mask": mask, "scale": scale}
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
     if free_length or (mask.global_tokens is not None and max_global is None):
@@ -72,8 +77,8 @@ def pattern_attention(
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
     for term in pattern.terms:
-        if term.span and not (mask.causal and term.span.start == 0):  # these see each other alone
-            at = torch.arange(q.shape[2], device=q.device)[term.span.start : term.span.stop]
+        if isinstance(term, Global) and not (mask.causal and term.start == 0):
+            at = torch.arange(q.shape[2], device=q.device)[term.start : term.stop]
             at = at.expand(q.shape[0], -1)
             rows.append((at, torch.ones_like(at, dtype=torch.bool)))
     for at, present in rows:
@@ -280,17 +285,7 @@ def weights(
     prefix: Float[Tensor, "B H E K"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
-    _check(q, k, pattern)
     T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
     k = k if prefix is None else torch.cat([prefix, k], dim=2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
     return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)
-
-
-def _check(q: Tensor, k: Tensor, pattern: Pattern) -> None:
-    if q.shape[2] != k.shape[2]:
-        raise ShapeError(
-            f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
-        )
-    if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
-        raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")

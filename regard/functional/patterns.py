@@ -43,11 +43,6 @@ class Pattern:
         return torch.arange(T, device=first.device).expand(1, 1, T)
 
     @property
-    def span(self) -> range | None:
-        """The tokens that see all and are seen by all, if the pattern is about these."""
-        return None
-
-    @property
     def reach(self) -> int | None:
         """Largest distance from a query back to a key, `sinks` aside; None: no bound."""
         return None
@@ -183,10 +178,6 @@ class Global(Pattern):
     @property
     def sinks(self) -> int:
         return self.stop if self.start == 0 else 0
-
-    @property
-    def span(self) -> range:
-        return range(self.start, self.stop)
 
     def contains(self, i, j):
         of_i, of_j = ((place >= self.start) & (place < self.stop) for place in (i, j))

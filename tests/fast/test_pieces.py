@@ -20,13 +20,12 @@ KERNELS = {
 CASES = [(name, True) for name in KERNELS] + [("positive", False), ("hyperbolic", False)]
 
 
-@pytest.mark.parametrize("size", [1.0, 30.0], ids=["keys of size 1", "keys of size 30"])
 @pytest.mark.parametrize(("name", "causal"), CASES)
-def test_pieces_give_what_the_plain_form_gives(name, causal, size):
+def test_pieces_give_what_the_plain_form_gives(name, causal):
     """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
     generator = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(3, 2, 1103, 8, generator=generator, dtype=torch.float64) for _ in "qkv")
-    leaves = [z.requires_grad_() for z in (q, k * size, v, W.clone())]
+    leaves = [z.requires_grad_() for z in (q, 30 * k, v, W.clone())]
     valid = torch.arange(1103) < torch.tensor([[1103], [581], [1]])
     mask, results = Mask(causal=causal, valid=valid, compact=True), []
     for impl in ("plain", "pieces", Form("pieces", tile=100, chunk=7, room=1 << 16)):

@@ -3,48 +3,11 @@
 import pytest
 import torch
 
-from regard.core.mask import Mask
 from regard.fast.cpu.tiles import tiles
 from regard.functional import pattern_attention
 from regard.functional.pattern import weights
 from regard.functional.patterns import Block, Scattered, Strided, Window
-from regard.functional.rows import Form
-from tests.functional.test_pattern import PATTERNS, TABLE, TINY, B, H, K
-
-
-@pytest.mark.parametrize("tile, heads_side_by_side", [(4, False), (5, True), (64, False)])
-@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
-def test_tiles_of_any_size_and_layout_equal_the_dense_softmax(pattern, heads_side_by_side, tile):
-    impl = Form(tile=tile)
-    torch.manual_seed(0)
-    T = 31
-    shape = (1, T, H, K) if heads_side_by_side else (1, H, T, K)
-    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    q, k, v = (z.transpose(1, 2) for z in leaves) if heads_side_by_side else leaves
-    pairwise = torch.rand(1, H, T, T) > 0.4  # a tile of few heads takes their part of its mask
-    for mask in (Mask(), Mask(causal=True), Mask(pairwise=pairwise)):
-        y = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl=impl)
-        dense = weights(q, k, pattern=pattern, mask=mask) @ v
-        torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
-        dy = torch.randn_like(y)
-        found, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("width", [K, K + 3])
-def test_tiles_without_the_fused_kernel(width):
-    T, pattern = 13, Window(3, 3) | Strided(4)
-    q, k = (torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    v = torch.randn(B, H, T, width, dtype=torch.float64, requires_grad=True)
-    mask = Mask(valid=torch.arange(T) < torch.tensor([[T], [2]]), compact=True)
-    y, dense = (
-        pattern_attention(q, k, v, pattern=pattern, mask=mask, impl=TINY),
-        weights(q, k, pattern=pattern, mask=mask) @ v,
-    )
-    torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
-    dy = torch.randn_like(y)
-    found, expected = (torch.autograd.grad(z, (q, k, v), dy) for z in (y, dense))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+from tests.functional.test_pattern import TABLE, TINY, H, K
 
 
 def test_a_table_that_changed_has_another_plan():

@@ -1,12 +1,12 @@
-"""Kernel attention across the borders of chunks: parallel = recurrent in outputs, gradients and final state."""
+"""Kernel attention: keys of any size, and states beyond a group of chunks."""
 
 import pytest
 import torch
 
 from regard import Mask
 from regard.functional import linear
-from regard.functional.efficient import causal_means, efficient_attention
-from regard.functional.linear import accumulated, causal_sums, weighted_sums
+from regard.functional.efficient import efficient_attention
+from regard.functional.linear import accumulated
 
 
 def made(*shapes, seed=0, dtype=torch.float64):
@@ -14,71 +14,11 @@ def made(*shapes, seed=0, dtype=torch.float64):
     return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
 
 
-def run_in(step, tensors, sizes, count):
-    """Outputs joined over pieces of these sizes, and the last state; `count` outputs come before the state."""
-    state, outputs, start = (), [], 0
-    for size in sizes:
-        piece = [None if t is None else t[:, :, start : start + size] for t in tensors]
-        found = step(*piece, *state)
-        outputs.append(found[:count])
-        state, start = found[count:], start + size
-    return [torch.cat(o, dim=2) for o in zip(*outputs, strict=True)] + list(state)
-
-
-@pytest.mark.parametrize("decayed", [False, True])
-@pytest.mark.parametrize("T", [128, 300, 513])
-def test_sums_in_chunks_are_the_recurrence(T, decayed):
-    q, k, v, g = made((2, 3, T, 5), (2, 3, T, 5), (2, 3, T, 4), (2, 3, T))
-    tensors = [q.abs(), k.abs(), v, -g.abs() if decayed else None]
-    leaves = [t.requires_grad_() for t in tensors if t is not None]
-
-    def step(q, k, v, g, S=None, z=None):
-        return causal_sums(q, k, v, g, S, z)
-
-    results = []
-    for sizes in ([T], [1] * T, [3, T - 103, 100]):
-        found = run_in(step, tensors, sizes, 2)
-        total = sum(
-            (f * m).sum() for f, m in zip(found, made(*[f.shape for f in found]), strict=True)
-        )
-        results.append([*found, *torch.autograd.grad(total, leaves)])
-    for other in results[1:]:
-        for a, b in zip(results[0], other, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    sums, total, *_ = weighted_sums(*tensors)
-    a = (tensors[0] @ tensors[1].mT).tril()
-    if decayed:
-        G = tensors[3].cumsum(2)
-        a = a * (G[..., None] - G[:, :, None]).clamp(max=0).exp()
-    torch.testing.assert_close(
-        (sums, total), (a @ v, a.sum(-1, keepdim=True)), rtol=1e-9, atol=1e-9
-    )
-
-
 def dense_means(q, k):
     """The weights of causal efficient attention: those of each channel, over the keys so far."""
     later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
     channels = k.mT[:, :, :, None].masked_fill(later, -torch.inf).softmax(-1)  # B H K T S
     return torch.einsum("bhtc,bhcts->bhts", q.softmax(-1), channels)
-
-
-@pytest.mark.parametrize("T", [64, 150, 257])
-def test_means_in_chunks_are_the_recurrence(T):
-    q, k, v = made((2, 3, T, 5), (2, 3, T, 5), (2, 3, T, 4))
-    leaves = [t.requires_grad_() for t in (q, k, v)]
-
-    results = []
-    for sizes in ([T], [1] * T, [3, T - 53, 50]):
-        y, S, z, m = run_in(causal_means, [q.softmax(-1), k, v], sizes, 1)
-        found = [y, S / z[..., None], z.log() + m]
-        total = sum(
-            (f * w).sum() for f, w in zip(found, made(*[f.shape for f in found]), strict=True)
-        )
-        results.append([*found, *torch.autograd.grad(total, leaves)])
-    for other in results[1:]:
-        for a, b in zip(results[0], other, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(results[0][0], dense_means(q, k) @ v, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("impl", ["plain", "auto"])

@@ -9,7 +9,6 @@ import torch
 from regard import Mask, OptionError, ShapeError
 from regard.functional import pattern_attention
 from regard.functional.pattern import weights
-from regard.functional.pattern_stream import extend, initial_state
 from regard.functional.patterns import (
     All,
     Block,
@@ -147,44 +146,3 @@ def test_errors_name_the_argument():
         pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
     with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
         pattern_attention(q, q, q, pattern=PerHead((All(),)))
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        Window(3, 3),
-        Window(2, 2, dilation=3),
-        Window(3, 3) | First(2),
-        Window(0, 0) | First(1),
-        Window(0, 0),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("begin", [5, 1])
-def test_single_tokens_for_long(pattern, begin):
-    chunks = [begin, *[1] * SINGLES, 4, *[1] * SINGLES]
-    valid = torch.ones(2, sum(chunks), dtype=torch.bool)
-    valid[1, begin + SINGLES + 2 : begin + SINGLES + 4] = False  # the end of the chunk of four
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 2, 2, len(valid[0]), 4, generator=generator, dtype=torch.float64)
-    state, outputs, start = initial_state(q, 2, 2, 4, pattern, None), [], 0
-    most = pattern.sinks + pattern.reach
-    for n in chunks:
-        new = slice(start, start + n)
-        some = valid[:, new] if n == 4 else None
-        y, state = extend(
-            *(z[:, :, new] for z in (q, k, v)),
-            state,
-            pattern=pattern,
-            valid=some,
-            donate=True,
-            impl=Form(chunk=CHUNK),
-        )
-        outputs.append(y)
-        start += n
-        assert state.k.shape[2] + state.first_k.shape[2] == most
-    streamed = torch.cat(outputs, dim=2)
-    for row in range(2):
-        alone = [z[row, :, valid[row]][None] for z in (q, k, v)]
-        expected = pattern_attention(*alone, pattern=pattern, mask=Mask(causal=True))
-        torch.testing.assert_close(streamed[row, :, valid[row]][None], expected)

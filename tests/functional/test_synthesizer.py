@@ -8,8 +8,6 @@ from regard.core import OPEN, ShapeError
 from regard.functional.rows import masked_softmax
 from regard.functional.synthesizer import (
     Logits,
-    blended,
-    outer,
     product,
     synthesizer_attention,
     table,
@@ -17,18 +15,6 @@ from regard.functional.synthesizer import (
 from regard.testing.counting import count
 
 B, H, T, V, ROOM = 2, 3, 11, 5, 14  # tables and factors reach further than the sequence
-VALID = torch.arange(T) < torch.tensor([[T], [6]])
-PAIRS = torch.rand(B, 1, T, T, generator=torch.Generator().manual_seed(0)) < 0.6
-PAIRS[0, 0, 3] = False  # a query that sees nothing
-MASKS = {
-    "open": Mask(),
-    "causal": Mask(causal=True),
-    "valid": Mask(valid=VALID),
-    "causal, compact": Mask(causal=True, valid=VALID, compact=True),
-    "pairwise": Mask(pairwise=PAIRS),
-    "pairwise of all": Mask(pairwise=PAIRS[:1], causal=True),
-    "pairwise of heads": Mask(pairwise=torch.cat([PAIRS[:1], ~PAIRS[:1], PAIRS[1:]], dim=1)),
-}
 
 
 def draw(*shape, seed=0, scale=1.0):
@@ -44,44 +30,9 @@ def products(R, C, *b):
     return Logits(product, (R,), (C, *b))
 
 
-def sources():
-    shared = products(draw(1, H, ROOM, 2, seed=1), draw(1, H, ROOM, 2, seed=2))
-    of_token = products(draw(B, H, T, 4), draw(1, 1, ROOM, 4, seed=3), draw(1, 1, ROOM, seed=4))
-    outers = Logits(outer, (draw(B, H, T, 5, seed=5), draw(B, H, T, 3, seed=6)))
-    far = tables(draw(1, H, ROOM, ROOM, seed=7, scale=3.0))
-    return {
-        "table": far,
-        "product": shared,
-        "product with bias": of_token,
-        "outer": outers,
-        "blend": blended(draw(4, H, seed=8), (far, shared, of_token, outers)),
-        "blend of shared": blended(draw(2, H, seed=8), (far, shared)),
-    }
-
-
 def dense(logits, mask=OPEN):
     """The weights of the first T queries and keys."""
     return masked_softmax(logits(slice(0, T), T), mask.dense(T, T))
-
-
-@pytest.mark.parametrize("form", [Form(tile=4), Form("plain", tile=4)], ids=["auto", "plain"])
-@pytest.mark.parametrize("case", MASKS)
-@pytest.mark.parametrize("name", sources())
-def test_tiles_equal_the_whole(name, case, form):
-    mask, source = MASKS[case], sources()[name]
-    v = draw(B, H, T, V, seed=9)
-    whole = dense(source, mask) @ v
-    blocks = synthesizer_attention(source, v, T=T, mask=mask, impl=form)
-    shown = VALID[:, None, :, None] if mask.compact else torch.tensor(True)
-    torch.testing.assert_close(blocks * shown, whole * shown, rtol=1e-12, atol=1e-12)
-    gradient = draw(*whole.shape, seed=10).detach() * shown
-    leaves = [v, *source.of_queries, *source.others]
-    for ours, naive in zip(
-        torch.autograd.grad(blocks, leaves, gradient),
-        torch.autograd.grad(whole, leaves, gradient),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, naive, rtol=1e-10, atol=1e-11)
 
 
 def test_logits_far_apart_keep_their_digits():

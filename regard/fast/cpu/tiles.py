@@ -142,8 +142,8 @@ def _bias(
 ) -> Float[Tensor, "1 h t s"] | None:
     def same(term: Pattern) -> bool:
         """All of these queries see the same keys, order aside."""
-        if term.span is not None:
-            return rows[-1] < term.span.start or rows[0] >= term.span.stop
+        if isinstance(term, Global):
+            return rows[-1] < term.start or rows[0] >= term.stop
         return isinstance(term.queries, int) and rows[0] // term.queries == rows[-1] // term.queries
 
     i, h = torch.arange(rows.start, rows.stop, rows.step)[:, None], max(map(len, places))
