@@ -50,13 +50,16 @@ def attend(
     rho, k, T, S = q.softmax(-1), present_keys(k, mask), q.shape[2], k.shape[2]
     if not mask.causal:
         return rho @ summed(k, v, mask)
-    if T == S and mask.shift is None:
-        return causal_means(rho, k, v, chunk=chunk)[0]
-    last = mask.last_key(T, S, k.device)  # b T: the last key that each query sees; below 0: none
-    every = torch.arange(S, device=k.device) < last[:, :1]
-    state = all_before(present_keys(k, Mask(valid=every)), v)
-    k, v = (pick(z, last.clamp(min=0)) for z in (k, v))
-    return causal_means(rho, present_keys(k, Mask(valid=last >= 0)), v, *state, chunk=chunk)[0]
+    state: tuple[Tensor, ...] = ()
+    if T != S or mask.shift is not None:
+        last = mask.last_key(
+            T, S, k.device
+        )  # b T: the last key that each query sees; below 0: none
+        every = torch.arange(S, device=k.device) < last[:, :1]
+        state = all_before(present_keys(k, Mask(valid=every)), v)
+        k, v = (pick(z, last.clamp(min=0)) for z in (k, v))
+        k = present_keys(k, Mask(valid=last >= 0))
+    return causal_means(rho, k, v, *state, chunk=chunk)[0]
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -71,14 +74,11 @@ def present_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H 
     return k.masked_fill(~mask.valid[:, None, :, None], lowest(k.dtype))
 
 
-def position_softmax(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
-    """Softmax over valid positions, channel by channel; zero if there are none."""
-    weights = k.softmax(2)
-    return weights if mask.valid is None else weights * mask.valid[:, None, :, None]
-
-
 def summed(k: Tensor, v: Tensor, mask: Mask) -> Float[Tensor, "B H K V"]:
-    return position_softmax(k, mask).mT @ v
+    """Softmax over valid positions, channel by channel, times the values; zero if there are none."""
+    weights = k.softmax(2)
+    weights = weights if mask.valid is None else weights * mask.valid[:, None, :, None]
+    return weights.mT @ v
 
 
 def no_keys(like: Float[Tensor, "B H _ V"], channels: int) -> State:
