@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard import hf
 from regard.lab.data import generated
 from regard.lab.data.own import OWN
 from regard.lab.experiment import ledger as ledgers
@@ -22,6 +23,7 @@ from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
+from tests.bad_calls import small_llama
 
 OPTIONS = {"count": 3}
 
@@ -199,6 +201,11 @@ _ALL = (
         "delimited_texts",
         lambda root: (root / "a.csv").write_text("text,label\n" + "yes I do,good\nno,bad\n" * 40),
         _own("delimited_texts", "a.csv"),
+    ),
+    Sample(
+        "folder of hf",
+        lambda root: hf.save(small_llama(), root / "model"),
+        lambda root: hf.load(root / "model").state_dict(),
     ),
 )
 SAMPLES = {sample.name: sample for sample in _ALL}

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import regard.lab.tasks
+import regard.lab.train
+import regard.models
+import regard.pools  # noqa: F401
 from regard.cli.recommend import _said
 from regard.lab.experiment import mechanism_laws as laws
 from regard.lab.growth import Estimate
@@ -333,7 +337,7 @@ class Narrow(Local):
     def __init__(self, dim, *, num_heads):
         super().__init__(dim, num_heads=num_heads)
 '''
-SHORT = 6  # seconds; an import beside other tests takes two
+SHORT = 2  # seconds; what foreign.py and mine.py import is imported above
 BENCH = "bench --lengths 8 --passes forward --dim 16 --num-heads 2 --seconds 0.01 --mixers"
 ARENA = "arena mine:QUESTION --workers 1 --mixers softmax"
 

@@ -1,6 +1,7 @@
 """Each law is seen to fail on a mixer that was broken on purpose, and to pass on an outsider's sound one."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -24,34 +25,29 @@ from regard.testing import LAWS, LawError, check_mixer, judge_mixer
 CHUNK, PIECE, CAPACITY = 128, 600, 256
 
 
+def around(base, change, method="mix"):
+    """The base, whose method gives `change(mixer, call, *arguments)`; `call` is the base's own method."""
+    own = getattr(base, method)
+
+    def changed(self, *arguments):
+        return change(self, partial(own, self), *arguments)
+
+    return type("Broken", (base,), {method: changed})
+
+
 def output(base, change):
     """`change(mixer, x, y, mask)` is what the base's y for x becomes."""
-
-    class Broken(base):
-        def mix(self, x, context, mask):
-            return change(self, x, super().mix(x, context, mask), mask)
-
-    return Broken
+    return around(base, lambda m, mix, x, c, mask: change(m, x, mix(x, c, mask), mask))
 
 
 def tokens(base, change):
     """The base, which sees `change(mixer, x)` in the place of x."""
-
-    class Broken(base):
-        def mix(self, x, context, mask):
-            return super().mix(change(self, x), context, mask)
-
-    return Broken
+    return around(base, lambda m, mix, x, c, mask: mix(change(m, x), c, mask))
 
 
 def masks(base, **fields):
     """The base, which sees a mask with other fields."""
-
-    class Broken(base):
-        def mix(self, x, context, mask):
-            return super().mix(x, context, replace(mask, **fields))
-
-    return Broken
+    return around(base, lambda m, mix, x, c, mask: mix(x, c, replace(mask, **fields)))
 
 
 def declares(base, **capabilities):
@@ -60,22 +56,16 @@ def declares(base, **capabilities):
 
 def extends(base, change):
     """`change(mixer, state, valid, y, after)` is what the base's y and state after it become."""
-
-    class Broken(base):
-        def _extend(self, x, state, valid, donate):
-            return change(self, state, valid, *super()._extend(x, state, valid, donate))
-
-    return Broken
+    return around(
+        base,
+        lambda m, extend, x, s, valid, d: change(m, s, valid, *extend(x, s, valid, d)),
+        "_extend",
+    )
 
 
 def observes(base, change):
     """`change(mixer, seen, x, context, mask)` is what the base's observation becomes."""
-
-    class Broken(base):
-        def _observe(self, x, context, mask):
-            return change(self, super()._observe(x, context, mask), x, context, mask)
-
-    return Broken
+    return around(base, lambda m, see, *request: change(m, see(*request), *request), "_observe")
 
 
 def from_token(start, x):
@@ -153,28 +143,11 @@ class CountsPadding(Outsider):
         return self.value(x).mean(1, keepdim=True).expand_as(x)
 
 
-class ForgetsThePast(Softmax):
-    def _extend(self, x, state, valid, donate):
-        _, after = super()._extend(x, state, valid, donate)
-        fresh = self._initial_state(x.shape[0], None, None, None)
-        return super()._extend(x, fresh, valid, donate)[0], after
-
-
-class RemembersAnothersPast(TransformerXL):
-    def _extend(self, x, state, valid, donate):
-        return super()._extend(x, replace(state, memory=state.memory.roll(1, 0)), valid, donate)
-
-
 class ChangesItsState(Linear):
     def _extend(self, x, state, valid, donate):
         y, after = super()._extend(x, state, valid, donate)
         state.S.copy_(after.S)
         return y, after
-
-
-class AlwaysDonates(Softmax):
-    def _extend(self, x, state, valid, donate):
-        return super()._extend(x, state, valid, True)
 
 
 class LendsItsStore(Compressed):
@@ -185,13 +158,6 @@ class LendsItsStore(Compressed):
         first, last = state.length, after.length
         is_written = ((first == 0) | (first // self.factor < last // self.factor)).any()
         return y, after if is_written else replace(after, k=state.k, v=state.v)
-
-
-class MisplacesUnreadTokens(Softmax):
-    """Where lengths cannot be read, it is given other tokens."""
-
-    def _extend(self, x, state, valid, donate):
-        return super()._extend(x.flip(-1) if plain_alone() else x, state, valid, donate)
 
 
 class GrowsUnread(Softmax):
@@ -211,11 +177,6 @@ class ForgetsGlobalTokens(Local):
 
     def mix(self, x, context, mask):
         return super().mix(x, context, replace(mask, global_tokens=None))
-
-
-class ValuesWithoutHeads(Softmax):
-    def _observe_heads(self, x, context, mask):
-        return super()._observe_heads(x, context, mask)._replace(heads=None)
 
 
 class NotANumber(Softmax):
@@ -299,13 +260,6 @@ class StartsElsewhere(Softmax):
         return super().mix(self.first(x), context, mask)
 
 
-class OneTypeOnly(Softmax):
-    def mix(self, x, context, mask):
-        y = super().mix(x, context, mask)
-        everywhere = torch.arange(x.shape[1], device=x.device)
-        return torch.zeros_like(x).index_copy_(1, everywhere, y)
-
-
 class KeepsEveryTile(Softmax):
     """A bare loop: every tile of the scores is small, and the backward needs them all."""
 
@@ -337,11 +291,6 @@ class WrapsAtItsCapacity(Softmax):
         if int(state.length.max()) >= CAPACITY:
             state = self._initial_state(x.shape[0], None, None, None)
         return super()._extend(x, state, valid, donate)
-
-
-class RefusesSilently(Linear):
-    def require(self, what):
-        return None
 
 
 class _Squared(torch.autograd.Function):
@@ -455,20 +404,22 @@ BROKEN = {
     "ignores documents": ("packed", IgnoresDocuments, ""),
     "streams through documents": ("packed", StreamsThroughDocuments, ""),
     "begins documents with what it kept": ("packed", BeginsDocumentsWithWhatItKept, ""),
-    "forgets the past": ("streaming", ForgetsThePast, ""),
-    "remembers another's past": ("streaming", RemembersAnothersPast, ""),
+    "forgets the past": ("streaming", around(Softmax, lambda m, extend, x, state, valid, donate:
+            (extend(x, m._initial_state(len(x), None, None, None), valid, donate)[0], extend(x, state, valid, donate)[1]), "_extend"), ""),
+    "remembers another's past": ("streaming", around(TransformerXL,
+            lambda m, extend, x, state, *how: extend(x, replace(state, memory=state.memory.roll(1, 0)), *how), "_extend"), ""),
     "changes its state": ("streaming", ChangesItsState, ""),
-    "always donates": ("streaming", AlwaysDonates, "without donate"),
+    "always donates": ("streaming", around(Softmax, lambda m, extend, x, state, valid, donate: extend(x, state, valid, True), "_extend"), "without donate"),
     "claims to grow": ("streaming", declares(Linear, state="T D"), "declared to grow"),
     "lends its store": ("streaming", LendsItsStore, "two branches"),
-    "misplaces unread tokens": ("streaming", MisplacesUnreadTokens, "no value read: differs"),
+    "misplaces unread tokens": ("streaming", around(Softmax, lambda m, extend, x, *rest: extend(x.flip(-1) if plain_alone() else x, *rest), "_extend"), "no value read: differs"),
     "grows unread": ("streaming", GrowsUnread, "changed shapes"),
     "map without mask": ("map",
         observes(Softmax, lambda m, seen, x, context, mask: Softmax._observe(m, x, context, replace(mask, causal=False))), ""),
     "heads before their norm": ("observed",
         observes(Softmax, lambda m, seen, x, context, mask: seen._replace(heads=2 * m._mixed(x, context, mask))), "heads without the weights"),
     "heads before their gate": ("observed", HeadsBeforeTheirGate, "what forward projects"),
-    "values without heads": ("observed", ValuesWithoutHeads, "values alone"),
+    "values without heads": ("observed", around(Softmax, lambda m, see, *request: see(*request)._replace(heads=None), "_observe_heads"), "values alone"),
     "answers in double": ("types", output(Softmax, lambda m, x, y, _: y.double()), "output is torch.float64, the input torch.float16"),
     # A half-precision norm of an absent token, which is zero.
     "divides by a norm": ("types",
@@ -489,14 +440,14 @@ BROKEN = {
     "keeps a tensor": ("transfer", KeepsATensor, ""),
     "gates beside its heads": ("transfer", GatesBesideItsHeads, "`beside_heads`"),
     "keeps what memory held": ("transfer", KeepsWhatMemoryHeld, "does not restore gain, which keeps what memory held"),
-    "one type only": ("autocast", OneTypeOnly, ""),
+    "one type only": ("autocast", output(Softmax, lambda m, x, y, _: torch.zeros_like(x).index_copy_(1, torch.arange(x.shape[1], device=x.device), y)), ""),
     "exports no gradient": ("exported", tokens(Softmax, lambda m, x: x + _Constant.apply(x)), ""),
     "loops over time": ("free_length", LoopsOverTime, "not exported for any length"),
     "claims linear": ("complexity", declares(Softmax, time="T H K"), ""),
     "claims no memory": ("complexity", declares(Linear, memory="H K V"), ""),
     "claims a sum without its fastest term": ("complexity", declares(Linear, time="T H M V + T^2 H K"), ""),
     "keeps every tile": ("training_memory", KeepsEveryTile, ""),
-    "refuses silently": ("refusals", RefusesSilently, ""),
+    "refuses silently": ("refusals", around(Linear, lambda m, require, what: None, "require"), ""),
     "rounds to bfloat16": ("low_precision",
         output(Softmax, lambda m, x, y, _: y.bfloat16().float() if y.dtype == torch.float32 else y), "float32: output"),
     "rounds gradients to bfloat16": ("low_precision",
