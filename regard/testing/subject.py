@@ -175,34 +175,26 @@ class Subject(Judged):
         return [orders[0], self.padded(orders[-1])] if self.can.padding else orders
 
     def requests(
-        self,
-        rows: int = B,
-        length: int = T,
-        *,
-        dtype: torch.dtype = torch.float64,
-        sides: bool = False,
+        self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64
     ) -> Iterator[Request]:
         """Every declared yes, and every choice of several: causal, padding, pairwise, global tokens, cross.
 
-        sides: padding on one side too, which the law on padding proves equal to none.
+        Absent tokens are between others; on one side, the law on padding proves them equal to none.
         """
         context = self.tokens(rows, S, seed=7, dtype=dtype).requires_grad_()
         sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
         for (where, source), order in product(sources, self.orders()):
             keys = length if source is None else S
-            for label, mask in self._masks(rows, length, keys, source is not None, sides):
+            for label, mask in self._masks(rows, length, keys, source is not None):
                 name = f"{where}{'causal ' * order.mask.causal}{label}".strip() or "plain"
                 yield Request(name, replace(mask, causal=order.mask.causal), source)
 
-    def _masks(
-        self, rows: int, queries: int, keys: int, cross: bool, sides: bool
-    ) -> Iterator[tuple[str, Mask]]:
+    def _masks(self, rows: int, queries: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
         generator = seeded(11)
 
         def chance(*shape: int, share: float) -> Tensor:
             return torch.rand(*shape, generator=generator) < share
 
-        column, amount = torch.arange(keys), torch.arange(rows)[:, None] % 3 + 2
         choices = {
             "interior padding": (self.can.padding, chance(rows, keys, share=0.6)),
             "pairwise": (
@@ -217,9 +209,6 @@ class Subject(Judged):
             valid, pairwise, marks = some
             mask = Mask(valid=valid, pairwise=pairwise, global_tokens=marks)
             yield ", ".join(name for name, value in named if value is not None), mask
-        if sides and self.can.padding:
-            yield "right padding", Mask(valid=column < keys - amount)
-            yield "left padding", Mask(valid=column >= amount)
         if self.can.pairwise:
             yield "shared pairwise", Mask(pairwise=chance(1, 1, queries, keys, share=0.5))
 

@@ -77,7 +77,8 @@ def require_shards(subject, request, size):
 
 
 def requests_of(subject, variant):
-    found = list(subject.requests(sides=True)) if variant == "default" else subject.samples()
+    padded = map(subject.padded, subject.orders())
+    found = [*subject.requests(), *padded] if variant == "default" else subject.samples()
     documents = torch.tensor([[0] * 4 + [1] * (T - 4), [0] * 8 + [2] * (T - 8)])
     return [*found, *(order.but("documents", documents=documents) for order in subject.orders())]
 

@@ -147,7 +147,7 @@ def poison(subject: Subject) -> None:
     """NaN, Inf and 1e30 where `valid` is False reach no valid output and no gradient."""
     subject.require_declared("padding")
     mixer, x = subject.make(), subject.x
-    for request in subject.requests(sides=True):
+    for request in subject.requests():
         if (valid := request.mask.valid) is not None:
             clean = x if request.context is None else request.context
 
