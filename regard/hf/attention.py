@@ -23,7 +23,7 @@ from transformers.masking_utils import (
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions, Seed
 from regard.functional.rows import grouped
-from regard.functional.softmax import softmax_attention
+from regard.functional.softmax import behind_sink, softmax_attention
 from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
@@ -34,7 +34,7 @@ from regard.nn.given_heads import packed, with_given_heads
 
 @dataclass(frozen=True, eq=False)
 class AttentionConfig(metaclass=CheckedOptions):
-    """A mechanism and its options. cross: the config of cross attention, where it is another.
+    """A mechanism and its options. cross, windowed: the config of cross attention, and of layers with a sliding window, where it is another.
 
     max_len: what mechanisms that need a bound are built for. seed: of random features and blocks; each layer adds its
     number.
@@ -43,6 +43,7 @@ class AttentionConfig(metaclass=CheckedOptions):
     mixer: str | type[Mixer]
     options: Mapping[str, Any] = field(default_factory=dict)
     cross: "AttentionConfig | None" = None
+    windowed: "AttentionConfig | None" = None
     max_len: int = 4096
     seed: Seed = 0
 
@@ -176,13 +177,8 @@ class Call(NamedTuple):
     """True if keys and values go in as a context: they are of other tokens, or it makes no difference."""
 
 
-REFUSED = {
-    "softcap": "its scores are not capped",
-    "s_aux": "it has no sink logits",
-    "head_mask": "heads are not switched off one by one",
-    "cache": "its keys and values are not paged",
-}
-"""Arguments of Transformers' attention functions that change the mathematics -> why they are refused."""
+SCORED = ("position_bias", "s_aux", "softcap")
+"""Arguments of Transformers' attention functions that change scores: numbers added to them, logits of sinks [H], a cap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,14 +197,16 @@ class AttentionFunction:
         dropout: float = 0.0,
         scaling: float | None = None,
         is_causal: bool | None = None,
-        position_bias: Tensor | None = None,
         output_attentions: bool | None = None,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None]:
         config = self.config
-        for name, reason in REFUSED.items():
-            if others.get(name) is not None:
-                raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
+        if others.get("sliding_window") is not None:
+            config = config.windowed or config
+        if others.get("cache") is not None:
+            raise UnsupportedError(
+                f"{config.cls.name} does not support cache: its keys and values are not paged"
+            )
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
         mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, others)
         k, v = key[:, :, :S], value[:, :, :S]
@@ -220,13 +218,11 @@ class AttentionFunction:
             )
         q = query if scaling is None else query * (scaling * math.sqrt(K))
         call = Call(q, k, v, mask, as_context)
-        if position_bias is not None:
+        scored = {name: others[name] for name in SCORED if others.get(name) is not None}
+        if scored:
             if output_attentions:
-                raise UnsupportedError(
-                    "attn_implementation='regard_softmax' does not support output_attentions beside position_bias. "
-                    "Use attn_implementation='eager'."
-                )
-            return _biased(one, call, position_bias[..., :S], dropout), None
+                scored["output_attentions"] = True
+            return _scored(one, call, scored, dropout), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
         mixer.train(module.training)
@@ -243,8 +239,9 @@ def _mixed(
     mask, T, S = call.mask, q.shape[1], k.shape[1]
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")
-    after_others = mask.causal and T < S
-    if not call.as_context and (T == S or (after_others and not _as_context(mixer, mask, T))):
+    # stored keys may be a context: the causal order then counts from the last valid key, the last query
+    may_be = mixer.capabilities.cross and (mask.valid is None or T == 1)
+    if not call.as_context and (T == S or (mask.causal and T < S and not may_be)):
         # queries that come after stored keys take their places in the whole sequence
         x, context = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v), None
     elif T == S:
@@ -257,22 +254,30 @@ def _mixed(
     return mixer(x, context=context, mask=mask)[:, -T:], weights
 
 
-def _as_context(mixer: Mixer, mask: Mask, T: int) -> bool:
-    """True if stored keys may be a context: the causal order then counts from the last valid key, the last query."""
-    return bool(mixer.capabilities.cross) and (mask.valid is None or T == 1)
-
-
-def _biased(config: AttentionConfig, call: Call, bias: Tensor, dropout: float) -> Tensor:
+def _scored(
+    config: AttentionConfig, call: Call, given: Mapping[str, Any], dropout: float
+) -> Float[Tensor, "B T H K"]:
+    """Softmax attention with what SCORED names."""
+    told = " beside ".join(given)
     if config.cls.name != "softmax" or config.options:
         raise UnsupportedError(
-            f"{config.cls.name} does not support position_bias: it has no scores to add it to. softmax has."
+            f"{config.cls.name} does not support {told}: it has no scores to change. softmax has."
         )
-    if call.mask.documents is not None:
-        raise UnsupportedError("softmax does not support position_bias beside documents in a row")
-    y = softmax_attention(
-        *call[:3], bias=lambda rows, cols: bias[:, :, rows, cols], mask=call.mask, dropout=dropout
-    )
-    return y.transpose(1, 2)
+    if "output_attentions" in given:
+        raise UnsupportedError(
+            f"attn_implementation='regard_softmax' does not support {told}. Use attn_implementation='eager'."
+        )
+    how: dict[str, Any] = {"scale": None, "soft_cap": given.get("softcap")}
+    if "position_bias" in given:
+        how["bias"] = lambda rows, cols: given["position_bias"][:, :, rows, cols]
+    mask = call.mask
+    if (numbers := mask.documents) is not None:
+        pairs = (numbers[:, :, None] == numbers[:, None])[:, None]
+        pairs = pairs if mask.pairwise is None else pairs & mask.pairwise
+        mask = replace(mask, pairwise=pairs, documents=None)
+    q, k, v, mask, how = behind_sink(*call[:3], given.get("s_aux"), mask, how)
+    y = softmax_attention(q, k, v, mask=mask, dropout=dropout, **how)
+    return y[:, :, -call.q.shape[2] :].transpose(1, 2)
 
 
 def _chosen(

@@ -34,6 +34,8 @@ from regard.mixers import MIXERS
 
 FIELD = "regard_attention"
 PREFIX = "regard_"
+PARTS = ("cross", "windowed")
+"""Fields of a record that are records."""
 
 
 def register(name: str | None = None, config: AttentionConfig | None = None) -> tuple[str, ...]:
@@ -137,10 +139,8 @@ def record(config: AttentionConfig) -> dict[str, Any]:
             return f"{value.__module__}:{value.__qualname__}"
         return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # another process has other addresses
 
-    told = {
-        "mixer": cls.name if cls in MIXERS.values() else cls,
-        "cross": config.cross and record(config.cross),
-    }
+    told: dict[str, Any] = {"mixer": cls.name if cls in MIXERS.values() else cls}
+    told |= {part: record(of) for part in PARTS if (of := getattr(config, part))}
     made = json.loads(json.dumps(vars(config) | told, default=named))
     return made | ({"python": True} if python else {})
 
@@ -198,8 +198,10 @@ def _read(name: str, found: object) -> AttentionConfig:
         raise StoredDataError(
             f"config.json: {FIELD} of {name} must be a record, got {shown(found)}"
         )
-    cross = found.get("cross")
-    given = {**tuples(found), "cross": None if cross is None else _read(name, cross)}
+    given = tuples(found)
+    for part in PARTS:
+        if given.get(part) is not None:
+            given[part] = _read(name, found[part])
     try:
         return AttentionConfig(**given)
     except (ValueError, TypeError, RuntimeError) as error:

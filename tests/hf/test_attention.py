@@ -5,23 +5,18 @@ import re
 import pytest
 import torch
 
-from tests.hf.small import MODELS, SEQ2SEQ_MODELS, inputs, model, transformers
+from tests.hf.small import MODELS, SEQ2SEQ_MODELS, SIZES, TOKENS, inputs, model, transformers
 
 import regard.hf  # isort: skip
-from regard import OptionError, UnknownNameError, UnsupportedError
+from regard import UnknownNameError, UnsupportedError
 from regard.hf import AttentionConfig
 from regard.hf.attention import TokenMask, token_mask
 
 NAMES = regard.hf.register()
-ONE_AXIS = (
-    "regard_local",
-    "regard_strided",
-    "regard_global",
-    "regard_head_mix",
-    "regard_head_groups",
-    "regard_bigbird",
-    "regard_mixed_chunk",
-)
+ONE_AXIS = {
+    f"regard_{name}"
+    for name in "local strided global head_mix head_groups bigbird mixed_chunk".split()
+}
 WINDOW = AttentionConfig("local", {"window_size": 3}, cross=AttentionConfig("softmax"))
 regard.hf.register("window", WINDOW)
 regard.hf.register(
@@ -51,32 +46,24 @@ def test_softmax_is_the_models_own(name, padded):
 
 
 @pytest.mark.parametrize("implementation", NAMES)
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_later_tokens_and_padding_change_nothing(name, implementation):
-    made, given = model(name, implementation), inputs(name)
-    ids = given["input_ids"]
+def test_later_tokens_and_padding_change_nothing(implementation):
+    made, ids = model("gpt2", implementation), inputs("gpt2")["input_ids"]
     whole = made(ids).logits
     changed = ids.clone()
     changed[:, 7:] = 5
     torch.testing.assert_close(made(changed).logits[:, :7], whole[:, :7])
     assert not torch.allclose(made(changed).logits[:, 7:], whole[:, 7:])
-    short, right = ids[1:, :7], inputs(name, "right")["attention_mask"]
+    short, right = ids[1:, :7], inputs("gpt2", "right")["attention_mask"]
     torch.testing.assert_close(made(ids, attention_mask=right).logits[1:, :7], made(short).logits)
 
 
 @pytest.mark.parametrize("implementation", NAMES)
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_caches_change_nothing(name, implementation):
+def test_caches_change_nothing(implementation):
     """Greedy tokens and their logits from the dynamic and the static cache, and from none; the prompt is padded on the left."""
-    made = model(name, implementation)
-    given = inputs(name, "left")
+    made, given = model("llama", implementation), inputs("llama", "left")
     common = {
-        "max_new_tokens": 5,
-        "do_sample": False,
-        "output_logits": True,
-        "return_dict_in_generate": True,
-        "eos_token_id": None,
-    }
+        "max_new_tokens": 3, "do_sample": False, "output_logits": True, "return_dict_in_generate": True, "eos_token_id": None,
+    }  # fmt: skip
     want = made.generate(**given, use_cache=False, **common)
     for cache in ("dynamic", "static"):
         got = made.generate(**given, cache_implementation=cache, disable_compile=True, **common)
@@ -104,10 +91,8 @@ def test_stored_keys_and_several_new_tokens():
     ("bart", "regard_softmax"),
 ])  # fmt: skip
 def test_generate(name, implementation):
-    made, given = (
-        model(name, implementation),
-        inputs(name, "right" if name in SEQ2SEQ_MODELS else "left"),
-    )
+    made = model(name, implementation)
+    given = inputs(name, "right" if name in SEQ2SEQ_MODELS else "left")
     given.pop("decoder_input_ids", None)
     common = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2, "eos_token_id": None}
     got = made.generate(**given, **common)
@@ -116,7 +101,7 @@ def test_generate(name, implementation):
         assert torch.equal(got, model(name, "sdpa").generate(**given, **common))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["mistral", "bart", "t5", "vit"])
 @pytest.mark.parametrize("implementation", NAMES)
 def test_every_mechanism_runs_or_says_why_not(name, implementation):
     made, given = model(name, implementation), inputs(name, "right")
@@ -136,16 +121,6 @@ def test_every_mechanism_runs_or_says_why_not(name, implementation):
         assert (logits.sum() - valid_logits(name, model(name), given).sum()).abs() > 1e-9
 
 
-def test_a_mechanism_alone_would_lose_the_causal_mask():
-    """Transformers makes no mask at all for an attention function without a mask function."""
-    transformers.AttentionInterface.register(
-        "alone", transformers.AttentionInterface()["regard_softmax"]
-    )
-    given = inputs("gpt2", "left")
-    alone, ours = model("gpt2", "alone"), model("gpt2", "regard_softmax")
-    assert not torch.allclose(alone(**given).logits[1, -1], ours(**given).logits[1, -1])
-
-
 def test_attention_maps():
     given, found = inputs("bert", "right"), []
     keep = given["attention_mask"].bool()[1]
@@ -160,24 +135,19 @@ def test_what_would_be_ignored_is_refused():
     made(**inputs("bert"))
     with pytest.raises(UnsupportedError, match="linear does not support dropout of weights: set"):
         made.train()(**inputs("bert"))
-    assert (
-        model("bert", "regard_softmax", attention_probs_dropout_prob=0.1)
-        .train()(**inputs("bert"))
-        .logits.isfinite()
-        .all()
-    )
-    for config, reason in (
-        (lambda: AttentionConfig("fnet"), "it is not made of queries, keys and values"),
-        (
-            lambda: AttentionConfig("linformer"),
-            "it learns project.key, project.value, and an attention function stores nothing",
-        ),
-        (lambda: AttentionConfig("routing"), "it learns centroids"),
+    made = model("bert", "regard_softmax", attention_probs_dropout_prob=0.1).train()
+    assert made(**inputs("bert")).logits.isfinite().all()
+    for mixer, reason in (
+        ("fnet", "it is not made of queries, keys and values"),
+        ("linformer", "it learns project.key, project.value, and an attention function stores"),
+        ("routing", "it learns centroids"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
-            config()
-    mask = token_mask(2, 5, 5, attention_mask=torch.ones(2, 5, dtype=torch.bool))
-    assert isinstance(mask.to("cpu").clone(), TokenMask) and mask.shape == (2, 1, 5, 5)
+            AttentionConfig(mixer)
+    mask = token_mask(2, 5, 5, attention_mask=torch.arange(5) < torch.tensor([[5], [4]]))
+    moved = mask.to("cpu").clone()
+    assert isinstance(moved, TokenMask) and mask.shape == (2, 1, 5, 5)
+    assert moved.mask.causal and torch.equal(moved.mask.valid, mask.mask.valid)
     with pytest.raises(UnsupportedError, match="this model changes masks itself"):
         mask[:, :, :, :3]
     bias = torch.full((2, 1, 11, 11), 0.5, dtype=torch.float64)
@@ -199,7 +169,7 @@ def test_a_models_own_mask():
 
 
 @pytest.mark.parametrize("implementation", ["regard_performer", "regard_window"])
-def test_trainer_and_pipeline(implementation, tmp_path):
+def test_trainer(implementation, tmp_path):
     made = model("gpt2", implementation).float().train()
     rows = [{"input_ids": row, "labels": row} for row in inputs("gpt2")["input_ids"].repeat(8, 1)]
     arguments = transformers.TrainingArguments(
@@ -212,35 +182,15 @@ def test_trainer_and_pipeline(implementation, tmp_path):
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses[-1] < losses[0] / 2
 
-    from tokenizers import Tokenizer, models
-
-    words = {f"w{n}": n for n in range(30)}
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")), pad_token="w0"
-    )
-    generate = transformers.pipeline(
-        "text-generation", made.eval(), tokenizer=tokenizer, device="cpu"
-    )
-    text = generate("w5", max_new_tokens=3, do_sample=False)[0]["generated_text"]
-    assert text.startswith("w5")
-
-
-def test_what_is_no_config_is_refused():
-    with pytest.raises(OptionError, match=r"config \('local'\) must be an AttentionConfig"):
-        regard.hf.register("mine", "local")
-
 
 def test_a_name_that_a_model_cannot_have_is_refused_with_the_reason():
     for name, reason in (
-        ("regard_reformer", "reformer does not support given queries, keys and values: its keys"),
-        ("regard_linformer", "it learns project.key, project.value"),
-        (
-            "regard_liner",
-            "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'?",
-        ),
+        ("reformer", "reformer does not support given queries, keys and values: its keys"),
+        ("linformer", "it learns project.key, project.value"),
+        ("liner", "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'?"),
     ):
         with pytest.raises((UnsupportedError, UnknownNameError), match=re.escape(reason)):
-            model("bert", name)
+            model("bert", f"regard_{name}")
 
 
 @pytest.mark.parametrize("kind", ["Falcon", "GPTJ", "GPTNeo"])
@@ -249,3 +199,54 @@ def test_models_that_call_no_function_are_refused(kind):
     made = getattr(transformers, f"{kind}ForCausalLM")
     with torch.device("meta"), pytest.raises(UnsupportedError, match="has a class for each of its"):
         made._from_config(config, attn_implementation="regard_softmax")
+
+
+WINDOWED = {
+    **SIZES, **TOKENS, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention"],
+}  # fmt: skip
+SCORED = {
+    "GptOss": {"num_local_experts": 2, "num_experts_per_tok": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "Gemma2": {"attn_logit_softcapping": 0.5},
+    "Gemma3": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCORED)
+def test_sinks_caps_and_windows_are_the_models_own(kind):
+    """Every second layer has a window; left padding, a cache, and documents in a row."""
+    config = getattr(transformers, f"{kind}{'Text' * (kind == 'Gemma3')}Config")
+    torch.manual_seed(0)
+    made = getattr(transformers, f"{kind}ForCausalLM")(config(**WINDOWED, **SCORED[kind])).eval()
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "sinks" in name:
+                parameter.normal_()
+            elif "q_proj" in name or "k_proj" in name:
+                parameter.mul_(20)
+    given = inputs("llama", "left")
+    ids, valid, found = given["input_ids"], given["attention_mask"], []
+    greedy = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    for implementation in ("eager", "regard_softmax"):
+        made.set_attn_implementation(implementation)
+        apart = torch.cat([made(part).logits for part in ids[:1].split([6, 5], 1)], 1)
+        found.append((made(**given).logits[valid.bool()], made.generate(**given, **greedy), apart))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    packed = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]])
+    got = made(ids[:1], position_ids=packed, use_cache=False).logits
+    torch.testing.assert_close(got, apart, rtol=1e-4, atol=1e-5)
+    if kind != "Gemma3":
+        made.set_attn_implementation("regard_local")
+        with pytest.raises(UnsupportedError, match=r"local does not support (s_aux|softcap)"):
+            made(**given)
+        return
+    made.set_attn_implementation("regard_linear")
+    with pytest.raises(UnsupportedError, match="linear does not support pairwise"):
+        made(**given)
+    mixed = AttentionConfig("linear", windowed=AttentionConfig("softmax"))
+    made.set_attn_implementation(*regard.hf.register("beside_windows", mixed))
+    got = made(**given).logits[valid.bool()]
+    assert got.isfinite().all() and not torch.allclose(got, found[0][0], atol=1e-3)
+    assert torch.equal(
+        made.generate(**given, **greedy), made.generate(**given, use_cache=False, **greedy)
+    )
