@@ -22,7 +22,13 @@ html_static_path = ["_static"]
 html_css_files = ["regard.css"]
 html_js_files = ["saved.js"]
 html_show_sourcelink = False
-ALONE = ("*", "findings/*", "speed/*", "reference/names")  # pages with no others beside them
+ALONE = (
+    "*",
+    "findings/*",
+    "speed/*",
+    "trust/*",
+    "reference/names",
+)  # pages with no others beside them
 html_sidebars = {page: [] for page in ALONE}
 html_theme_options = {
     "header_links_before_dropdown": 4,

@@ -102,13 +102,14 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "sources": (DOCS / "data.md", sources),
     "own files": (DOCS / "data.md", own_files),
     "claims": (DOCS / "findings" / "README.md", claims),
-    "laws": (DOCS / "trust.md", trust.laws),
-    "faults": (DOCS / "trust.md", trust.faults),
+    "counts": (DOCS / "trust.md", trust.counts),
 }
 """Name between the markers of a document -> the document, and what makes the text."""
 
 PAGES: dict[Path, Callable[[], str]] = {
-    DOCS / "speed" / name: make for name, make in speed.PAGES.items()
+    DOCS / folder.__name__ / name: make
+    for folder in (speed, trust)
+    for name, make in folder.PAGES.items()
 }
 """Documents that are generated whole."""
 
