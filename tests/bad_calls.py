@@ -534,6 +534,7 @@ def _explorer() -> Iterator[Case]:
     given |= dict(a=line, b=line.flip(0), scores={"one": line, "two": line.flip(0)})
     given |= dict(function=torch.tanh, output=torch.randn(B, T, VOCAB), kind="stochastic")
     yield from _functions("explorer", regard.explore, given)
+    yield _method("explorer", regard.explore.Page("x"), "save", lambda: {"path": "page.html"})
 
 
 def _llama() -> tuple[Any, Any]:
@@ -557,6 +558,13 @@ def _adapters() -> Iterator[Case]:
     own = {"wrap": {"model": LanguageModelConfig(vocab_size=VOCAB)}, "register": {}}
     for case in _functions("adapters", regard.hf, given):
         yield replace(case, given=partial(dict, own[case.label])) if case.label in own else case
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    for name in ("forward", "attention_maps"):
+        yield _method("adapters", made, name, lambda: {"tokens": ids, "valid": valid})
+    state = made.initial_state(B)
+    yield _method("adapters", made, "extend", lambda: {"tokens": ids, "state": state})
+    wrapped = {"input_ids": ids, "attention_mask": valid.long(), "labels": ids}
+    yield _method("adapters", regard.hf.wrap(made), "forward", lambda: dict(wrapped))
 
 
 def _laboratory() -> Iterator[Case]:

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core import OptionError, StoredDataError
-from regard.core.errors import visible
+from regard.core import OptionError, RegardError, StoredDataError
+from regard.core.errors import shown, visible
 from regard.core.files import plain
 from regard.explore.attribution import Answer, last_logits
-from regard.explore.inputs import Inputs
+from regard.explore.inputs import Inputs, image_size
 from regard.nn.fields import Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
+LONGEST = 100  # characters of a token
 TEXT = "The animal did not cross the street because it was too tired."
 
 
@@ -26,7 +27,6 @@ class Loaded:
     """A model, how its inputs are made of what was given, and which of its outputs is explained."""
 
     model: nn.Module
-    kind: str
     answer: Answer = last_logits
     tokenizer: Any = None
     classifier: Any = None
@@ -35,11 +35,19 @@ class Loaded:
         if self.classifier is not None:
             return _table(self.classifier, given)
         config = getattr(self.model, "config", None)
-        size = _image_size(config)
+        size, kinds = image_size(config), getattr(config, "kinds", ())
         if given.file is not None and size is not None and given.file.suffix.lower() in IMAGES:
             return _pixels(given.file, size, config)
-        if lacks := self._lacks(given, config, size):
-            raise OptionError(f"explore: {given.checkpoint} {lacks}")
+        unknown = self.tokenizer is None and None in (given.tokens, given.target_tokens)
+        lacks = {
+            "is a run on a table and keeps no schema. Fit and save a regard.lab.tables.TableClassifier": "table" in kinds,
+            f"reads pictures of {size} pixels. Give --file picture.png, or --tokens": size and given.tokens is None,
+            "is a run on pairs of texts and keeps no vocabulary. Give --tokens and --target-tokens": "translate" in kinds
+            and unknown,
+        }  # fmt: skip
+        for what, holds in lacks.items():
+            if holds:
+                raise OptionError(f"explore: {given.checkpoint} {what}.")
         if getattr(config, "name", None) == "han":
             return _document(given.tokens)
         ids, words = self._tokens(given, given.tokens, given.text, given.file)
@@ -48,34 +56,12 @@ class Loaded:
         target, others = self._tokens(given, given.target_tokens, given.target, None)
         return Inputs((ids, target), words=words, others=others, labels=["the input"])
 
-    def _lacks(self, given: Explore, config: Any, image: tuple[int, int] | None) -> str:
-        """Why this model cannot read what was given, and what instead; empty where it can."""
-        kinds = getattr(config, "kinds", ())
-        if "table" in kinds:
-            return (
-                "is a run on a table and keeps no schema. "
-                "Fit and save a regard.lab.tables.TableClassifier."
-            )
-        if image is not None and given.tokens is None:
-            return (
-                f"reads pictures of {image[0]} x {image[1]}. Give --file picture.png, or --tokens."
-            )
-        if (
-            "translate" in kinds
-            and self.tokenizer is None
-            and None in (given.tokens, given.target_tokens)
-        ):
-            return (
-                "is a run on pairs of texts and keeps no vocabulary. "
-                "Give --tokens and --target-tokens."
-            )
-        return ""
-
     def _tokens(
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
     ) -> tuple[Tensor, list[list[str]]]:
         if file is not None:
-            text = plain(file).read_text(encoding="utf-8", errors="replace")
+            with plain(file, copies=0).open(encoding="utf-8", errors="replace") as opened:
+                text = opened.read(LONGEST * given.max_tokens)
         text = TEXT if text is None else text
         if any("\ud800" <= letter <= "\udfff" for letter in text):
             raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
@@ -116,9 +102,10 @@ def words_of(tokenizer: Any, ids: list[int]) -> list[str]:
 
 def _ids(text: str) -> list[int]:
     try:
-        return [int(word) for word in text.replace(",", " ").split()]
-    except ValueError:
-        raise OptionError(f"explore: --tokens must be whole numbers, got {text!r}") from None
+        ids = [int(word) for word in text.replace(",", " ").split()]
+        return torch.tensor(ids, dtype=torch.long).tolist()
+    except (ValueError, RuntimeError):  # no number, or one of more than 64 bits
+        raise OptionError(f"explore: --tokens must be whole numbers, got {shown(text)}") from None
 
 
 def _document(tokens: str | None) -> Inputs:
@@ -139,18 +126,16 @@ def _document(tokens: str | None) -> Inputs:
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm")
 
 
-def _image_size(config: Any) -> tuple[int, int] | None:
-    options = getattr(config, "position_options", None) or {}
-    return getattr(config, "image_size", None) or options.get("shape") or options.get("grid")
-
-
 def _pixels(path: Path, size: tuple[int, int], config: Any) -> Inputs:
     import numpy as np
     from PIL import Image
 
     colour = getattr(config, "channels", 1) == 3
-    with Image.open(plain(path)) as image:
-        resized = image.convert("RGB" if colour else "L").resize(size[::-1])
+    try:
+        with Image.open(plain(path)) as image:
+            resized = image.convert("RGB" if colour else "L").resize(size[::-1])
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise StoredDataError(f"explore: {path} is no image, or damaged: {error}") from None
     shades = torch.from_numpy(np.array(resized)).long()
     if colour:
         shades = shades.permute(2, 0, 1)
@@ -170,17 +155,15 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     table, schema = read_delimited(plain(given.file)), classifier.schema_
     cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
     columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
-    rows = next(iter(cells.values()))
     batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
-    labels = [f"row {n + 1}" for n in range(len(rows))]
     history, words, others = getattr(classifier.module_.config, "history", ()), None, None
     if history:
         first = next(f for f in schema.fields if f.name == history[0])
         words = [[str(v) for v in cell] for cell in columns[first.name]]
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
-        others = [list(classifier.label_names_)] * len(rows)
-    return Inputs((batch,), words=words, others=others, labels=labels)
+        others = [list(classifier.label_names_)] * MOST_ROWS
+    return Inputs((batch,), words=words, others=others)
 
 
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
@@ -208,11 +191,11 @@ def load(folder: Path) -> Loaded:
         from regard.lab.tables import TableClassifier
 
         found = TableClassifier.load(folder)
-        return Loaded(found.module_, "table", classifier=found)
+        return Loaded(found.module_, classifier=found)
     if (folder / "checkpoints").is_dir():
         from regard.lab import train
 
-        return Loaded(train.load(folder), "run")
+        return Loaded(train.load(folder))
     raise OptionError(
         f"explore: {folder} is no folder of `regard train` (checkpoints/), of TableClassifier.save (state.json), "
         "in the format of Hugging Face (config.json), nor a .gguf file"
@@ -228,7 +211,7 @@ def _hf(folder: Path) -> Loaded:
     def answer(hidden: Tensor, valid: Tensor | None) -> Tensor:
         return last_logits(head(hidden), valid)
 
-    return Loaded(model, "hf", Likeness() if head is None else answer, tokenizer_of(folder))
+    return Loaded(model, Likeness() if head is None else answer, tokenizer_of(folder))
 
 
 def tokenizer_of(checkpoint: Path) -> Any:
@@ -245,7 +228,9 @@ def tokenizer_of(checkpoint: Path) -> Any:
             made = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
             tokenizer = made.backend_tokenizer
         else:
-            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = Tokenizer.from_file(str(plain(path)))
+    except RegardError:
+        raise
     except Exception as error:  # tokenizers raises no other
         raise StoredDataError(f"{path} is damaged: {visible(str(error))}") from None
     tokenizer.no_truncation()

@@ -160,6 +160,8 @@ class Doctor:
         return 1 if missing(rows) else 0
 
 
+SCREEN = 24 * 80
+"""Characters of an error that are printed."""
 GOES_ON = {"train", "arena", "data", "convert"}
 """Commands that keep what is finished, so that the same command goes on after an interruption."""
 ALL = (
@@ -245,7 +247,8 @@ def failed(error: OSError) -> int:
 
 
 def _refused(sentence: str) -> int:
-    print(f"regard: {visible_lines(sentence)}", file=sys.stderr)
+    text = visible_lines(sentence)
+    print(f"regard: {text[:SCREEN]}{'...' * (len(text) > SCREEN)}", file=sys.stderr)
     return 2
 
 

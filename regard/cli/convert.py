@@ -11,6 +11,7 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json, option
 from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
+from regard.core.files import plain
 from regard.core.options import Above0, CheckedOptions, Count, Seed
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Convert(metaclass=CheckedOptions):
 
     def _taught(self, student: "Stack", teacher: "Stack", ids: "Tensor") -> dict[str, Any]:
         """Teach in two runs, each with checkpoints of its own; errors and perplexities on held-out windows."""
+        from torch import nn
+
         from regard.hf.convert import layer_error, rates, stack_error
         from regard.lab.train import TrainConfig, fit
         from regard.lab.train.distillation import Distillation
@@ -117,8 +120,8 @@ class Convert(metaclass=CheckedOptions):
         ):
             if steps == 0:
                 continue
-            for learned in (student, *student.mixers):
-                learned.requires_grad_(learned is not student or task is whole)
+            student.requires_grad_(task is whole)
+            nn.ModuleList(student.mixers).requires_grad_()
             config = TrainConfig(
                 steps=steps,
                 batch_size=self.batch_size,
@@ -152,7 +155,7 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
 
     from regard.cli.checkpoints import tokenizer_of
 
-    words, tokenizer = text.read_text(errors="replace"), tokenizer_of(folder)
+    words, tokenizer = plain(text).read_text(errors="replace"), tokenizer_of(folder)
     if tokenizer is None:
         raise MissingDataError(
             f"convert: {folder} has no tokenizer.json, with which --text would be read. Save the tokenizer beside the "

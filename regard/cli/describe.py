@@ -1,6 +1,7 @@
 """The catalogues as plain data: what `ls` and `show` print, and the tables in the documents are made of."""
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -231,10 +232,9 @@ def _spell(answer: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable):
-        return [_plain(item) for item in value]
-    return getattr(value, "__name__", str(value))
+    """The value as JSON holds it."""
+
+    def spelled(one: Any) -> Any:
+        return list(one) if isinstance(one, Iterable) else getattr(one, "__name__", str(one))
+
+    return json.loads(json.dumps(value, default=spelled))

@@ -84,7 +84,7 @@ class Explore(metaclass=CheckedOptions):
         if Path(name).exists():
             found = load(Path(name))
             return found.model, found.answer
-        if loaded.kind != "hf" or name not in MIXERS.names():
+        if name not in MIXERS:
             raise OptionError(
                 f"explore: --compare {name} is no folder or file, nor a mixer to put into a Hugging Face checkpoint"
             )

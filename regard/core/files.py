@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import torch
+
 from regard.core.errors import PathError
+from regard.core.memory import require_memory
 
 PARTIAL = ".partial"
 """The suffix of what is not finished; a killed process may leave some behind."""
@@ -30,7 +33,7 @@ def whole(path: Path) -> Iterator[Path]:
         if os.path.lexists(path) and not is_plain(path.lstat()):
             raise OSError("it is no plain file or folder, and those alone are replaced")
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{uuid4().hex[:8]}{PARTIAL}")
+        partial = path.parent / f"{path.name}.{uuid4().hex[:8]}{PARTIAL}"
         try:
             yield partial
             into_place(partial, path)
@@ -45,11 +48,17 @@ def is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
 
 
-def plain(path: Path) -> Path:
-    """The path of a file that ends. Raises PathError where there is none, for a device and for a pipe."""
+def plain(path: Path, *, copies: int = 8) -> Path:
+    """The path of a file that ends, and that fits the memory as often as `copies` says (a text: 8).
+
+    Raises PathError where there is none, for a folder, a device and a pipe, OptionError where it is too large.
+    """
     with reported(path, "read"):
-        if not is_plain(path.stat()):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
             raise OSError("it is no plain file")
+    size = copies * found.st_size
+    require_memory(str(path), "reading it", size, torch.device("cpu"), "Give a smaller one.")
     return path
 
 
@@ -103,6 +112,7 @@ _WHY = {
     errno.ENAMETOOLONG: "the name is too long",
     errno.ELOOP: "its symbolic links form a ring",
     errno.EIO: "the disk reports an error",
+    errno.EBUSY: "the system uses it",
 }
 
 

@@ -22,6 +22,7 @@ from typing import (
     NamedTuple,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -29,6 +30,7 @@ from typing import (
 
 from jaxtyping import jaxtyped
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.nn import Module
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, shown, suggestion
@@ -158,19 +160,24 @@ def check_calls(namespace: dict[str, Any], names: Sequence[str]) -> None:
     """
     for name in names:
         if inspect.isfunction(function := namespace.get(name)):
-            namespace[name] = _checked(function)
+            namespace[name] = checked(function)
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(function)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checked(function: Function) -> Function:
+    """The function, or a method that no other class calls in a loop, with its arguments checked as a constructor's are; not while it is compiled."""
+    signature, who = inspect.signature(function), function.__qualname__
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with jaxtyped("context"):  # a letter is one size in all arguments
-            check_call(function.__name__, signature, function, args, kwargs)
+        if not is_compiling():
+            with jaxtyped("context"):  # a letter is one size in all arguments
+                check_call(who, signature, function, args, kwargs)
         return function(*args, **kwargs)
 
-    return call
+    return cast(Function, call)
 
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

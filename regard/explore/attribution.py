@@ -96,11 +96,6 @@ def _stochastic(
         raise OptionError(f"{who}: maps must hold one layer or more")
     mixed = []
     for depth, weights in enumerate(maps):
-        if weights.dim() != 4 or weights.shape[2] != weights.shape[3]:
-            raise ShapeError(
-                f"{who}: maps[{depth}] must be [B H T T], got {list(weights.shape)}. "
-                "Leave columns of external tokens out."
-            )
         if not normalise and (kind := kind_of(weights)) != "stochastic":
             raise UnsupportedError(
                 f"{who} does not support {kind} weights (maps[{depth}]): their rows do not sum to 1. "
@@ -108,9 +103,10 @@ def _stochastic(
             )
         one = reduce(weights.abs(), "b h t s -> b t s", heads)
         total = one.sum(-1, keepdim=True)
-        one = torch.where(total > 0, one / total.clamp(min=torch.finfo(one.dtype).tiny), 0)
         own = torch.eye(one.shape[-1], dtype=one.dtype, device=one.device)
-        mixed.append(torch.where(total > 0, (1 - residual) * one + residual * own, own))
+        one = one / total.clamp(min=torch.finfo(one.dtype).tiny)
+        one = (1 - residual) * one + residual * own
+        mixed.append(torch.where(total > 0, one, own))
     return mixed
 
 
@@ -167,29 +163,20 @@ def integrated_gradients(
                 raise UnsupportedError(
                     f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
                 )
-            table = tables[0]
-            x = table(tokens)
-            start = (
-                torch.zeros_like(x)
-                if baseline is None
-                else table(torch.full_like(tokens, baseline))
-            )
-        total = torch.zeros_like(x)
+            x = tables[0](tokens)
+            start = total = torch.zeros_like(x)
+            if baseline is not None:
+                start = tables[0](torch.full_like(tokens, baseline))
 
         def value(point: Tensor) -> Tensor:
-            """F, where the first look-up of as many ids gives `point` instead."""
-            left = [point]
-
-            def instead(_: nn.Module, given: tuple[Any, ...], y: Tensor) -> Tensor:
-                return left.pop().view_as(y) if left and y.numel() == point.numel() else y
-
-            with table.register_forward_hook(instead):
+            """F, where the tokens are looked up as `point`."""
+            with _looked_up(model, tokens.numel(), point):
                 logits = answer(model(tokens, *args, **kwargs), valid)
             return logits.gather(1, chosen)[:, 0]
 
         for step in range(steps):
             point = (start + (step + 0.5) / steps * (x - start)).detach().requires_grad_()
-            total += torch.autograd.grad(value(point).sum(), point)[0]
+            total = total + torch.autograd.grad(value(point).sum(), point)[0]
         scores = ((x - start) * total / steps).sum(-1)
         with torch.no_grad():
             gap = scores.flatten(1).sum(1) - (value(x) - value(start))
@@ -297,16 +284,20 @@ def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
 
 
 @contextmanager
-def _looked_up(model: nn.Module, count: int) -> Iterator[list[nn.Embedding]]:
-    """While open, the tables in which as many ids are looked up enter the list."""
+def _looked_up(
+    model: nn.Module, count: int, point: Tensor | None = None
+) -> Iterator[list[nn.Embedding]]:
+    """While open, the first look-up of so many ids gives `point`, where that is given; its table enters the list."""
     seen: list[nn.Embedding] = []
 
-    def note(table: nn.Embedding, given: tuple[Any, ...]) -> None:
-        if given[0].numel() == count:
-            seen.append(table)
+    def note(table: nn.Embedding, ids: tuple[Tensor], y: Tensor) -> Tensor | None:
+        if seen or ids[0].numel() != count:
+            return None
+        seen.append(table)
+        return None if point is None else point.view_as(y)
 
     with ExitStack() as hooks:
         for module in model.modules():
             if isinstance(module, nn.Embedding):
-                hooks.enter_context(module.register_forward_pre_hook(note))
+                hooks.enter_context(module.register_forward_hook(note))
         yield seen

@@ -60,12 +60,15 @@ def as_inputs(given: Any) -> Inputs:
     """A tensor, a tuple of arguments, a mapping (of arguments by name, or a batch of fields), or Inputs."""
     if isinstance(given, Inputs):
         return given
-    if isinstance(given, tuple):
-        return Inputs(given)
-    if isinstance(given, Mapping):
-        named = {"tokens", "source", "first", "valid"} & set(given)
-        return Inputs((), dict(given)) if named else Inputs((dict(given),))
-    return Inputs((given,))
+    if isinstance(given, Mapping) and {"tokens", "source", "first", "valid"} & set(given):
+        return Inputs((), dict(given))
+    return Inputs(given if isinstance(given, tuple) else (given,))
+
+
+def image_size(config: Any) -> tuple[int, int] | None:
+    """Height and width of the images whose patches or pixels a model of this configuration reads."""
+    options = getattr(config, "position_options", None) or {}
+    return getattr(config, "image_size", None) or options.get("shape") or options.get("grid")
 
 
 class Sheet(NamedTuple):

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 
 from regard.core import OptionError, RegardError
 from regard.core.files import whole
-from regard.core.options import CheckedOptions, Count
+from regard.core.options import CheckedOptions, Count, checked
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
     Answer,
@@ -30,11 +30,10 @@ from regard.explore.attribution import (
     leave_one_out,
     rollout,
 )
-from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, readings
+from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, image_size, readings
 from regard.explore.packed import pack
 from regard.explore.page import asset, embedded, parts
 from regard.explore.readout import Measure
-from regard.models import PatchClassifier
 
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
 MOST_ATTRIBUTED = 512  # tokens; a forward for each
@@ -46,6 +45,7 @@ class Page(metaclass=CheckedOptions):
 
     html: str
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it, whole or not at all; returns where it is. Raises PathError."""
         path = Path(path)
@@ -99,7 +99,7 @@ def page(
         raise OptionError(f"page: names must hold {len(models)}, got {list(names)}")
     read = [readings(one, given, measure=measure, probes=probes) for one in models]
     groups = [group for pair in zip(*read, strict=True) for one in pair for group in one.groups]
-    packed = iter(pack(groups, window=window, max_bytes=max_bytes) if groups else [])
+    packed = iter(pack(groups, window=window, max_bytes=max_bytes))
     pictures, examples = _pictures(model, given), []
     for row, pair in enumerate(zip(*read, strict=True)):
         sides = []
@@ -125,13 +125,9 @@ def render(data: dict[str, Any]) -> str:
 
 def _pictures(model: nn.Module, inputs: Inputs) -> list[dict[str, Any]] | None:
     """The picture of each row, where tokens are pixels or patches."""
-    config: Any = getattr(model, "config", None)
-    if isinstance(model, PatchClassifier):
-        size, patch, channels = config.image_size, config.patch_size, config.channels
-    else:
-        options = getattr(config, "position_options", None) or {}
-        size = inputs.image or options.get("shape") or options.get("grid")
-        patch = channels = 1
+    config = getattr(model, "config", None)
+    size = inputs.image or image_size(config)
+    patch, channels = (getattr(config, name, 1) for name in ("patch_size", "channels"))
     if size is None or not inputs.args or not isinstance(inputs.args[0], Tensor):
         return None
     tokens, (height, width) = inputs.args[0], size
@@ -155,19 +151,15 @@ def _attributions(
 ) -> dict[str, Any] | None:
     """Every method that serves this model, and the reason for each that does not."""
     tokens = inputs.args[0] if inputs.args else inputs.kwargs.get("tokens")
-    group = next((g for g in reading.groups if not g.cross and len(g.rows) == len(g.cols)), None)
-    if (
-        not isinstance(tokens, Tensor)
-        or tokens.dim() != 2
-        or tokens.is_floating_point()
-        or group is None
-    ):
+    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point():
         return None
-    if tokens.shape[1] > MOST_ATTRIBUTED:
-        few = f"drawn for at most {MOST_ATTRIBUTED} tokens, here are {tokens.shape[1]}; the functions of regard.explore take more"
+    T = tokens.shape[1]
+    found = (g for g in reading.groups if not g.cross and len(g.rows) == len(g.cols) == T)
+    if (group := next(found, None)) is None:
+        return None
+    if T > MOST_ATTRIBUTED:
+        few = f"drawn for at most {MOST_ATTRIBUTED} tokens, here are {T}; the functions of regard.explore take more"
         return {"words": [], "methods": [], "reasons": [["all five", few]], "agreement": []}
-    if tokens.shape[1] != len(group.rows):
-        return None
     rest = {name: z for name, z in inputs.kwargs.items() if name != "tokens"}
     args, kwargs = tree_map_only(
         Tensor,
@@ -178,13 +170,13 @@ def _attributions(
     reasons: list[list[str]] = []
     for name, method in _methods(model, group, args, kwargs).items():
         try:
-            found = method().detach().cpu().double()
-            if not found.isfinite().all():
+            one = method().detach().cpu().double()
+            if not one.isfinite().all():
                 raise OptionError("some of its scores are NaN or infinite")
-            scores[name] = found
+            scores[name] = one
         except (RegardError, TypeError) as error:
             reasons.append([name, str(error)])
-    agreed = agreement(scores) if tokens.shape[1] > 1 else []
+    agreed = agreement(scores) if T > 1 else []
     return {
         "words": group.rows,
         "methods": [[name, [float(f"{s:.4g}") for s in z.tolist()]] for name, z in scores.items()],

@@ -107,20 +107,17 @@ def teach(
         if errors and (error := sum(errors) / len(errors)) < least:
             least, weights = error, copy.deepcopy(student.state_dict())
 
-    number = 0
-    compare()
     try:
-        for number, batch in enumerate(batches, 1):
+        for number, batch in enumerate(batches):
+            if number % every == 0:
+                compare()
             loss = measured(student, teacher, *batch)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             after_step(student)
-            if number % every == 0:
-                compare()
             yield float(loss.detach())
-        if number % every:
-            compare()
+        compare()
     finally:
         if weights is not None:
             student.load_state_dict(weights)

@@ -10,20 +10,20 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from regard.core import OptionError, RegardError, StoredDataError, UnsupportedError
 from regard.core.errors import shown, visible
-from regard.core.files import number_in, path_error, whole
+from regard.core.files import number_in, path_error, plain, whole
 from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing
 from regard.hf.config import STACK, RegardConfig
@@ -80,19 +80,27 @@ def load(
         source = Path(source)
         if source.suffix == ".gguf":
             return load(*_gguf(source))
-        config = _json(_there(source, CONFIG))
+        config = _config(source)
         if (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK):
             with _described("saved stack"):
-                return _saved(source, config["settings"])
+                return _tried(_saved(source, config["settings"]))
         source = _tensors(source)
-    elif not isinstance(source, Mapping):
-        raise OptionError(
-            f"load: the source must be a folder, a file or a state dict, got {type(source).__name__}. Of a model, give "
-            "model.state_dict() and model.config.to_dict()."
-        )
     elif config is None:
         raise OptionError("load: a state dict needs its config: model.config.to_dict()")
-    return _built(source, config, pairing)
+    made = _built(source, config, pairing)
+    with _described(config["model_type"]):
+        return _tried(made)
+
+
+def _tried(model: Stack | EncoderDecoder) -> Any:
+    """The model, once two tokens have passed through it: shapes of tensors that do not go together are found here."""
+    tokens = torch.zeros(1, 2, dtype=torch.long, device=model.embedding.word.weight.device)
+    with torch.no_grad():
+        if isinstance(model, EncoderDecoder):
+            model.logits(model(tokens, tokens))
+        else:
+            (model.head or nn.Identity())(model(tokens))
+    return model
 
 
 def _built(
@@ -135,7 +143,7 @@ def _built(
 def save(model: nn.Module, folder: str | Path) -> None:
     """Write a loaded or converted stack as config.json and safetensors, which `load` reads. Nothing in it is code.
 
-    A new folder is there whole or not at all; in one that is there, the config is never beside other weights.
+    A killed save leaves what was there or what is new: the weights hold the config too, so that they get their names in one step.
     It is the folder that `wrap(model).save_pretrained` would write. Raises UnsupportedError for what `load` did not make,
     OptionError for options that JSON cannot hold, PathError.
     """
@@ -160,7 +168,7 @@ def save(model: nn.Module, folder: str | Path) -> None:
 
 def _write(model: Stack, weights: Path, text: str, config: Path) -> None:
     try:
-        save_model(nn.ModuleDict({INSIDE: model}), str(weights))
+        save_model(nn.ModuleDict({INSIDE: model}), str(weights), {"format": "pt", CONFIG: text})
     except SafetensorError as error:
         raise path_error(weights, number_in(str(error)), str(error)) from error
     config.write_text(text)
@@ -178,7 +186,7 @@ def _described(kind: str) -> Iterator[None]:
     except Exception as error:
         why = f"{type(error).__name__}, {visible(str(error))[:LONGEST]}"
         raise StoredDataError(
-            f"load: the config of this {kind} describes no model: {why}"
+            f"load: config and tensors of this {kind} make no model: {why}"
         ) from error
 
 
@@ -229,12 +237,20 @@ def _there(folder: Path, name: str) -> Path:
             f"load: {folder} has no {name}, or it is no plain file. Name a folder that save_pretrained wrote: weights are "
             "read from safetensors alone, and nothing is downloaded."
         )
-    return folder / name
+    return plain(folder / name, copies=2)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _config(folder: Path) -> dict[str, Any]:
+    """config.json, or the copy in the weights, where a save was killed before the file had its name."""
+    path = folder / CONFIG
+    text: bytes | str | None = None
+    if not path.exists() and (folder / WEIGHTS).is_file():
+        with suppress(SafetensorError), safe_open(folder / WEIGHTS, "pt") as weights:
+            text = (weights.metadata() or {}).get(CONFIG)
+    if text is None:
+        text = _there(folder, CONFIG).read_bytes()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoredDataError(f"load: {path} is no JSON: {error}") from None
     if not isinstance(found, dict):

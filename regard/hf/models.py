@@ -30,7 +30,8 @@ from transformers.modeling_outputs import (
 )
 
 from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.options import tuples
+from regard.core.errors import shown
+from regard.core.options import Count, checked, tuples
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import restored
 from regard.hf.packing import FOLLOWS, PACKING, documents
@@ -72,11 +73,12 @@ class RegardModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """The model inside has started its own weights."""
 
+    @checked
     def forward(
         self,
         input_ids: Int[Tensor, "B T"],
         attention_mask: Tensor | None = None,
-        position_ids: Int[Tensor, "B T"] | None = None,
+        position_ids: Int[Tensor, "b T"] | None = None,
         labels: Tensor | None = None,
         **others: Any,
     ) -> Any:
@@ -137,14 +139,21 @@ class RegardModel(PreTrainedModel):
         head = self.inside.head if isinstance(self.inside, Stack) else None
         logits, loss = y if head is None else head(y), None
         if labels is not None:
-            loss = self.loss_function(
-                logits=logits,
-                pooled_logits=logits,
-                labels=labels,
-                vocab_size=logits.shape[-1],
-                config=self.config,
-                num_items_in_batch=others.get("num_items_in_batch"),
-            )
+            try:
+                loss = self.loss_function(
+                    logits=logits,
+                    pooled_logits=logits,
+                    labels=labels,
+                    vocab_size=logits.shape[-1],
+                    config=self.config,
+                    num_items_in_batch=others.get("num_items_in_batch"),
+                )
+            except (ValueError, IndexError, RuntimeError) as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                raise ShapeError(
+                    f"{type(self).__name__}: labels ({shown(labels)}) do not fit logits {list(logits.shape)}: {error}"
+                ) from error
         output = self.output(loss=loss, logits=logits, **more)
         return output.to_tuple() if others.get("return_dict") is False else output
 
@@ -177,15 +186,16 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         """True if every mixer goes on from a state as it computes."""
         return all(mixer.capabilities.streaming == "exact" for mixer in self.inside.streamed)
 
+    @checked
     def forward(  # type: ignore[override]
         self,
         input_ids: Int[Tensor, "B T"],
         attention_mask: Tensor | None = None,
-        position_ids: Int[Tensor, "B T"] | None = None,
+        position_ids: Int[Tensor, "b T"] | None = None,
         past_key_values: StateCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0,
+        logits_to_keep: Count | Int[Tensor, "n"] = 0,
         **others: Any,
     ) -> Any:
         """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache."""
@@ -201,18 +211,13 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
 
     def _extend(
         self,
-        cache: object,
+        cache: StateCache,
         ids: Tensor,
         attention_mask: Tensor | None,
         position: Tensor | None,
         others: dict[str, Any],
     ) -> Tensor:
-        who, N = type(self).__name__, ids.shape[1]
-        if not isinstance(cache, StateCache):
-            raise UnsupportedError(
-                f"{who} does not support past_key_values of {type(cache).__name__}: it takes a StateCache of regard.hf"
-            )
-        valid = None
+        who, N, valid = type(self).__name__, ids.shape[1], None
         if attention_mask is not None:
             if attention_mask.dim() != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
                 raise ShapeError(

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
+from regard.core.options import checked
 from regard.functional.cache import advance
 from regard.models.block import Block
 from regard.models.blocks import Mixing, streamed
@@ -66,6 +67,8 @@ class TokenEmbedding(nn.Module):
             tokens = tokens.masked_fill(~valid, 0)  # padding may hold any id
         x = self.scale * self.word(tokens)
         if self.kind is not None:
+            if types is not None:
+                check_tokens("types", types, None, self.kind.num_embeddings, weight.device)
             x = x + self.kind(torch.zeros_like(tokens) if types is None else types)
         elif types is not None:
             raise UnsupportedError(
@@ -117,6 +120,7 @@ class Stack(nn.Module):
     streamed = mixers
     """As in GenerativeModel."""
 
+    @checked
     def forward(
         self,
         tokens: Int[Tensor, "B T"],
@@ -130,6 +134,7 @@ class Stack(nn.Module):
         x = self.embedding(tokens, valid, types, documents=documents)
         return self.norm(self.run(x, Mask(self.causal, valid, None, global_tokens, documents)))
 
+    @checked
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional stack."""
         if not self.causal:
@@ -140,6 +145,7 @@ class Stack(nn.Module):
         device = self.embedding.word.weight.device
         return State(blocks, torch.zeros(batch_size, dtype=torch.long, device=device))
 
+    @checked
     def extend(
         self,
         tokens: Int[Tensor, "B N"],
@@ -154,6 +160,7 @@ class Stack(nn.Module):
         x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate)
         return self.norm(x), State(blocks, advance(state.length, valid, tokens.shape[1]))
 
+    @checked
     def attention_maps(
         self,
         tokens: Int[Tensor, "B T"],
@@ -207,6 +214,7 @@ class EncoderDecoder(nn.Module):
         self.blocks, self.norm, self.head, self.scale = nn.ModuleList(blocks), norm, head, scale
         self.left: tuple[str, ...] = ()
 
+    @checked
     def forward(
         self,
         source: Int[Tensor, "B S"],

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mixer, StoredDataError, UnsupportedError
+from regard.core.errors import shown
 from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
@@ -98,7 +99,7 @@ class LoadRequest(NamedTuple):
         found = self.config.get(name, values[0])
         if found not in values:
             raise UnsupportedError(
-                f"load does not support {self.config['model_type']} with {name}={found!r}: it reads "
+                f"load does not support {self.config['model_type']} with {name}={shown(found)}: it reads "
                 f"{' or '.join(map(repr, values))}"
             )
 
@@ -111,11 +112,23 @@ class LoadRequest(NamedTuple):
                     field: self.config.get(field) for field in product.split("*")
                 }
                 if None not in values.values() and math.prod(values.values()) != size:
-                    said = " and ".join(f"{field}={value}" for field, value in values.items())
+                    said = " and ".join(
+                        f"{field}={shown(value)}" for field, value in values.items()
+                    )
                     raise StoredDataError(
                         f"load: the config of this {self.config['model_type']} has {said}, and its tensor "
                         f"{at + name!r} the shape {shape}"
                     )
+
+    def depth(self, field: str) -> int:
+        """Number of layers, each of which has tensors."""
+        depth = self.config[field]
+        if depth > len(self.weights.tensors):
+            raise StoredDataError(
+                f"load: the config of this {self.config['model_type']} has {field}={shown(depth)}, and the "
+                f"checkpoint {len(self.weights.tensors)} tensors"
+            )
+        return depth
 
     def activation(self, field: str) -> str:
         self.require(field, *ACTIVATIONS)

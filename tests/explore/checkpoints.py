@@ -1,4 +1,4 @@
-"""Checkpoints as users have them, each trained for some steps: folders of `regard train`, and of `TableClassifier.save`."""
+"""Checkpoints as users have them, each trained for two steps: folders of `regard train`, and of `TableClassifier.save`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,7 @@ from regard.models import (
     TransformerConfig,
 )
 
-BRIEF = TrainConfig(
-    steps=20, batch_size=8, lr=3e-3, eval_every=10, checkpoint_every=10, keep=1, log_dir=None
-)
+BRIEF = TrainConfig(steps=2, batch_size=8, eval_every=2, checkpoint_every=2, keep=1, log_dir=None)
 SMALL: dict[str, Any] = {"dim": 24, "num_heads": 3, "num_layers": 2}
 ANIMALS, VERBS = ("cat", "dog", "hen", "cow"), ("sat", "ran", "ate", "fell")
 

@@ -29,10 +29,6 @@ from tests.models.small import classifier, language_model, prompts, ragged, tran
 ROOT = Path(__file__).parents[2]
 
 
-def uniform(T, L, H=3):
-    return [torch.full((2, H, T, T), 1 / T, dtype=torch.float64)] * L
-
-
 def random_maps(T, L, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return [
@@ -43,15 +39,9 @@ def random_maps(T, L, seed=0):
 
 def test_rollout_of_uniform_weights_has_its_closed_form():
     T, L = 5, 4
+    maps = [torch.full((2, 3, T, T), 1 / T, dtype=torch.float64)] * L
     expected = (1 - 2**-L) / T + 2**-L * torch.eye(T, dtype=torch.float64)
-    torch.testing.assert_close(rollout(uniform(T, L))[0], expected)
-
-
-def test_rollout_keeps_rows_and_causality():
-    maps = [m.tril() / m.tril().sum(-1, keepdim=True) for m in random_maps(6, 3)]
-    found = rollout(maps)[0]
-    torch.testing.assert_close(found.sum(-1), torch.ones(6, dtype=torch.float64))
-    assert found.triu(1).eq(0).all() and found.tril().diagonal().gt(0).all()
+    torch.testing.assert_close(rollout(maps)[0], expected)
 
 
 def test_a_query_that_sees_nothing_keeps_its_token():
@@ -97,17 +87,12 @@ def test_flow_is_the_least_cut_and_no_less_than_any_path():
 
 
 def test_integrated_gradients_are_complete():
-    model = classifier()
-    found = integrated_gradients(model, prompts(), steps=64)
-    assert found.scores.shape == (3, 7)
-    few = integrated_gradients(model, prompts(), steps=4)
-    assert found.gap.abs().max() < 1e-3 and found.gap.abs().max() < few.gap.abs().max()
-
-
-def test_integrated_gradients_give_padding_nothing():
+    """And give padding nothing; of a language model, the answer is its last valid token."""
     valid = ragged()
-    scores = integrated_gradients(classifier(), prompts(), valid=valid, steps=4).scores
-    assert scores[~valid].eq(0).all() and scores[valid].ne(0).all()
+    for model in (classifier(), language_model()):
+        many, few = (integrated_gradients(model, prompts(), valid=valid, steps=n) for n in (64, 4))
+        assert many.gap.abs().max() < 1e-3 and many.gap.abs().max() < few.gap.abs().max()
+        assert few.scores[~valid].eq(0).all() and few.scores[valid].ne(0).all()
 
 
 def test_leave_one_out_is_the_model_without_the_token():
@@ -124,61 +109,42 @@ def test_leave_one_out_is_the_model_without_the_token():
 
 @pytest.mark.parametrize("mixer", ["softmax", "gau", "synthesizer_dense", "linear"])
 def test_gradients_of_weights_are_those_of_a_nudge(mixer):
-    """Moving one weight of the last layer changes the answer as dF/dA says."""
+    """One weight of the last layer moves the answer by dF/dA: what is projected is moved by a part of a value."""
     model, tokens, valid = classifier(mixer=mixer), prompts(), ragged()
     found = gradient_times_attention(model, tokens, valid=valid, label=1)
     read = layers(model, tokens, valid=valid)
     assert [f.shape for f in found] == [layer.found.values.shape for layer in read]
     assert found[0].abs().sum() > 0
-    last, part = read[-1], found[-1]
-    slopes = torch.where(last.found.values != 0, part / last.found.values, 0)
-    row, t, s = 1, 2, 0
-    head = last.mixer.heads if hasattr(last.mixer, "heads") else None
-    owner = head or getattr(last.mixer, "unit", None) or last.mixer.values
-    seen = {}
+    (_, _, last, _, (values, *_)), (row, t, s) = read[-1], (1, 2, 0)
+    owner = getattr(last, "heads", None) or getattr(last, "unit", None) or last.values
+    step = {}
+
+    def keep(_, args, kwargs):
+        step["v"] = 1e-6 * last.observe(args[0], **kwargs).v[row, 0, s]
+        if getattr(owner, "gate", None) is not None:
+            step["v"] *= torch.nn.functional.silu(owner.gate(args[0]))[row, t]
 
     def nudge(_, given):
         mixed = given[0].clone()
-        width = mixed.shape[-1] // last.found.values.shape[1]
-        step = 1e-6 * seen["v"][row, 0, s]
-        if "gate" in seen:
-            step = step * seen["gate"][row, t]
-        mixed[row, t, :width] += step
+        mixed[row, t, : len(step["v"])] += step["v"]
         return (mixed,)
-
-    def keep(_, args, kwargs):
-        seen["v"] = last.mixer.observe(args[0], **kwargs).v
-        if getattr(owner, "gate", None) is not None:
-            seen["gate"] = torch.nn.functional.silu(owner.gate(args[0]))
 
     with torch.no_grad():
         before = model(tokens, valid=valid)[row, 1]
-        hooks = [
-            last.mixer.register_forward_pre_hook(keep, with_kwargs=True),
+        with (
+            last.register_forward_pre_hook(keep, with_kwargs=True),
             owner.out.register_forward_pre_hook(nudge),
-        ]
-        after = model(tokens, valid=valid)[row, 1]
-        for hook in hooks:
-            hook.remove()
-    assert ((after - before) / 1e-6).item() == pytest.approx(
-        slopes[row, 0, t, s].item(), rel=1e-4, abs=1e-8
-    )
+        ):
+            after = model(tokens, valid=valid)[row, 1]
+    slope = found[-1][row, 0, t, s] / values[row, 0, t, s]
+    assert ((after - before) / 1e-6).item() == pytest.approx(slope.item(), rel=1e-4, abs=1e-8)
 
 
-def test_mechanisms_without_weights_have_no_gradients_of_them():
+def test_wrong_models_labels_and_outputs_are_refused():
     with pytest.raises(regard.UnsupportedError, match="fnet does not support attention_map"):
         gradient_times_attention(classifier(mixer="fnet"), prompts())
-
-
-def test_language_models_are_asked_for_their_last_token():
-    model, valid = language_model(), ragged()
-    found = leave_one_out(model, prompts(), valid=valid)
-    assert found.shape == (3, 7) and found[valid].ne(0).all()
-    scores = integrated_gradients(model, prompts(), steps=8).scores
-    assert scores.shape == (3, 7)
-
-
-def test_wrong_labels_and_outputs_are_refused():
+    with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
+        layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
     with pytest.raises(regard.OptionError, match=r"label \(9\) must be one of 5 classes"):
         leave_one_out(classifier(), prompts(), label=9)
     with pytest.raises(regard.ShapeError, match="answer="):
@@ -201,18 +167,6 @@ def test_layers_of_an_encoder_decoder_are_moved_back():
     own = next(x.found.values for x in found if x.path.startswith("decoder") and not x.cross)
     assert own[0, :, 2:, 2:].sum(-1).allclose(torch.ones(1, dtype=torch.float64))
     assert own[0, :, :2].eq(0).all() and own[0, :, :, :2].eq(0).all()
-
-
-@pytest.mark.parametrize("mixer", ["fnet", "mlp_mixer", "linear"])
-def test_layers_can_all_be_read_as_influence(mixer):
-    found = layers(classifier(mixer=mixer), prompts(), measure="influence", probes=2)
-    assert {layer.found.kind for layer in found} == {"influence"}
-    assert all(layer.found.values.shape == (3, 1, 7, 7) for layer in found)
-
-
-def test_a_model_without_mixers_is_refused():
-    with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
-        layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
 
 
 # ---------------------------------------------------------------------- numbers

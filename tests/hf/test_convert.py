@@ -23,7 +23,7 @@ WIDE = {
     "sinkhorn": {"block_size": 16},
     "linformer": {"projection": "mean", "num_slots": 16},
 }  # limits at which the mechanism is softmax attention
-LOSSY = ("linear", "performer", "efficient", "reformer", "routing", "compressed", "rfa", "local")
+LOSSY = ("linear", "routing", "compressed", "local")
 
 
 def load_t5():
@@ -86,23 +86,6 @@ def test_teaching_brings_the_student_nearer(mixer, whole):
     optimizer = torch.optim.Adam(learned.parameters(), lr=3e-3)
     losses = list(teach(student, teacher, [(ids, valid)] * 40, optimizer, whole=whole))
     assert losses[-1] < 0.7 * losses[0]
-
-
-def test_teaching_goes_on_where_it_stopped():
-    teacher, batch = loaded("bert"), tokens()
-    found = []
-    for stop in (6, 3):
-        student = convert(teacher, "linear")
-        optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
-        losses = list(teach(student, teacher, [batch] * stop, optimizer))
-        if stop == 3:
-            again = convert(teacher, "linear")
-            again.load_state_dict(student.state_dict())
-            resumed = torch.optim.Adam(again.parameters(), lr=1e-3)
-            resumed.load_state_dict(optimizer.state_dict())
-            losses += teach(again, teacher, [batch] * 3, resumed)
-        found.append(losses)
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("stop", [None, 5], ids=["to_the_end", "stopped"])
@@ -176,14 +159,13 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
-    for stop in (0, 1):  # the files of a folder that is there get their names one after the other
+    for stop, kept in ((0, teacher), (1, student)):  # the weights get their name first
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             turns = iter([replace] * stop + [killed])
             patch.setattr("os.replace", lambda *both, turns=turns: next(turns)(*both))
             save(student, tmp_path / "new")
         assert names(tmp_path / "new") == ["model.safetensors"]  # and never a config beside others
-        with pytest.raises(StoredDataError, match=r"has no config\.json"):
-            load(tmp_path / "new")
+        torch.testing.assert_close(load(tmp_path / "new")(ids), kept(ids))
     save(student, tmp_path / "new")
     torch.testing.assert_close(load(tmp_path / "new")(ids), student(ids))
     (tmp_path / "link").symlink_to("new")

@@ -225,8 +225,12 @@ def test_every_field_is_read_refused_or_named(kind):
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("kind", KINDS | HEADS)
+UNTIED = ("bert", "longformer", "xlnet", "gpt2", "llama", "t5")  # each has a head of its own kind
+
+
+@pytest.mark.parametrize(
+    "kind, tied", [*((kind, True) for kind in KINDS | HEADS), *((kind, False) for kind in UNTIED)]
+)
 def test_every_tensor_is_read_or_named(kind, tied):
     original = made(kind, tie_word_embeddings=tied)
     state, config = original.state_dict(), original.config.to_dict()
@@ -234,9 +238,16 @@ def test_every_tensor_is_read_or_named(kind, tied):
     ours = regard.hf.load(state, config)
     assert alike(ours_of(ours, kind), base)
     left, faults = set(ours.left), []
+    places = [tensor.data_ptr() for tensor in state.values()]
     for name, tensor in state.items():
         changed = {**state, name: tensor + 0.3 * torch.randn_like(tensor)}
-        want = outcome(original, kind, changed, config)
+        if places.count(tensor.data_ptr()) > 1 or name not in dict(original.named_parameters()):
+            want = outcome(original, kind, changed, config)
+        else:  # the model itself with this tensor is faster than a new one
+            before = tensor.clone()
+            tensor.copy_(changed[name])
+            want = theirs_of(original, kind)
+            tensor.copy_(before)
         ours = regard.hf.load(changed, config)
         if isinstance(want, Exception):
             faults.append(f"{name}: {want}")

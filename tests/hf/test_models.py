@@ -86,17 +86,6 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
 
 
-def test_generate():
-    torch.manual_seed(0)
-    model = regard.hf.wrap(LanguageModelConfig(**SMALL, mixer="linear")).eval()
-    left = IDS.flip(1), VALID.flip(1)
-    got = model.generate(
-        left[0], attention_mask=left[1].long(), max_new_tokens=5, do_sample=False, pad_token_id=0
-    )
-    want = model.inside.generate(left[0], valid=left[1], max_new_tokens=5)
-    assert torch.equal(got[:, 11:], want[:, -5:])
-
-
 def test_what_is_refused():
     with pytest.raises(
         UnsupportedError, match="wrap does not support Linear: it takes language_model"

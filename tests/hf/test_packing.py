@@ -9,8 +9,7 @@ from tests.hf.test_causal import llama, wrapped
 from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
-from regard import Mask, ShapeError, UnsupportedError
-from regard.hf.attention import TokenMask
+from regard import ShapeError, UnsupportedError
 from regard.hf.states import StateCache
 from regard.models import ClassifierConfig
 
@@ -74,12 +73,6 @@ def test_offsets_alone_reach_attention(told):
     close(model(FLAT["input_ids"], **ALONE[told]).logits, apart(model))
 
 
-def test_a_mask_that_is_moved_keeps_its_documents():
-    numbers = torch.tensor([[0, 0, 1]])
-    mask = TokenMask.make(Mask(causal=True, documents=numbers), (1, 1, 3, 3), 3, "cpu")
-    assert torch.equal(mask.clone().mask.documents, numbers) and mask.to("cpu").mask.causal
-
-
 def test_windows_of_a_model_are_packed_too():
     model, eager = (small.model("mistral", name) for name in ("regard_softmax", "eager"))
     got = model(FLAT["input_ids"], position_ids=FLAT["position_ids"]).logits
@@ -113,21 +106,6 @@ def test_the_loss_is_that_of_rows_alone():
     close(loss, sum(sums) / count, 1e-8)  # float32, as everywhere in Transformers
     one, two = (model(row[None], labels=row[None], num_items_in_batch=17).loss for row in ROWS[::2])
     close(one + two, (sums[0] + sums[1]) / 17, 1e-8)
-
-
-def test_accumulated_gradients_are_those_of_one_batch(tmp_path):
-    rows = [{"input_ids": ids, "labels": ids} for ids in torch.randint(3, 30, (4, 9))]
-    found = []
-    for accumulated in (1, 4):
-        model = llama().float()
-        arguments = transformers.TrainingArguments(
-            output_dir=str(tmp_path), max_steps=1, learning_rate=0.1, per_device_train_batch_size=4 // accumulated,
-            gradient_accumulation_steps=accumulated, optim="sgd", report_to=[], save_strategy="no", disable_tqdm=True,
-            use_cpu=True, max_grad_norm=0.0,
-        )  # fmt: skip
-        transformers.Trainer(model, arguments, train_dataset=rows).train()
-        found.append(torch.cat([z.flatten() for z in model.parameters()]))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_what_would_be_ignored_is_refused():

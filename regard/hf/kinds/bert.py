@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from regard.core import Mixer, UnsupportedError
+from regard.core.errors import shown
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import ACTIVATIONS, LoadRequest, Norms, make_mixer
 from regard.mixers.fnet import FNet
@@ -41,7 +42,7 @@ def bert(request: LoadRequest) -> Stack:
         offset=c["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0,
     )
     blocks = []
-    for i in range(c["num_hidden_layers"]):
+    for i in range(request.depth("num_hidden_layers")):
         layer = f"{at}encoder.layer.{i}"
         part = "fourier" if kind == "fnet" else "attention"
         mixer = (
@@ -62,7 +63,7 @@ def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
         each = [window] * c["num_hidden_layers"] if isinstance(window, int) else window
         if len(each) != c["num_hidden_layers"] or any(width < 2 or width % 2 for width in each):
             raise UnsupportedError(
-                f"load does not support longformer with attention_window={window} and "
+                f"load does not support longformer with attention_window={shown(window)} and "
                 f"num_hidden_layers={c['num_hidden_layers']}: it reads an even number, or one for each layer"
             )
         options["window_size"] = each[i] // 2

@@ -3,6 +3,7 @@
 from torch import nn
 
 from regard.core import UnsupportedError
+from regard.core.errors import shown
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
 
@@ -19,7 +20,7 @@ def gpt2(request: LoadRequest) -> Stack:
     request.agree(at, shapes)
     embedding = TokenEmbedding(w.embedding(f"{at}wte"), place=w.embedding(f"{at}wpe"))
     blocks = []
-    for i in range(c["n_layer"]):
+    for i in range(request.depth("n_layer")):
         layer = f"{at}h.{i}"
         joint = w.linear(f"{layer}.attn.c_attn", transposed=True)
         parts = zip(joint.weight.detach().split(dim), joint.bias.detach().split(dim), strict=True)
@@ -57,18 +58,18 @@ def llama(request: LoadRequest) -> Stack:
     rope = c.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
         raise UnsupportedError(
-            f"load does not support scaled rotary positions: rope_parameters={rope}"
+            f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
         )
     request.require("rope_scaling", None)
     window = c.get("sliding_window")
     if c.get("use_sliding_window", True) and window is not None:
         raise UnsupportedError(
-            f"load does not support sliding_window={window} where use_sliding_window is not False"
+            f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
-    full = ["full_attention"] * c["num_hidden_layers"]
+    full = ["full_attention"] * request.depth("num_hidden_layers")
     if list(c.get("layer_types") or full) != full:
         raise UnsupportedError(
-            f"load does not support layer_types={c['layer_types']} with num_hidden_layers={len(full)}: it reads "
+            f"load does not support layer_types={shown(c['layer_types'])} with num_hidden_layers={len(full)}: it reads "
             "full_attention, once for each layer"
         )
     base = rope.get("rope_theta", c.get("rope_theta", 10000.0))
@@ -79,7 +80,7 @@ def llama(request: LoadRequest) -> Stack:
         request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
     embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"))
     blocks = []
-    for i in range(c["num_hidden_layers"]):
+    for i in range(len(full)):
         layer = f"{at}layers.{i}"
         mixer = make_mixer(
             "softmax",

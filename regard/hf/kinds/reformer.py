@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Capabilities, Mixer, No, Observation, StoredDataError
+from regard.core.errors import shown
 from regard.core.memory import SMALL
 from regard.functional.lsh import angular_hash
 from regard.functional.rows import take_each
@@ -110,7 +111,7 @@ class ChunkMixer(Mixer):
         # Transformers pads what is longer than its smallest chunk to a multiple of all of them
         room = -T % self.multiple if T > self.whole else 0
         if T + room <= size:
-            size, around, groups = T, range(1), groups[:, :, :1] * 0
+            room, size, around, groups = 0, T, range(1), groups[:, :, :1] * 0
         token = F.pad(groups, (0, room), value=2**62).sort(dim=-1, stable=True).indices
         rows = token.flatten(2).unflatten(2, (-1, size))  # of all rounds: one ring of chunks
         seen = torch.cat([rows.roll(-step, 2) for step in around], dim=-1)
@@ -153,7 +154,7 @@ def reformer(request: LoadRequest) -> Stack:
     kinds = c["attn_layers"]
     if c.get("num_hidden_layers", len(kinds)) != len(kinds):
         raise StoredDataError(
-            f"load: num_hidden_layers={c['num_hidden_layers']} contradicts attn_layers={kinds}"
+            f"load: num_hidden_layers={shown(c['num_hidden_layers'])} contradicts attn_layers={shown(kinds)}"
         )
     request.agree(at, SHAPES)
     sizes = {kind: c[f"{kind}_attn_chunk_length"] for kind in sorted(set(kinds))}
@@ -210,7 +211,7 @@ def _hashes(request: LoadRequest) -> dict[str, Any]:
     held = request.weights.tensors.values()
     if math.prod(shape) > SMALL + sum(map(torch.numel, held)):
         raise StoredDataError(
-            f"load: num_hashes={c['num_hashes']} and num_buckets={c['num_buckets']} take more numbers than this reformer has"
+            f"load: num_hashes={c['num_hashes']} and num_buckets={shown(factors)} take more numbers than this reformer has"
         )
     dtype = next(iter(held)).dtype
     drawn = torch.randn(shape, dtype=dtype, generator=generator)

@@ -5,6 +5,7 @@ from typing import Any, cast
 from torch import nn
 
 from regard.core import Mixer, UnsupportedError
+from regard.core.errors import shown
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, make_mixer
 from regard.models.block import Block
@@ -26,7 +27,8 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
     request.require("is_decoder", False)
     request.agree("", SHAPES)
     shared = w.embedding("shared")
-    blocks = [_block(request, *both) for both in _mixers(request, "encoder", c["num_layers"])]
+    depth = request.depth("num_layers")
+    blocks = [_block(request, *both) for both in _mixers(request, "encoder", depth)]
     encoder = Stack(
         _tokens(request, "encoder", shared), blocks, norm=norm("encoder.final_layer_norm")
     )
@@ -34,7 +36,8 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
         return encoder
     request.require("is_encoder_decoder", True)
     decoder = []
-    depth = c.get("num_decoder_layers") or c["num_layers"]
+    if c.get("num_decoder_layers"):
+        depth = request.depth("num_decoder_layers")
     for layer, own in _mixers(request, "decoder", depth):
         cross = _mixer(request, f"{layer}.1.EncDecAttention")
         made = _block(request, layer, own, 2)  # of the norms and the feed-forward layer
@@ -93,7 +96,9 @@ def _block(request: LoadRequest, layer: str, mixer: Mixer, last: int = 1) -> Blo
     gated = f"{layer}.{name}.wi.weight" not in w
     request.require("is_gated_act", gated)
     if proj.startswith("gated") != gated:
-        raise UnsupportedError(f"load does not support feed_forward_proj={proj!r} of these tensors")
+        raise UnsupportedError(
+            f"load does not support feed_forward_proj={shown(proj)} of these tensors"
+        )
     given = "gelu_new" if proj == "gated-gelu" else proj.rpartition("-")[2]
     c.setdefault("dense_act_fn", given)
     parts = ("wi_1", "wo", "wi_0") if gated else ("wi", "wo")

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, ShapeError, UnsupportedError
+from regard.core.options import checked
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest
 from regard.mixers.transformer_xl import TransformerXL
@@ -48,6 +49,7 @@ class XLNetStack(Stack):
                 raise UnsupportedError(f"xlnet does not support {name} beside types")
         return self.extend(tokens, valid=valid, types=types)[0]
 
+    @checked
     def extend(  # type: ignore[override]
         self,
         tokens: Int[Tensor, "B T"],
@@ -65,6 +67,7 @@ class XLNetStack(Stack):
         (x,), after = self._streams(tokens, sees, memory, valid, types)
         return x, after
 
+    @checked
     def predict(
         self,
         tokens: Int[Tensor, "B T"],
@@ -82,11 +85,6 @@ class XLNetStack(Stack):
         if self.query is None:
             raise UnsupportedError(
                 "predict does not support this checkpoint: it has no mask_emb, with which a query stream begins"
-            )
-        B, T = tokens.shape
-        if tuple(sees.shape) != (B, T, T) or sees.dtype != torch.bool:
-            raise ShapeError(
-                f"xlnet: sees must be a boolean tensor [{B}, {T}, {T}], got {sees.dtype} {list(sees.shape)}"
             )
         (_, g), after = self._streams(tokens, sees, memory, valid, types, self.query)
         return g, after
@@ -154,7 +152,7 @@ def xlnet(request: LoadRequest) -> Stack:
     request.agree(at, SHAPES)
     clamp_len = c["clamp_len"] if c.get("clamp_len", -1) > 0 else None
     blocks = []
-    for i in range(c["n_layer"]):
+    for i in range(request.depth("n_layer")):
         layer = f"{at}layer.{i}"
         q, k, v, o, r = (w[f"{layer}.rel_attn.{part}"].flatten(1) for part in "qkvor")
         mixer = TransformerXL(

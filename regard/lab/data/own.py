@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
+from regard.core.files import plain
 from regard.lab.data.files import reported
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"
@@ -42,7 +43,7 @@ def read_whole(path: Path, layout: str) -> bytes:
         if not need(path, layout).is_file():
             found = "a folder" if path.is_dir() else "no regular file"
             raise StoredDataError(f"{path} is {found}. Expected: {layout}")
-        return path.read_bytes()
+        return plain(path).read_bytes()
 
 
 def text_of(path: Path, layout: str) -> str:
@@ -109,9 +110,11 @@ def read_text_file(path: Path) -> dict[str, bytes]:
 
 def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Pairs in the order of the files' names; for "train" alone, or for "valid" and "test" too."""
+    with reported(path, "read"):
+        there = sorted(need(path, TEXT_FILES).iterdir())
     found = {}
     for part in ("train", "valid", "test"):
-        files = sorted(need(path, TEXT_FILES).glob(f"{part}.*"))
+        files = [one for one in there if one.name.startswith(f"{part}.")]
         if len(files) != 2 and (files or part == "train"):
             raise StoredDataError(f"{path} has {len(files)} files {part}.*. Expected: {TEXT_FILES}")
         if files:

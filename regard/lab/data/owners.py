@@ -53,7 +53,7 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 def _read(note: Path) -> dict[str, Any]:
     """What the owner wrote; empty where that cannot be read."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         if note.is_file() and isinstance(found := json.loads(note.read_text()), dict):
             return found
     return {}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core import PathError, StoredDataError
+from regard.core import PathError, StoredDataError, files
 from regard.core.errors import visible
 from regard.lab.data.files import locked, path_error, reported, whole
 from regard.lab.experiment.row import Row, canonical, plain, read_row
@@ -151,7 +151,7 @@ class Ledger:
         """Keep the rows of such a file whose trials are not here yet. Returns how many were new. StoredDataError for what is none."""
         given = []
         with reported(path, "read"):
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, start=1):
             try:
                 content = json.loads(line)

@@ -98,8 +98,8 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _verify(path: Path, written: Any) -> None:
-    if not path.exists():
-        raise _damaged(path, "is missing")
+    if not path.is_file():
+        raise _damaged(path, "is missing, or no plain file")
     if fingerprint(path) != written:
         raise _damaged(path, "was truncated or altered")
 
@@ -118,8 +118,8 @@ _SEAL = len(_seal(b""))  # bytes
 
 def _unsealed(path: Path) -> dict[str, Any]:
     """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
-    if not path.exists():
-        raise _damaged(path, "is missing")
+    if not path.is_file():
+        raise _damaged(path, "is missing, or no plain file")
     raw = path.read_bytes()
     if raw[-_SEAL:] != _seal(raw[:-_SEAL] + b"}"):
         raise _damaged(path, "was truncated or altered")
