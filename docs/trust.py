@@ -12,6 +12,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 PARTS = {
     "kills": "Kills of saving and of training",
+    "saves": "Kills of saving pages and folders of Hugging Face",
     "flips": "Flipped bytes",
     "mutants": "Damaged files of every format",
     "writers": "Several writers",
@@ -21,6 +22,7 @@ PARTS = {
 WITHIN = (
     "kills that left something half written",
     "runs that were killed until they ended",
+    "partial files that were left",
     "disks that were full at some write",
 )
 """What is counted in other lines of its part too."""
