@@ -260,9 +260,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
 def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
     from regard.lab.data.files import check_writable
-    from regard.lab.train import Run, train
+    from regard.lab.train import Run, load, train
     from regard.lab.train.ending import beside, ending
-    from regard.lab.train.launched import is_main, said_once
+    from regard.lab.train.launched import is_main, processes, said_once
 
     usual = named(name)
     home = Path("runs/train") / name.replace(":", ".").replace("/", ".")
@@ -290,6 +290,8 @@ def _train(name: str, *args: str) -> int:
         return 2
     if not is_main():
         return 0
+    if processes() > 1:  # under FSDP2 each has a part of the model
+        model = load(folder, run, splits=splits)
     found, others = asdict(result), beside(run.task, splits)
     if json:
         print_json(found | {"beside": others, "folder": str(folder)})

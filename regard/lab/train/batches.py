@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from regard.core import OptionError
 from regard.lab.data.records import IGNORED, Records
@@ -92,10 +92,18 @@ def loaded(
 
 
 def in_order(
-    data: Records, batch_size: int, collate: Callable[[Sequence], Batch]
+    data: Records,
+    batch_size: int,
+    collate: Callable[[Sequence], Batch],
+    rank: int = 0,
+    processes: int = 1,
 ) -> Iterator[Batch]:
-    """Every item once, in the order of the data; the last batch may be smaller."""
-    return loaded(data, collate, BatchSampler(range(len(data)), batch_size, drop_last=False))
+    """Every item once, in the order of the data; the last batch may be smaller.
+
+    Of several processes each has every n-th item, and all have equally many: the first items come again.
+    """
+    items = DistributedSampler(data, processes, rank, shuffle=False)
+    return loaded(data, collate, BatchSampler(items, batch_size, drop_last=False))
 
 
 def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[Any]], Batch]:

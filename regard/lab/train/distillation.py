@@ -63,8 +63,8 @@ class Distillation(Task):
         return self.error(model, self.teacher, batch["tokens"], batch["valid"])
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
-        """The error of a batch: each counts once."""
-        error = self.loss(model, batch).view(1)
+        """The error of a batch, once for each of its windows."""
+        error = self.loss(model, batch).expand(len(batch["tokens"]))
         return error, torch.ones_like(error)
 
     def trivial_baseline(self, splits: Splits) -> float:

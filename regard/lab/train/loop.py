@@ -11,12 +11,12 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, send_to_device, set_seed
+from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError
-from regard.lab.data.records import Records
+from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train.batches import Batches, in_order, loaded, packing, steps_for_tokens
 from regard.lab.train.config import TrainConfig
@@ -77,11 +77,13 @@ def fit(
     a folder whose run had others is refused. Where another process trains in the folder, `wait` waits for it to end.
     report_to: "wandb" or "mlflow", as they are set up on this machine; beside TensorBoard.
 
-    Under a launcher (`torchrun`, `accelerate launch`; gloo on a CPU) each process trains on its share of every batch, and
-    each evaluates everything; the first alone writes and prints. The loss that is kept is the one that is minimised: the
-    mean of the shares' losses, of equal weight. Shares have equally many items, so that a mean over items is that of the
-    whole batch; a mean over tokens is not where shares hold unlike numbers of them, and statistics of a batch (batch norm,
-    Dice) are of a share. An error of a checkpoint or of a loss is raised in every process.
+    Under a launcher (`torchrun`, `accelerate launch`; gloo on a CPU) each process trains on its share of every batch and
+    answers its share of the items that are scored; the first alone writes and prints. Losses and scores are those of one
+    process: a share weighs by its labels where the task has `Task.loss`. A loss of its own is the mean over shares, which
+    have equally many items; a `score` of its own is computed by each process over everything. Statistics of a batch (batch norm,
+    Dice) are of a share. A run goes on with any number of processes. An error of a checkpoint or of a loss is raised in every
+    process. FSDP2 is Accelerate's (`accelerate launch --use_fsdp --fsdp_version 2`), which needs accelerators: `model` stays
+    sharded, and `load` reads it whole.
 
     Raises OptionError (the folder holds a different run, or another process trains in it; the batch does not fit; a launcher
     whose processes cannot reach each other), StoredDataError (a checkpoint is truncated or altered), PathError (the folder
@@ -136,8 +138,7 @@ class _Trainer:
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
-        facts = {"task": task.name, "data_sha256": splits.sha256, "processes": processes}
-        facts |= origin
+        facts = {"task": task.name, "data_sha256": splits.sha256, **origin}
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step
@@ -191,7 +192,7 @@ class _Trainer:
             tokens += self.task.count(batch)
             batch = send_to_device(batch, self.accelerator.device)
             with self.terms.watching() as calls:
-                loss = self.task.loss(self.model, batch)
+                loss = self.task.loss(self.model, batch) * self._weight(batch)
             loss = loss + self.terms.of(calls, batch)
             self.accelerator.backward(loss)
             self._check_used()
@@ -211,6 +212,13 @@ class _Trainer:
         self.state.seconds += time.perf_counter() - began
         self.state.step = until
         return found.mean().item()
+
+    def _weight(self, batch: Batch) -> Tensor | float:
+        """Weight of this process's loss in the mean over processes: its part of the labels, where the loss is their mean."""
+        if self.group is None or getattr(type(self.task), "loss", None) is not Task.loss:
+            return 1.0
+        own = (batch["labels"] != IGNORED).sum()
+        return own * self.accelerator.num_processes / self.accelerator.reduce(own, "sum")
 
     def _check_used(self) -> None:
         if not isinstance(self.model, DistributedDataParallel):
@@ -236,12 +244,21 @@ class _Trainer:
             )
 
     def _score(self, data: Records) -> float:
+        """The metric. Each process answers its share of the items, or all where the task scores in a way of its own."""
         self.model.eval()
-        batches = in_order(data, self.config.batch_size, self.task.collate)
+        task, size, device = self.task, self.config.batch_size, self.accelerator.device
+        rank, processes = self.accelerator.process_index, self.accelerator.num_processes
         with torch.no_grad():
-            value = self.task.score(
-                self.model, (send_to_device(b, self.accelerator.device) for b in batches)
-            )
+            if processes == 1 or type(task).score is not Task.score:
+                batches = in_order(data, size, task.collate)
+                value = task.score(self.model, (send_to_device(b, device) for b in batches))
+            else:
+                share = in_order(data, -(-size // processes), task.collate, rank, processes)
+                own = task.every(self.model, (send_to_device(b, device) for b in share))
+                columns = zip(*gather_object([own]), strict=True)
+                value = task.measure(
+                    *(torch.stack(c, 1).flatten(0, 1)[: len(data)] for c in columns)
+                )
         return broadcast_object_list([float(value)])[0]
 
     def _evaluate(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, set_seed
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -109,6 +109,7 @@ class Keeper:
         run, ours = stored.state["run"], self.identity
         usual = {one.name: one.default for one in fields(TrainConfig) if one.name in ours["config"]}
         # an earlier version does not name newer fields: its runs had today's defaults
+        run.pop("processes", None)
         self._require_same("", run | {"config": usual | run["config"]}, ours)
         self.take(stored.model)
         held: dict[str, dict[str, Tensor]] = {}
@@ -119,7 +120,11 @@ class Keeper:
         set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=_PRESENT)
         state = stored.state["progress"]
         lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
-        restore(stored.state["random"][self.accelerator.process_index])
+        generators, processes = stored.state["random"], self.accelerator.num_processes
+        if len(generators) == processes:
+            restore(generators[self.accelerator.process_index])
+        else:  # other draws, as each process has its own
+            set_seed(self.identity["config"]["seed"] + state["step"], device_specific=processes > 1)
         return TrainState(**state | lists)
 
     def take(self, weights: dict[str, Tensor]) -> None:

@@ -20,15 +20,19 @@ from tests.lab.train.tiny import Majority
 ROOT = Path(__file__).parents[3]
 
 
+def launched(*command: str, processes=2, options=(), **environment) -> subprocess.CompletedProcess:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment
+    how = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([*torchrun, f"--nproc-per-node={processes}", "-m", *command], **how)
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What the first and the second process wrote."""
     folder = tmp_path_factory.mktemp("launched")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [*torchrun, "-m", "tests.lab.train.launched", str(folder)]
     with owned(folder / "taken" / "run"):
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        done = launched("tests.lab.train.launched", str(folder))
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
