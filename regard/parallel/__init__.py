@@ -4,15 +4,17 @@
         loss = loss_of(model(x_local))        # rank r's part of model(x); parts are in the order of the ranks
         loss.backward()                       # on every rank; gradients of parameters are to be summed over the group
 
-Parts may be of any lengths; a rank without tokens gives one that is not `valid`. Three ways, which `way_of` chooses from:
+Parts may be of any lengths; a rank without tokens gives one that is not `valid`. The ways, which `way_of` chooses from:
 
+    "halo"       sliding windows: a rank gets the tokens that its windows reach beyond its part.
     "state"      causal, where streams are exact: a rank begins with the state in which the one before ends. Ranks compute a layer one
                  after the other, and unlike layers at the same time.
     "context"    in any order, where a query reads nothing of a context but sums, or keys and values, which are exchanged.
+    "heads"      heads that do not depend on each other: each rank mixes the whole sequence in its part of the heads.
     "tokens"     all else: every rank mixes the whole sequence and keeps its own rows, which is the work of all on each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,23 +23,36 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.request import check_request
+from regard.core.capabilities import growth
+from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
 from regard.models.tokens import Places, places
 from regard.nn.centroids import Centroids
-from regard.parallel.exchange import extend, gathered, summed
+from regard.nn.recorded import outermost
+from regard.parallel.exchange import (
+    exchanged,
+    extend,
+    gathered,
+    summed,
+    with_all_channels,
+    with_all_tokens,
+)
 from regard.parallel.ranks import Ranks
+from regard.parallel.tensor import independent_heads, tensor_plan
 
-Way = Literal["state", "context", "tokens"]
+Way = Literal["halo", "state", "context", "heads", "tokens"]
 
 SUMS, KEYS = {"linear", "rfa"}, {"softmax", "latent", "differential"}
 """Mixers whose ContextState is a sum over tokens, and those whose ContextState has an entry for each and no position."""
 
+WINDOWS = {"local"}
+"""Mixers whose queries see `reach` tokens to each side, and no position."""
+
 FIELDS = ("pairwise", "global_tokens", "documents")
 
 
-def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False) -> Way:
-    """How ranks exchange for such requests; cross: with a context, which is cut as well.
+def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 2) -> Way:
+    """How so many ranks exchange for such requests; cross: with a context, which is cut as well.
 
     Raises UnsupportedError where no way gives what one process gives.
     """
@@ -47,12 +62,19 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False) -> Way:
             "each rank. Call eval(), or give whole sequences."
         )
     can = mixer.capabilities
-    if mask.pairwise is None and mask.global_tokens is None and can.streaming == "exact":
-        if mask.causal and not cross:
-            return "state"
-        if can.cross and not mask.causal and mask.documents is None and mixer.name in SUMS | KEYS:
-            return "context"
-    return "tokens"
+    exact = mask.pairwise is None and mask.global_tokens is None and can.streaming == "exact"
+    if exact and mixer.name in WINDOWS:
+        return "halo"
+    streams = exact and mask.causal and not cross
+    if streams and not growth(can.state or "T", 2, 4):
+        return "state"
+    whole = mask.pairwise is None and mask.documents is None
+    read = mixer.name if exact and can.cross and not mask.causal and whole else ""
+    heads = independent_heads(mixer)
+    divides = heads and heads.num_heads % size == heads.num_kv_heads % size == 0
+    if whole and divides and read not in SUMS:
+        return "heads"
+    return "state" if streams else "context" if read in SUMS | KEYS else "tokens"
 
 
 class Sharded(ExitStack):
@@ -70,7 +92,9 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     Raises OptionError for a group that this process is not part of, and for a model that has no mixer or is cut already.
     """
     ranks = group if hasattr(group, "receive") else Ranks(group)
-    mixers = _outer_mixers(model)
+    mixers = {
+        mixer for _, mixer in outermost(model)
+    }  # an inner one gets what the outer one has gathered
     if not mixers or any("forward" in vars(mixer) for mixer in mixers):
         why = "its mixers have a forward of their own already" if mixers else "it has no mixer"
         raise OptionError(f"regard.parallel.sequence cannot cut {type(model).__name__}: {why}")
@@ -85,30 +109,26 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     return sharded
 
 
-def _outer_mixers(module: nn.Module) -> list[Mixer]:
-    """A mixer inside another is called with what the outer one has gathered."""
-    if isinstance(module, Mixer):
-        return [module]
-    found = [mixer for child in module.children() for mixer in _outer_mixers(child)]
-    return list(dict.fromkeys(found))
-
-
 def _placed(
     ranks: Ranks, tokens: Tensor, valid: Tensor | None, documents: Tensor | None = None
 ) -> Tensor:
     """Positions of this rank's tokens in the whole sequence."""
     lengths = ranks.facts(tokens.shape[1])
     valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-    valid = ranks.gather(valid, 1, lengths)
-    documents = documents if documents is None else ranks.gather(documents, 1, lengths)
+    valid = gathered(ranks, valid, 1, lengths)
+    documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
     place = places(valid, valid, documents)
     return place.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
 
 
-def _forward(mixer: Mixer, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(x: Tensor, *, context: Tensor | None = None, mask: Mask = OPEN) -> Tensor:
         check_request(mixer, x, context, replace(mask, pairwise=None))
-        way = way_of(mixer, mask, cross=context is not None)
+        way = way_of(mixer, mask, cross=context is not None, size=ranks.size)
+        if way == "halo":
+            return _by_halo(whole, ranks, x, mask, mixer.reach)
+        if way == "heads":
+            return _by_heads(mixer, ranks, x, context, mask)
         if way == "state":
             state = None if ranks.rank else mixer.initial_state(len(x))
             tokens = {"valid": mask.valid, "documents": mask.documents}
@@ -130,7 +150,7 @@ def _by_context(
     else:
         lengths = ranks.facts(source.shape[1])
         kept = tuple(gathered(ranks, z, 2 if z.dim() == 4 else 1, lengths) for z in own.kept)
-    answered = ranks.gather(own.answered, 1, [1] * ranks.size).any(1, keepdim=True)
+    answered = gathered(ranks, own.answered, 1, [1] * ranks.size).any(1, keepdim=True)
     state = stamped(replace(own, kept=kept, answered=answered), mixer._owner, 0)
     return mixer.extend(x, state, valid=valid if context is None else None)[0]
 
@@ -138,7 +158,83 @@ def _by_context(
 def _by_tokens(
     whole: Callable[..., Tensor], ranks: Ranks, x: Tensor, context: Tensor | None, mask: Mask
 ) -> Tensor:
-    source = x if context is None else context
+    lengths, keys, mask = _whole_mask(ranks, x, x if context is None else context, mask)
+    if context is not None:
+        context = gathered(ranks, context, 1, keys)
+    y = whole(gathered(ranks, x, 1, lengths), context=context, mask=mask)
+    return y.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+
+
+def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask: Mask) -> Tensor:
+    """All-to-all from a part of the tokens to a part of the heads, and back (Jacobs et al. 2023, arXiv 2309.14509)."""
+    source, heads, valid = x if context is None else context, mixer.heads, mask.valid
+    lengths, keys, mask = _whole_mask(ranks, x, source, mask)
+    empty = x.new_zeros(len(x), sum(lengths), 1)  # the mixer reads its heads alone
+    other = None if context is None else x.new_zeros(len(x), sum(keys), 1)
+    request = compacted(empty, other, mask, padding=True)
+    source = source if valid is None else clear(source, valid)
+    x = source if context is None else x
+    with ExitStack() as held:
+        for projection, z, counts, order in (
+            (heads.query, x, lengths, request.queries),
+            (heads.key, source, keys, request.keys),
+            (heads.value, source, keys, request.keys),
+        ):
+            if projection is not None:
+                part = with_all_tokens(ranks, projection(z), counts)
+                _replaced(held, projection, part if order is None else order.of(part))
+        _replaced(held, heads.out)
+        y = request.restore_output(mixer.mix(request.x, request.context, request.mask))
+    answered = request.restore_output(empty + 1)
+    y = heads.out(with_all_channels(ranks, y, lengths))
+    return y * answered.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+
+
+def _replaced(held: ExitStack, module: nn.Module, y: Tensor | None = None) -> None:
+    """The module gives y, or what it is given, while `held` is open."""
+    vars(module)["forward"] = lambda x: x if y is None else y
+    held.callback(vars(module).pop, "forward")
+
+
+def _by_halo(
+    whole: Callable[..., Tensor], ranks: Ranks, x: Tensor, mask: Mask, reach: int
+) -> Tensor:
+    """The mixer on this rank's tokens between the nearest of the other ranks, `reach` valid ones to each side of a row."""
+    rank, every = ranks.rank, torch.ones_like(x[..., 0], dtype=torch.bool)
+    order = compaction(every if mask.valid is None else mask.valid)
+    counts = torch.tensor(ranks.facts(order.valid.sum(1).tolist()), device=x.device)
+
+    def near(a: int, b: int) -> Tensor:
+        """Columns [B n] of the compact tokens of rank a that rank b may see."""
+        between = counts[min(a, b) + 1 : max(a, b)].sum(0)
+        n = 0 if a > b and mask.causal else max(0, reach - min(between.tolist(), default=0))
+        n = x.shape[1] if a == b else min(n, max(counts[a].tolist(), default=0))
+        first = counts[a, :, None] - n if a < b else counts[a, :, None] * 0
+        return first + torch.arange(n, device=x.device)
+
+    found = [near(a, rank) for a in range(ranks.size)]
+    shapes = [columns.shape for columns in found]
+
+    def spread(z: Tensor) -> Tensor:
+        z = order.of(z)
+        inside = (near(rank, b).clamp(0, z.shape[1] - 1) for b in range(ranks.size))
+        parts = [z.take_along_dim(columns[..., None], 1) for columns in inside]
+        return torch.cat(exchanged(ranks, parts, [(*one, z.shape[2]) for one in shapes]), 1)
+
+    pairs = zip(found, counts, strict=True)
+    fields: dict[str, Any] = {
+        "valid": torch.cat([(at >= 0) & (at < n[:, None]) for at, n in pairs], 1)
+    }
+    if mask.documents is not None:
+        fields["documents"] = spread(mask.documents[..., None])[..., 0]
+    y = whole(spread(x), mask=Mask(mask.causal, **fields))
+    return permute(y.narrow(1, sum(one[1] for one in shapes[:rank]), x.shape[1]), order.target)
+
+
+def _whole_mask(
+    ranks: Ranks, x: Tensor, source: Tensor, mask: Mask
+) -> tuple[Sequence[int], Sequence[int], Mask]:
+    """Lengths of the parts of x and of its keys' source, and the mask of all."""
     fields: dict[str, Any] = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
     facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields]))
     lengths, keys, padded, names = zip(*facts, strict=True)
@@ -151,10 +247,7 @@ def _by_tokens(
         fields["valid"] = every if mask.valid is None else mask.valid
     for name, z in fields.items():
         fields[name] = gathered(ranks, z, *((2, lengths) if name == "pairwise" else (1, keys)))
-    if context is not None:
-        context = gathered(ranks, context, 1, keys)
-    y = whole(gathered(ranks, x, 1, lengths), context=context, mask=Mask(mask.causal, **fields))
-    return y.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+    return lengths, keys, Mask(mask.causal, **fields)
 
 
-__all__ = ["Ranks", "Sharded", "extend", "sequence", "way_of"]
+__all__ = ["Ranks", "Sharded", "extend", "sequence", "tensor_plan", "way_of"]

@@ -28,19 +28,38 @@ class Exchanged(torch.autograd.Function):
         return None, None, *Exchanged.apply(*ctx.exchanges, *gradients)
 
 
+def exchanged(
+    ranks: Ranks, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]
+) -> tuple[Tensor, ...]:
+    """`Ranks.exchange`; gradients go back to the ranks that sent the parts."""
+    own = [z.shape for z in parts]
+
+    def there(*z: Tensor) -> tuple[Tensor, ...]:
+        return tuple(ranks.exchange(z, shapes))
+
+    def back(*gradients: Tensor) -> tuple[Tensor, ...]:
+        return tuple(ranks.exchange(gradients, own))
+
+    return Exchanged.apply(there, back, *parts)
+
+
 def gathered(ranks: Ranks, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
-    """The parts of all ranks along `dim`; each receives the gradient of its own."""
-    if not z.is_floating_point():
-        return ranks.gather(z, dim, lengths)
-    own = sum(lengths[: ranks.rank]), lengths[ranks.rank]
+    """The parts of all ranks along `dim`, of these lengths."""
+    shapes = [[*z.shape[:dim], length, *z.shape[dim + 1 :]] for length in lengths]
+    return torch.cat(exchanged(ranks, [z] * ranks.size, shapes), dim)
 
-    def there(z: Tensor) -> tuple[Tensor]:
-        return (ranks.gather(z, dim, lengths),)
 
-    def back(gradient: Tensor) -> tuple[Tensor]:
-        return (ranks.total(gradient).narrow(dim, *own),)
+def with_all_tokens(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor:
+    """This rank's part of the channels [B T D / w] of all ranks' tokens, from all channels of its own [B t D]."""
+    parts = z.chunk(ranks.size, 2)
+    shapes = [[len(z), length, parts[0].shape[2]] for length in lengths]
+    return torch.cat(exchanged(ranks, parts, shapes), 1)
 
-    return Exchanged.apply(there, back, z)[0]
+
+def with_all_channels(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor:
+    """The way back."""
+    parts = z.split(list(lengths), 1)
+    return torch.cat(exchanged(ranks, parts, [parts[ranks.rank].shape] * ranks.size), 2)
 
 
 def summed(ranks: Ranks, z: Tensor) -> Tensor:

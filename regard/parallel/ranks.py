@@ -1,5 +1,6 @@
 """What ranks send each other over torch.distributed. A test, or another network, gives an object with the same methods."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,16 +55,14 @@ class Ranks:
         dist.all_gather_object(found, own, group=self.group)
         return found
 
-    def gather(self, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
-        """The parts of all ranks along `dim`, of these lengths."""
-        parts = []
-        for rank, length in enumerate(lengths):
-            shape = [*z.shape[:dim], length, *z.shape[dim + 1 :]]
-            part = z.contiguous() if rank == self.rank else z.new_empty(shape)
-            if part.numel():
-                dist.broadcast(part, group=self.group, group_src=rank)
-            parts.append(part)
-        return torch.cat(parts, dim)
+    def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        """parts: one for each rank. Returns what each sent to this one, of these shapes."""
+        own, sizes = torch.cat([z.flatten() for z in parts]), [math.prod(one) for one in shapes]
+        sent = own.byte() if own.dtype == torch.bool else own
+        found = sent.new_empty(sum(sizes))
+        dist.all_to_all_single(found, sent, sizes, [z.numel() for z in parts], group=self.group)
+        pairs = zip(found.to(own.dtype).split(sizes), shapes, strict=True)
+        return [z.view(*shape) for z, shape in pairs]
 
     def total(self, z: Tensor) -> Tensor:
         """The sum over all ranks."""

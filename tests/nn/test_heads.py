@@ -5,14 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
 
 from regard import MIXERS, Mask, OptionError, ShapeError, build
 from regard.nn.heads import Heads, Values
@@ -160,22 +153,3 @@ def test_the_width_is_checked_in_a_compiled_graph_without_a_break():
     mixer, x = build("softmax", dim=24, num_heads=4).eval(), torch.randn(2, 8, 24)
     compiled = torch.compile(mixer, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), mixer(x))
-
-
-def _tensor_parallel(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    mixer, x = with_heads("softmax"), torch.randn(2, 8, 24).double()
-    whole = mixer(x)
-    plan = {f"heads.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-    parallelize_module(
-        mixer, init_device_mesh("cpu", (2,)), plan | {"heads.out": RowwiseParallel()}
-    )
-    torch.testing.assert_close(mixer(x), whole, **EXACT)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def test_tensor_parallel_gives_the_whole(tmp_path):
-    torch.multiprocessing.spawn(_tensor_parallel, (str(tmp_path),), nprocs=2)
-    assert (tmp_path / "meeting").exists()  # both processes came here and ended well

@@ -41,14 +41,15 @@ class Simulated:
         self.network.meeting.wait()
         return found
 
-    def gather(self, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
-        self.elements += z.numel() * z.is_floating_point()
-        parts = self.facts(z.detach())
-        assert [part.shape[dim] for part in parts] == list(lengths)
-        return torch.cat(parts, dim)
+    def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        others = [z for rank, z in enumerate(parts) if rank != self.rank]
+        self.elements += sum(z.numel() for z in others if z.is_floating_point())
+        found = [of[self.rank].detach().clone() for of in self.facts(list(parts))]
+        assert [[*z.shape] for z in found] == [[*shape] for shape in shapes]
+        return found
 
     def total(self, z: Tensor) -> Tensor:
-        self.elements += z.numel()
+        self.elements += 2 * z.numel()  # once to add them up, once to spread the sum
         return torch.stack(self.facts(z.detach().clone())).sum(0)
 
 

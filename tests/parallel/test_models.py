@@ -1,12 +1,15 @@
 """Whole models on parts of a sequence: positions, masks, recomputation; two real processes; bad calls."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.parallel import parallelize_module
 
 import regard
 from regard import Mask, OptionError, ShapeError, UnsupportedError
@@ -14,7 +17,8 @@ from regard.models.config import Layer
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
-from regard.parallel import sequence, way_of
+from regard.nn.recorded import outermost
+from regard.parallel import sequence, tensor_plan, way_of
 from tests.parallel.simulated import on_ranks
 from tests.parallel.test_shards import cut
 
@@ -121,66 +125,104 @@ def test_a_layer_for_torch_modules(causal):
 
 # ------------------------------------------------------------------ processes
 
-WAYS = {
-    "gated_delta": ("state", True),
-    "softmax": ("context", False),
-    "linear": ("context", False),
-    "nystrom": ("tokens", False),
+FOUR = SIZES | {"num_heads": 4, "position": "learned"}
+EXCHANGES = {
+    "state": LanguageModelConfig(mixer="scalar_decay", checkpoint=True, **FOUR),
+    "halo": LanguageModelConfig(mixer="local", mixer_options={"window_size": 3}, **FOUR),
+    "heads": LanguageModelConfig(mixer="softmax", checkpoint=True, **FOUR),
+    "context": MaskedLanguageModelConfig(mixer="differential", **FOUR),
+    "context, sums": MaskedLanguageModelConfig(mixer="linear", **FOUR),
+    "tokens": MaskedLanguageModelConfig(mixer="nystrom", **FOUR),
 }
+PARTS = {2: (6, 8), 4: (5, 1, 3, 5)}
 
 
-def mixed(name, x, wrap, part=lambda z: z):
-    """Output, its gradient by x and by all parameters; `part` is this rank's of a tensor."""
-    torch.manual_seed(0)
-    mixer = regard.build(name, dim=24, num_heads=3).double()
-    x = part(x).clone().requires_grad_()
-    valid = part(torch.arange(9)[None] != 4).expand(2, -1)
-    with wrap(mixer):
-        y = mixer(x, mask=Mask(causal=WAYS[name][1], valid=valid))
-        (y * part(torch.linspace(-1, 1, 9)[None, :, None].double())).square().sum().backward()
-    grads = torch.cat([z.grad.flatten() for z in mixer.parameters()])
-    return y.detach(), x.grad, grads
+def curve(config, group=None, part=lambda z: z):
+    """Losses of three steps on the sequences of which `part` is this process's."""
+    model, losses = built(config), []
+    tokens, valid, targets = part(TOKENS), part(VALID), part(TOKENS.roll(-1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    with nullcontext() if group is None else sequence(model, group):
+        for _ in range(3):
+            found = nn.functional.cross_entropy(
+                model(tokens, valid=valid).mT, targets, reduction="none"
+            )
+            loss = (found * valid).sum() / VALID.sum()
+            loss.backward()
+            numbers = [loss.detach(), *(z.grad for z in model.parameters() if z.grad is not None)]
+            for z in numbers if group else ():
+                dist.all_reduce(z, group=group)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(numbers[0]))
+    return losses
 
 
-def language_model(wrap, part=lambda z: z):
-    model = built(
-        LanguageModelConfig(mixer="scalar_decay", position="learned", checkpoint=True, **SIZES)
-    )
-    with wrap(model):
-        y, grads = trained(model, [part(TOKENS)], {"valid": part(VALID)})
-    return y, torch.cat([z.flatten() for z in grads.values()])
+def tensor_parallel(model, mesh, *inputs, **masks):
+    """Raise AssertionError unless a divided copy gives the model's outputs and gradients."""
+    divided = parallelize_module(deepcopy(model), mesh, tensor_plan(model))
+    found, expected = divided(*inputs, **masks), model(*inputs, **masks)
+    torch.testing.assert_close(found, expected, **CLOSE)
+    for y in (found, expected):
+        (y * torch.linspace(-1, 1, y.shape[-1], dtype=y.dtype)).square().sum().backward()
+    for (name, z), whole in zip(divided.named_parameters(), model.parameters(), strict=True):
+        grad = z.grad.full_tensor() if hasattr(z.grad, "full_tensor") else z.grad
+        torch.testing.assert_close(grad, whole.grad, **CLOSE, msg=name)
 
 
-def _process(rank, folder, world):
+def _process(rank, folder):
     torch.set_num_threads(1)
-    init = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": world}
-    dist.init_process_group("gloo", **init)
-    x = torch.load(f"{folder}/x.pt", weights_only=True)
-    found = {n: mixed(n, x, sequence, lambda z: cut(z, 1, (6, 3), rank)) for n in WAYS}
-    found["model"] = language_model(
-        lambda model: sequence(model, dist.group.WORLD), lambda z: cut(z, 1, (6, 8), rank)
-    )
-    torch.save(found, f"{folder}/{rank}.pt")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/it", rank=rank, world_size=4)
+    pair, found, divided = dist.new_group([0, 1]), {}, []
+    for size, group in ((4, dist.group.WORLD), (2, pair)):
+        for name, config in EXCHANGES.items() if rank < size else ():
+            own = partial(cut, dim=1, lengths=PARTS[size], rank=rank)
+            found[f"{name}, {size}"] = curve(config, group, own)
     with pytest.raises(OptionError, match="that this process is part of, got"):
         sequence(nn.Sequential(), dist.GroupMember.NON_GROUP_MEMBER)
+    if rank < 2:
+        mesh = DeviceMesh.from_group(pair, "cpu")
+        x = torch.linspace(-1, 1, 2 * 11 * 24, dtype=torch.float64).sin().view(2, 11, 24)
+        for name, entry in regard.MIXERS.items():
+            mixer = regard.build(name, dim=24, num_heads=4, max_len=16).double().eval()
+            with suppress(UnsupportedError):
+                tensor_plan(mixer)
+                mask = Mask(causal=bool(entry.capabilities.causal))
+                tensor_parallel(mixer, mesh, x, mask=mask)
+                divided.append(name)
+        config = LanguageModelConfig(mixer="softmax", feed_forward="swiglu", **FOUR)
+        tensor_parallel(built(config), mesh, TOKENS, valid=VALID)
+    torch.save((found, divided), f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
 
-def test_two_processes_give_what_one_gives(tmp_path):
-    x = torch.randn(2, 9, 24, dtype=torch.float64)
-    torch.save(x, tmp_path / "x.pt")
-    torch.multiprocessing.spawn(_process, (str(tmp_path), 2), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
-    whole = {name: mixed(name, x, nullcontext) for name in WAYS}
-    whole["model"] = language_model(nullcontext)
-    for name, (*parts, grads) in whole.items():
-        for i, expected in enumerate(parts):
-            found = torch.cat([first[name][i], second[name][i]], 1)
-            torch.testing.assert_close(found, expected, **CLOSE)
-        torch.testing.assert_close(first[name][-1] + second[name][-1], grads, **CLOSE)
-    for name, (way, causal) in WAYS.items():
-        assert way_of(regard.build(name, dim=24, num_heads=3), Mask(causal=causal)) == way
+def test_two_and_four_processes_train_as_one(tmp_path):
+    torch.multiprocessing.spawn(_process, (str(tmp_path),), nprocs=4)
+    (first, divided), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
+    whole = {name: curve(config) for name, config in EXCHANGES.items()}
+    for size in PARTS:
+        for name, config in EXCHANGES.items():
+            mixer, way = next(outermost(built(config)))[1], name.partition(",")[0]
+            causal = isinstance(config, LanguageModelConfig)
+            assert way_of(mixer, Mask(causal=causal), size=size) == way
+            for found in (first, *(found for found, _ in others[: size - 1])):
+                assert found[f"{name}, {size}"] == pytest.approx(whole[name], rel=0, abs=1e-10)
+    assert {"softmax", "linear", "local", "global"} <= set(divided)
+    assert not {"longformer", "gau", "forgetting"} & set(divided)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("longformer", {}, "its heads are not independent"),
+        ("softmax", {"qk_norm": True}, "its heads share heads.query_norm.weight"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(name, options, why):
+    mixer = regard.build(name, dim=24, num_heads=3, **options)
+    with pytest.raises(UnsupportedError, match=f"{name} does not support tensor parallel: {why}"):
+        tensor_plan(nn.Sequential(mixer))
 
 
 # ------------------------------------------------------------------ the door

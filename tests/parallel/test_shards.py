@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from regard import Mask
-from regard.parallel import extend, sequence, way_of
+from regard.parallel import SUMS, extend, sequence, way_of
 from regard.testing.subject import S, Subject, T, normal
 from tests.laws.catalogue import VARIANTS, factory
 from tests.parallel.simulated import Simulated, on_ranks
@@ -103,14 +104,20 @@ def test_ranks_give_what_one_process_gives(name, variant, options, size):
             raise AssertionError(f"{request.label}, by {way}: {error}") from error
 
 
+def _lost(f):
+    return lambda parts, *a: f([0 * z if z.is_floating_point() else z for z in parts], *a)
+
+
 BREAKS = {
     "state": (
         "receive",
         lambda f: lambda *a: (lambda facts, z: (facts, [0 * n for n in z]))(*f(*a)),
     ),
     "sum": ("total", lambda f: lambda z: z),
-    "keys": ("gather", lambda f: lambda z, *a: f(0 * z if z.is_floating_point() else z, *a)),
-    "tokens": ("gather", lambda f: lambda z, *a: f(0 * z if z.is_floating_point() else z, *a)),
+    "keys": ("exchange", _lost),
+    "tokens": ("exchange", _lost),
+    "halo": ("exchange", _lost),
+    "heads": ("exchange", _lost),
 }
 
 
@@ -119,7 +126,9 @@ BREAKS = {
     [
         ("state", "gated_delta", -1, "state"),
         ("sum", "linear", 0, "context"),
-        ("keys", "softmax", 0, "context"),
+        ("keys", "differential", 0, "context"),
+        ("halo", "local", 0, "halo"),
+        ("heads", "softmax", 0, "heads"),
         ("tokens", "nystrom", 0, "tokens"),
     ],
 )
@@ -176,23 +185,42 @@ def test_second_derivatives_go_through_the_exchange():
     torch.testing.assert_close(found, second(x, deepcopy(mixer)), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("name", "causal", "sent"),
-    [  # elements of one rank and row, forward: D 24, H 3, K 8, local windows of 64
-        ("linear", True, 3 * 8 * 8 + 3 * 8),
-        ("linear", False, 3 * 8 * 8 + 3 * 8),
-        ("softmax", False, 2 * 24 * 5),
-        ("nystrom", False, 24 * 5),
-    ],
-)
-def test_what_is_sent_is_what_the_documentation_says(name, causal, sent):
-    subject = Subject(factory(name, {}))
-    mixer, x = subject.make(), subject.tokens(1, 10)
+def most(mixer, way, x, size):
+    """Elements that one of so many ranks may send for a row, forward."""
+    (_, length, dim), kept = x.shape, None
+    if way == "state":
+        kept = mixer.extend(x, mixer.initial_state(1))[1]
+    elif way == "context":
+        kept = mixer.initial_state(1, context=x).kept
+    numbers = sum(
+        z.numel() for z in pytree.tree_leaves(kept) if torch.is_tensor(z) and z.is_floating_point()
+    )
+    bounds = {
+        "halo": 2 * getattr(mixer, "reach", 0) * dim,
+        "state": numbers,
+        "context": (2 if mixer.name in SUMS else 1) * numbers,
+        "heads": 4 * length * dim / size,
+        "tokens": length * dim,
+    }
+    return bounds[way]
 
-    def job(ranks):
-        copy = deepcopy(mixer)
-        with torch.no_grad(), sequence(copy, ranks):
-            copy(cut(x, 1, (5, 5), ranks.rank), mask=Mask(causal=causal))
-        return ranks.elements
 
-    assert on_ranks(2, job)[0] == sent
+@pytest.mark.parametrize("name", sorted({name for name, *_ in VARIANTS} | {"local"}))
+def test_no_rank_sends_more_than_the_documentation_says(name):
+    subject = Subject(factory(name, {"window_size": 3} if name == "local" else {}))
+    mixer, x = subject.make(), subject.tokens(1, T)
+    for order in subject.orders():
+        way = way_of(mixer, order.mask, size=3)
+
+        def job(ranks, mask=order.mask):
+            copy, part = deepcopy(mixer), cut(x, 1, (5, 4, T - 9), ranks.rank)
+            with sequence(copy, ranks):
+                y = copy(part.requires_grad_(), mask=mask)
+                sent = ranks.elements
+                y.sum().backward()
+            return sent, ranks.elements - sent
+
+        bound = most(mixer, way, x, 3)
+        forward, backward = map(max, zip(*on_ranks(3, job), strict=True))
+        assert 0 < forward <= bound, (order.label, way)
+        assert backward <= 2 * bound, (order.label, way)

@@ -102,7 +102,7 @@ def in_order(
 
     Of several processes each has every n-th item, and all have equally many: the first items come again.
     """
-    items = DistributedSampler(data, processes, rank, shuffle=False)
+    items: DistributedSampler[Any] = DistributedSampler(data, processes, rank, shuffle=False)
     return loaded(data, collate, BatchSampler(items, batch_size, drop_last=False))
 
 
