@@ -56,6 +56,8 @@ class Arena(metaclass=CheckedOptions):
     """of a comparison: add seeds until each claim is told, or the time is spent"""
     on: Literal["here", "ray"] = "here"
     """ray: training as tasks of the cluster of RAY_ADDRESS, or of one started here; timings stay here"""
+    gpus: Above0 | None = None
+    """of each trial on Ray; one where this machine has one by default"""
     workers: int | None = None
     """processes of one thread each; as many as there are cores by default"""
     ledger: Path = LEDGER
@@ -100,6 +102,7 @@ class Arena(metaclass=CheckedOptions):
                         hours=self.hours,
                         until_told=self.until_told,
                         on_ray=self.on == "ray",
+                        gpus=self.gpus,
                         checked=lambda: workers.enter_context(self._others(part)),
                         redraw=draw,
                         outcome=outcome,
@@ -114,7 +117,7 @@ class Arena(metaclass=CheckedOptions):
             f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
         )
         if outcome.left:
-            print(f"{outcome.left} not begun in time: the same command goes on.")
+            print(f"{outcome.left} not done: the same command goes on.")
 
     @contextmanager
     def _others(self, part: bool) -> Iterator[None]:

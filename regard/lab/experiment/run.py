@@ -60,6 +60,7 @@ def ask(
     hours: float | None = None,
     until_told: bool = False,
     on_ray: bool = False,
+    gpus: float | None = None,
     progress: bool = False,
     checked: Callable[[], object] = lambda: None,
     redraw: Callable[[], object] = lambda: None,
@@ -68,7 +69,7 @@ def ask(
     """Do what is missing in the ledger, and return the rows of the question as it stands.
 
     After so many `hours`, or the question's, nothing new is begun. until_told: seeds are added until every claim is told, or the time is
-    spent. on_ray: training is done by Ray's workers. checked: called once the question has passed the laws, before anything
+    spent. on_ray: training is done by Ray's workers, each trial with so many `gpus` (None: one where this machine has one). checked: called once the question has passed the laws, before anything
     is computed. redraw: called as results come. `folder` keeps unfinished training. A pair that a mechanism's capabilities forbid
     has a reason instead of rows, and so has a mixer of one's own that breaks a law; the library's are held to theirs by its tests.
 
@@ -92,6 +93,7 @@ def ask(
             display,
             outcome=outcome or Outcome(question=question.name),
             on_ray=on_ray,
+            gpus=gpus,
             redraw=redraw,
         ).all(until_told, checked)
 
@@ -106,6 +108,7 @@ class Asking:
     display: Display
     outcome: Outcome
     on_ray: bool = False
+    gpus: float | None = None
     redraw: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
@@ -114,6 +117,7 @@ class Asking:
             math.inf if question.hours is None else question.hours
         )
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)
         self.next_draw = -math.inf
         self.plan = Plan(question)
@@ -241,7 +245,8 @@ class Asking:
         key = trial_key({"cell": cell.id, "seed": seed, "rate": rate, "data": splits.sha256})
         make = partial(
             trial.run, cell=cell, seed=seed, rate=rate, base=self.plan.base, question=self.question.name,
-            measures=self.question.measures, folder=self.folder / key[:16], device=self.device,
+            measures=self.question.measures, folder=None if self.on_ray else self.folder / key[:16],
+            device=("cuda" if self.gpus else "cpu") if self.on_ray else self.device,
         )  # fmt: skip
         at = "" if rate is None else f", rate {rate:g}"
         what = f"{cell.column.name}: {cell.entry.label}, seed {seed}{at}"
@@ -296,7 +301,8 @@ class Asking:
     def _share(self, jobs: Iterable[Job], on_ray: bool = False) -> None:
         listed, display = list(jobs), self.display
         display.plan(len(display.moved | {job.key for job in listed}))
-        of = share_on_ray if on_ray else partial(share, claims=self.workers)
+        on = partial(share_on_ray, gpus=self.gpus or 0)
+        of = on if on_ray else partial(share, claims=self.workers)
         self.outcome.left += of(listed, doing=display.doing, late=self._late, done=display.done)
 
     def _late(self) -> bool:

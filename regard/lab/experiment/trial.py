@@ -5,8 +5,10 @@ Its model is the task's own, around the mechanism, and as large as the baseline'
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -115,10 +117,13 @@ def run(
     base: Entry | None,
     question: str,
     measures: Measures | None,
-    folder: Path,
+    folder: Path | None,
     device: str,
 ) -> Row:
-    """The result, or where it is refused or diverges the reason. A run that was killed goes on from its newest checkpoint in `folder`."""
+    """The result, or where it is refused or diverges the reason. A run that was killed goes on from its newest checkpoint in `folder`.
+
+    folder: None on a machine of a cluster: a temporary one there, and any exception is a reason, so that other trials go on.
+    """
     column, entry, task = cell.column, cell.entry, cell.column.task
     bf16 = getattr(column.train, "precision", "no") == "bf16"
     row = Row(
@@ -128,21 +133,26 @@ def run(
         provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", of=entry.commit),
     )  # fmt: skip
     try:
-        torch.manual_seed(seed)
-        model = model_config(column, entry, splits, beside=base).build()
-        batch = task.collate([splits.train[0]])
-        with torch.no_grad():
-            flops = count(lambda: task.loss(model.eval(), batch)).flops
-        if entry.before is not None:
-            _begin(model, entry, entry.before, seed, base, folder / "before")
-        result, scores, tokens = _fitted(model, column, splits, seed, rate, folder, device)
-        more = measures(Fitted(entry, column, model, splits, result)) if measures else {}
-        values = {name: float(value) for name, value in more.items()}
-        numbers = [result.value, result.valid_value, *values.values()]
-        if not all(map(math.isfinite, numbers)):
-            raise DivergedError(f"{task.name}: its results are {', '.join(map(str, numbers))}")
+        with nullcontext(folder) if folder else TemporaryDirectory() as place:
+            torch.manual_seed(seed)
+            model = model_config(column, entry, splits, beside=base).build()
+            batch = task.collate([splits.train[0]])
+            with torch.no_grad():
+                flops = count(lambda: task.loss(model.eval(), batch)).flops
+            if entry.before is not None:
+                _begin(model, entry, entry.before, seed, base, Path(place) / "before")
+            result, scores, tokens = _fitted(model, column, splits, seed, rate, Path(place), device)
+            more = measures(Fitted(entry, column, model, splits, result)) if measures else {}
+            values = {name: float(value) for name, value in more.items()}
+            numbers = [result.value, result.valid_value, *values.values()]
+            if not all(map(math.isfinite, numbers)):
+                raise DivergedError(f"{task.name}: its results are {', '.join(map(str, numbers))}")
     except RegardError as error:  # it diverged, or was refused at its size
         return replace(row, reason=str(error))
+    except Exception as error:
+        if folder:
+            raise
+        return replace(row, reason=f"failed: {error!r}")
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return replace(
         row, value=result.value, valid_value=result.valid_value, scores=scores, parameters=parameters, flops=flops, values=values,

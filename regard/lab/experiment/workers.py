@@ -5,18 +5,19 @@ is done by another. It says who is at work, never what was done; the ledger alon
 """
 
 import hashlib
+import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
-from regard.core import RegardError
-from regard.lab.data.files import locked, reported
+from regard.lab.data.files import locked, path_error, reported
 from regard.lab.data.owners import space
 
 POLL = 0.5  # seconds between looks at what other processes do
@@ -40,6 +41,10 @@ class Claims:
 
     def __init__(self, ledger: Path):
         self.folder = ledger.with_name(f".{ledger.name}.locks")
+        with reported(self.folder), locked(self.folder / f"probe.{os.getpid()}"):
+            with suppress(Timeout), locked(self.folder / f"probe.{os.getpid()}", timeout=0):
+                why = "its file system does not lock files, and processes would share no work"
+                raise path_error(self.folder, None, why)
         self.machine = hashlib.sha256(space().encode()).hexdigest()[:16]
 
     @contextmanager
@@ -119,19 +124,20 @@ def share_on_ray(
     doing: Callable[[str], AbstractContextManager[object]],
     late: Callable[[], bool] = lambda: False,
     done: Callable[[str], object] = lambda key: None,
+    gpus: float = 0,
 ) -> int:
-    """Does each job as a task of the user's Ray cluster, as many at once as it has processors, and keeps each result here.
+    """Does each job as a task of the user's Ray cluster, as many at once as it then has processors and GPUs, and keeps each result here.
 
-    The cluster is that of RAY_ADDRESS, or this machine. A trial whose worker is killed is run again once. Data travel from here; the
-    workers need Regard and, for a mixer of one's own, its module. Returns how many were left, as it is late. Raises RegardError, naming the job, where its worker was killed twice.
+    The cluster is that of RAY_ADDRESS, or this machine; it may grow and shrink. A task whose worker or node is lost is run again once;
+    lost again, it is left, with a warning, and the others go on. Data travel from here; the workers need Regard and, for a mixer of
+    one's own, its module. gpus: of each task. Returns how many were left.
     """
     import ray
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    compute = ray.remote(num_cpus=1, max_retries=1)(_made)
-    most = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    waiting = []
+    compute = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(_made)
+    waiting, lost = [], 0
     for job in jobs:
         if job.found():
             done(job.key)
@@ -140,6 +146,8 @@ def share_on_ray(
     sent: dict[int, Any] = {}  # data, once for all jobs
     running: dict[Any, Job] = {}
     while running or (waiting and not late()):
+        have = ray.cluster_resources()
+        most = max(1, int(min(have.get("CPU", 0), have.get("GPU", 0) / gpus if gpus else math.inf)))
         while waiting and len(running) < most and not late():
             job = waiting.pop(0)
             if id(job.data) not in sent:
@@ -151,11 +159,13 @@ def share_on_ray(
             job = running.pop(reference)
             try:
                 row = ray.get(reference)
-            except ray.exceptions.WorkerCrashedError as error:
-                raise RegardError(f"{job.what}: its worker on Ray was killed twice") from error
+            except ray.exceptions.RayError as error:
+                lost += 1
+                warnings.warn(f"{job.what} failed on Ray: {error}", stacklevel=2)
+                continue
             job.keep(row)
             done(job.key)
-    return len(waiting)
+    return len(waiting) + lost
 
 
 def _made(make: Callable[[Any], Any], data: Any) -> Any:

@@ -2,14 +2,16 @@
 
 import os
 import signal
-from contextlib import nullcontext
+import time
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from regard.core import PathError, RegardError
+from regard.core import PathError
 from regard.lab import ask
+from regard.lab.experiment import workers
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.workers import Claims, Job, share_on_ray
 from tests.lab.experiment.tiny import SCREEN
@@ -31,12 +33,22 @@ def test_what_cannot_be_used_is_named(tmp_path):
             pass
 
 
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "locked", lambda path, timeout=0: nullcontext())
+    with pytest.raises(PathError, match="does not lock files"):
+        Claims(tmp_path / "l")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     ray = pytest.importorskip("ray", reason="needs the extra `ray`, which `dev` does not bring")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False)
+    yield made
     ray.shutdown()
+    made.shutdown()
 
 
 def test_trials_are_the_same_rows_as_without(cluster, tmp_path):
@@ -69,7 +81,46 @@ def test_a_killed_workers_trial_is_run_again_once(cluster, tmp_path):
     assert share_on_ray(jobs, nullcontext) == 0
     assert kept == {"a": "a", "b": "b", "c": "c"}
     assert len(list(tmp_path.glob("b.*"))) == 1
-    with pytest.raises(RegardError, match="d: its worker on Ray was killed twice"):
-        share_on_ray([_job("d", partial(_dies, tmp_path / "d", 2), kept)], nullcontext)
-    jobs = [_job("e", partial(_dies, tmp_path / "e", 0), kept)]
+    jobs = [_job(name, partial(_dies, tmp_path / name, 2 * (name == "d")), kept) for name in "de"]
+    with pytest.warns(UserWarning, match="d failed on Ray: "):
+        assert share_on_ray(jobs, nullcontext) == 1
+    assert "e" in kept and "d" not in kept
+    jobs = [_job("f", partial(_dies, tmp_path / "f", 0), kept)]
     assert share_on_ray(jobs, nullcontext, lambda: True) == 1  # it is late
+
+
+def _wrong(_):
+    raise ZeroDivisionError("a mistake")
+
+
+def test_a_mistake_in_a_trial_is_the_reason_of_its_row(cluster, tmp_path):
+    asked = replace(SCREEN, seeds=(0,), rates=(1e-3,), measures=_wrong)
+    rows = [row for row in ask(asked, tmp_path / "l", tmp_path, on_ray=True) if row.entry]
+    assert {row.reason for row in rows} == {"failed: ZeroDivisionError('a mistake')"}
+    assert len({row.entry for row in rows}) == 4
+
+
+def _waits(folder, name):
+    """Until the cluster has lost a node."""
+    (folder / name).touch()
+    while not (folder / "lost").exists():
+        time.sleep(0.1)
+    return name
+
+
+def test_a_cluster_grows_and_loses_a_node(cluster, tmp_path):
+    """The third job begins on a node that comes while two others run; its node is lost, and it is done again."""
+    nodes, kept = [], {}
+
+    @contextmanager
+    def doing(what):
+        if not nodes and (tmp_path / "b").exists():
+            nodes.append(cluster.add_node(num_cpus=1))
+        elif nodes and (tmp_path / "c").exists() and not (tmp_path / "lost").exists():
+            cluster.remove_node(nodes[0], allow_graceful=False)
+            (tmp_path / "c").rename(tmp_path / "lost")
+        yield
+
+    assert share_on_ray([_job(name, partial(_waits, tmp_path), kept) for name in "abc"], doing) == 0
+    assert kept == {"a": "a", "b": "b", "c": "c"}
+    assert (tmp_path / "c").exists()
