@@ -214,10 +214,11 @@ class Mixer(Recorded):
         state: Any,
         *,
         valid: Bool[Tensor, "B N"] | None = None,
+        documents: Int[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
-        return self.extend(norm(x), state, valid=valid, donate=donate)
+        return self.extend(norm(x), state, valid=valid, documents=documents, donate=donate)
 
     @final
     def attention_map(

@@ -12,7 +12,7 @@ from regard.functional.cache import advance
 from regard.models.block import Block
 from regard.models.blocks import Mixing, streamed
 from regard.models.decoder import DecoderBlock
-from regard.models.encoder import State
+from regard.models.encoder import State, Streams
 from regard.models.tokens import Places, check_state, check_tokens, longest
 from regard.nn.recorded import recorded
 from regard.nn.reversible import ReversibleBlock, ReversibleSequence
@@ -90,8 +90,10 @@ class TokenEmbedding(nn.Module):
         return self.after(x)
 
 
-class Stack(nn.Module):
+class Stack(Streams):
     """tokens [B T] -> hidden [B T D]; where `valid` is False the output means nothing. `head` gives logits, if there is one."""
+
+    who = "this checkpoint"
 
     def __init__(
         self,
@@ -135,17 +137,6 @@ class Stack(nn.Module):
         return self.norm(self.run(x, Mask(self.causal, valid, None, global_tokens, documents)))
 
     @checked
-    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
-        """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional stack."""
-        if not self.causal:
-            raise UnsupportedError(
-                "this checkpoint does not support streaming: it is bidirectional"
-            )
-        blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
-        device = self.embedding.word.weight.device
-        return State(blocks, torch.zeros(batch_size, dtype=torch.long, device=device))
-
-    @checked
     def extend(
         self,
         tokens: Int[Tensor, "B N"],
@@ -155,7 +146,7 @@ class Stack(nn.Module):
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
         """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives."""
-        check_state("this checkpoint", state, State, len(self.blocks), tokens)
+        check_state(self.who, state, State, len(self.blocks), tokens)
         x = self.embedding(tokens, valid, None, state.length)
         x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate)
         return self.norm(x), State(blocks, advance(state.length, valid, tokens.shape[1]))

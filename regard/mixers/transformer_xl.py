@@ -165,13 +165,14 @@ class TransformerXL(HeadsMixer):
         length = advance(state.length, valid, x.shape[1])
         return mixed, State(last_rows(state.memory, x, length - state.length), length)
 
-    def extend_normed(self, x, norm, state, *, valid=None, donate=False):
+    def extend_normed(self, x, norm, state, *, valid=None, documents=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
         self._check_tokens("x", x)
         given = state
         if isinstance(state, State):
             given = bounded(replace(state, memory=norm(state.memory)), state.most)
-        y, after = self.extend(norm(x), given, valid=valid, donate=donate)
+        y, after = self.extend(norm(x), given, valid=valid, documents=documents, donate=donate)
         rows = x if valid is None else permute(x, compaction(valid).source)
-        memory = last_rows(state.memory, rows, after.length - state.length)
+        added = advance(state.length, valid, x.shape[1]) - state.length
+        memory = last_rows(state.memory, rows, added)
         return y, bounded(replace(after, memory=memory), after.most)

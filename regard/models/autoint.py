@@ -31,7 +31,7 @@ OFFICIAL_EPS = 1e-8
 
 
 class AutoIntConfig(FieldsConfig):
-    """dim of embeddings, head_dim of each head; hidden_dims of the network of AutoInt+, none for AutoInt.
+    """dim of embeddings; hidden_dims of the network of AutoInt+, none for AutoInt.
 
     Args:
         head_dim: channels of a head
@@ -46,9 +46,6 @@ class AutoIntConfig(FieldsConfig):
     official: bool = False
     hidden_dims: tuple[int, ...] = ()
     dropout: Rate = 0.0
-
-    def build(self) -> "AutoInt":
-        return AutoInt(self)
 
 
 class Interacting(nn.Module):

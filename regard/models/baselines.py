@@ -19,9 +19,6 @@ class LogisticRegressionConfig(FieldsConfig):
 
     name = "logistic_regression"
 
-    def build(self) -> "LogisticRegression":
-        return LogisticRegression(self)
-
 
 class LogisticRegression(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
@@ -48,9 +45,6 @@ class FactorizationMachineConfig(LogisticRegressionConfig):
 
     name = "factorization_machine"
     dim: int = 16
-
-    def build(self) -> "FactorizationMachine":
-        return FactorizationMachine(self)
 
 
 class FactorizationMachine(LogisticRegression):

@@ -10,10 +10,10 @@ its blocks count as one ordinary block.
 
 from typing import Any
 
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import OPEN, Mask, Mixer, OptionError
+from regard.models.tokens import Hidden
 from regard.nn.norm import NORMS
 
 
@@ -30,14 +30,14 @@ class ResidualPaths(nn.Module):
     feed_forward: nn.Module | None
     feed_forward_norm: nn.Module | None
 
-    def before(self, x: Float[Tensor, "B T D"], norm: nn.Module) -> Float[Tensor, "B T D"]:
+    def before(self, x: Hidden, norm: nn.Module) -> Hidden:
         return norm(x) if self.norm_first else x
 
-    def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Float[Tensor, "B T D"]:
+    def add(self, x: Tensor, y: Tensor, norm: nn.Module) -> Hidden:
         x = x + self.dropout(y)
         return x if self.norm_first else norm(x)
 
-    def feed(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def feed(self, x: Hidden) -> Hidden:
         norm = self.feed_forward_norm
         if self.feed_forward is None or norm is None:
             return x
@@ -70,26 +70,17 @@ class Block(ResidualPaths):
         self.feed_forward_norm = None if feed_forward is None else NORMS[norm](dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask = OPEN) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Hidden, *, mask: Mask = OPEN) -> Hidden:
         return self.after_mixer(x, self.mixer(self.before(x, self.mixer_norm), mask=mask))
 
-    def extend(
-        self,
-        x: Float[Tensor, "B N D"],
-        state: Any,
-        *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], Any]:
-        """The next N tokens, and the mixer's state after them."""
+    def extend(self, x: Hidden, state: Any, **options: Any) -> tuple[Hidden, Any]:
+        """The next N tokens, and the mixer's state after them; its `extend` takes the options."""
         if self.norm_first:
-            mixed, state = self.mixer.extend_normed(
-                x, self.mixer_norm, state, valid=valid, donate=donate
-            )
+            mixed, state = self.mixer.extend_normed(x, self.mixer_norm, state, **options)
         else:
-            mixed, state = self.mixer.extend(x, state, valid=valid, donate=donate)
+            mixed, state = self.mixer.extend(x, state, **options)
         return self.after_mixer(x, mixed), state
 
-    def after_mixer(self, x: Tensor, mixed: Tensor) -> Float[Tensor, "B T D"]:
+    def after_mixer(self, x: Tensor, mixed: Tensor) -> Hidden:
         """The rest of the block: x is what came in, `mixed` what the mixer made of it."""
         return self.feed(self.add(x, self.mixer_after(mixed), self.mixer_norm))

@@ -16,6 +16,7 @@ from regard.functional.rows import recomputed
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
 from regard.models.config import StackConfig
+from regard.models.tokens import Hidden
 from regard.nn import FEED_FORWARDS, NORMS, Chunked, ReversibleBlock, ReversibleSequence
 from regard.positions import POSITIONS
 
@@ -31,14 +32,14 @@ class Blocks(nn.ModuleList):
     def mixers(self) -> list[Mixer]:
         return [cast(Block, block).mixer for block in self]
 
-    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Hidden, *, mask: Mask) -> Hidden:
         for block in self:
             x = recomputed(block, x, when=self.checkpoint, random=True, mask=mask)
         return x
 
     def stream(
-        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], **options: Any
-    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, ...]]:
+        self, x: Hidden, state: tuple[Any, ...], **options: Any
+    ) -> tuple[Hidden, tuple[Any, ...]]:
         """The next N tokens, and the states of the mixers after them."""
         return streamed(self, x, state, **options)
 
@@ -61,12 +62,10 @@ class Mixing(nn.Module):
         super().__init__()
         self.norm, self.mixer, self.dropout = norm, mixer, nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Hidden, *, mask: Mask) -> Hidden:
         return self.dropout(self.mixer(self.norm(x), mask=mask))
 
-    def extend(
-        self, x: Float[Tensor, "B N D"], state: Any, **options: Any
-    ) -> tuple[Float[Tensor, "B N D"], Any]:
+    def extend(self, x: Hidden, state: Any, **options: Any) -> tuple[Hidden, Any]:
         mixed, state = self.mixer.extend_normed(x, self.norm, state, **options)
         return self.dropout(mixed), state
 
@@ -83,7 +82,7 @@ class ReversibleBlocks(ReversibleSequence):
         return [cast(Mixing, cast(ReversibleBlock, block).f).mixer for block in self.blocks]
 
     def stream(
-        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], **options: Any
+        self, x: Hidden, state: tuple[Any, ...], **options: Any
     ) -> tuple[Float[Tensor, "B N width"], tuple[Any, ...]]:
         """The next N tokens, and the states of the mixers after them."""
         streams, after = streamed(self.blocks, (x, x), state, **options)

@@ -1,6 +1,5 @@
 """Configurations of every model, of stacks of blocks, and of models of a table's fields."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -14,6 +13,7 @@ from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Count, Depth, Rate
 from regard.core.request import first_parameter
 from regard.mixers.build import resolve
+from regard.models.tokens import Tokens
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
@@ -48,9 +48,11 @@ class ModelConfig(metaclass=CheckedOptions):
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
 
-    @abstractmethod
-    def build(self) -> nn.Module:
+    def build(self) -> Any:
         """The model of this configuration, newly initialised. Raises OptionError for fields that do not go together."""
+        from regard.models import MODELS  # which is made of the files that read this one
+
+        return MODELS[self.name](self)
 
 
 class Model(nn.Module, metaclass=CheckedOptions):
@@ -94,13 +96,10 @@ class StackConfig(SizesConfig):
     """Token embedding, positions, blocks.
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
-    with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ.
+    with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ; mixers is a short way to one.
     hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
-    mixers is a short way to such a tuple, repeated in order up to num_layers: "gated_delta*3 softmax", or names, (name, options) and Layers.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
-    embedding_norm puts a norm after the positions. global_tokens: so many first tokens of each row see all and are
-    seen by all, in a bidirectional stack; so do every `global_every`-th from the first on, and tokens among `global_ids`,
-    punctuation say.
+    Tokens that see all and are seen by all, punctuation say, are of a bidirectional stack.
 
     Less memory in training, for the same function: feed_forward_chunk tokens at a time in the feed-forward layers;
     checkpoint computes every block again for its backward; residual="reversible" computes the inputs of blocks back
@@ -157,9 +156,7 @@ class StackConfig(SizesConfig):
     def has_globals(self) -> bool:
         return bool(self.global_tokens or self.global_every or self.global_ids)
 
-    def global_at(
-        self, place: Int[Tensor, "b T"], tokens: Int[Tensor, "B T"]
-    ) -> Bool[Tensor, "B T"] | None:
+    def global_at(self, place: Int[Tensor, "b T"], tokens: Tokens) -> Bool[Tensor, "B T"] | None:
         """The tokens that see all and are seen by all, of their places and ids; None where no rule names any."""
         if not self.has_globals:
             return None
@@ -249,13 +246,11 @@ def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any])
 
 
 class FieldsConfig(ModelConfig):
-    """Base of models of a table's fields. num_tasks: logits of each row.
-
-    fields: those of a `regard.lab.data.Schema`, or written by hand; none until the data are read.
+    """Base of models of a table's fields.
 
     Args:
-        fields: columns of the table; none until the data are read
-        num_tasks: answers predicted from one row
+        fields: columns of the table, those of a `regard.lab.data.Schema` or written by hand; none until the data are read
+        num_tasks: answers predicted from one row, logits
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("table",)

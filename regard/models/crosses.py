@@ -29,9 +29,6 @@ class CrossNetworkConfig(FieldsConfig):
     num_layers: Depth = 3
     hidden_dims: tuple[int, ...] = ()
 
-    def build(self) -> "CrossNetwork":
-        return CrossNetwork(self)
-
 
 class CrossNetwork(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
@@ -77,9 +74,6 @@ class CompressedInteractionConfig(FieldsConfig):
         super().__post_init__()
         if not self.maps:
             raise OptionError("maps must hold the number of feature maps of at least one layer")
-
-    def build(self) -> "CompressedInteraction":
-        return CompressedInteraction(self)
 
 
 class CompressedInteraction(FieldsModel):

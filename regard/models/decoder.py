@@ -25,14 +25,12 @@ from regard.mixers.build import build
 from regard.models.block import ResidualPaths
 from regard.models.blocks import feed_forward, options_with_position, streamed
 from regard.models.config import StackConfig, check_mixer
-from regard.models.tokens import check_state
+from regard.models.tokens import Hidden, Valid, check_state
 from regard.nn import NORMS
 
 
 class EncoderDecoderConfig(StackConfig):
     """The stack's own fields describe the encoder; the decoder shares them, except for its mixers.
-
-    decoder_layers: as many as num_layers by default.
 
     Args:
         decoder_layers: blocks of the decoder; None: as many as the encoder's
@@ -96,8 +94,8 @@ class DecoderBlock(ResidualPaths):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"], *, mask: Mask, seen: Mask
-    ) -> Float[Tensor, "B T D"]:
+        self, x: Hidden, context: Float[Tensor, "B S D"], *, mask: Mask, seen: Mask
+    ) -> Hidden:
         """`mask` is that of the tokens, `seen` that of the context."""
         mixed = self.self_mixer(self.before(x, self.self_norm), mask=mask)
         x = self.add(x, mixed, self.self_norm)
@@ -105,8 +103,8 @@ class DecoderBlock(ResidualPaths):
         return self.feed(self.add(x, mixed, self.cross_norm))
 
     def extend(
-        self, x: Float[Tensor, "B N D"], state: tuple[Any, Any], **options: Any
-    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, Any]]:
+        self, x: Hidden, state: tuple[Any, Any], **options: Any
+    ) -> tuple[Hidden, tuple[Any, Any]]:
         """The next N tokens, and the states of both mixers after them; `valid` and `donate` go to both."""
         own, cross = state
         mixed, own = self.self_mixer.extend(self.before(x, self.self_norm), own, **options)
@@ -144,12 +142,12 @@ class Decoder(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Hidden,
         context: Float[Tensor, "B S D"],
         *,
-        valid: Bool[Tensor, "B T"] | None = None,
+        valid: Valid = None,
         context_valid: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Hidden:
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
             x, valid = permute(x, order.source), order.valid
@@ -179,13 +177,8 @@ class Decoder(nn.Module):
         return State(blocks, torch.zeros(B, dtype=torch.long, device=context.device))
 
     def extend(
-        self,
-        x: Float[Tensor, "B N D"],
-        state: State,
-        *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], State]:
+        self, x: Hidden, state: State, *, valid: Valid = None, donate: bool = False
+    ) -> tuple[Hidden, State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
 
         Raises ShapeError for a state that is not of this model and batch.

@@ -41,7 +41,7 @@ ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 
 
 class DINConfig(FieldsConfig):
-    """history: names of Sequence fields; hidden_dims and activation: of the network after the pool.
+    """hidden_dims and activation: of the network after the pool.
 
     Args:
         history: names of the sequence fields that are attended to
@@ -78,9 +78,6 @@ class DINConfig(FieldsConfig):
     @property
     def sequences(self) -> tuple[Sequence, ...]:
         return tuple(self._known[name] for name in self.history)  # type: ignore[misc]
-
-    def build(self) -> "DIN":
-        return DIN(self)
 
 
 class DIN(FieldsModel):

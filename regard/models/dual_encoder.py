@@ -11,17 +11,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
-from regard.models.classifier import Summary
-from regard.models.config import Model, StackConfig
-from regard.models.encoder import Encoder
-from regard.pools import build_pool
+from regard.models.classifier import Summariser, Summary
+from regard.models.config import StackConfig
+from regard.models.tokens import Tokens, Valid
 
 
 class DualEncoderConfig(StackConfig):
-    """mlp_dim M: four times dim by default. summary: a sequence's vector, the mean or the maximum of each channel over tokens.
+    """A stack that reads both sequences, and a network that compares them; fields as in StackConfig.
 
     Args:
-        mlp_dim: channels of the comparing network's first layer; None: four times dim
+        mlp_dim: channels M of the comparing network's first layer; None: four times dim
     """
 
     name = "dual_encoder"
@@ -35,19 +34,14 @@ class DualEncoderConfig(StackConfig):
         if self.mlp_dim == 1:
             raise OptionError("mlp_dim (1) must be at least 2: the second layer has half of it")
 
-    def build(self) -> "DualEncoder":
-        return DualEncoder(self)
 
-
-class DualEncoder(Model):
+class DualEncoder(Summariser):
     """model(first [B S], second [B T], first_valid=, second_valid=) -> logits [B num_classes]."""
 
     name = "dual_encoder"
 
     def __init__(self, config: DualEncoderConfig):
         super().__init__(config)
-        self.encoder = Encoder(config)
-        self.pool = build_pool(config.summary, self.encoder.width)
         width = config.mlp_dim or 4 * config.dim
         self.head = nn.Sequential(
             nn.Linear(4 * self.encoder.width, width),
@@ -60,22 +54,16 @@ class DualEncoder(Model):
     def forward(
         self,
         first: Int[Tensor, "B S"],
-        second: Int[Tensor, "B T"],
+        second: Tokens,
         *,
         first_valid: Bool[Tensor, "B S"] | None = None,
-        second_valid: Bool[Tensor, "B T"] | None = None,
+        second_valid: Valid = None,
     ) -> Float[Tensor, "B num_classes"]:
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
         e1, e2 = self.encode(first, first_valid), self.encode(second, second_valid)
         if len(e1) != len(e2):
             raise ShapeError(f"dual_encoder: first has batch {len(e1)}, second {len(e2)}")
         return self.compare(e1, e2)
-
-    def encode(
-        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B D"]:
-        """The vector of a sequence: computed once, it can be compared with many."""
-        return self.pool(self.encoder(tokens, valid=valid), valid=valid)[:, 0]
 
     def compare(
         self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]

@@ -1,30 +1,35 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
 from regard.core.request import clear
 from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance
 from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
     IDS,
+    Hidden,
+    Numbers,
     Places,
+    Tokens,
+    Valid,
     check_length,
     check_like,
     check_state,
     check_tokens,
     longest,
     looked_up,
+    next_places,
     places,
 )
 from regard.nn import NORMS
@@ -51,18 +56,34 @@ class Embedding(nn.Module):
         self.norm = NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        position: Int[Tensor, "b T"],
-        valid: Bool[Tensor, "B T"] | None,
-    ) -> Float[Tensor, "B T D"]:
+    def forward(self, tokens: Tokens, position: Int[Tensor, "b T"], valid: Valid) -> Hidden:
         x = self.scale * looked_up(self.table, tokens, valid)
         x = self.dropout(self.norm(self.position(x, position)))
         return x if valid is None else clear(x, valid)
 
 
-class Encoder(nn.Module):
+class Streams(nn.Module):
+    """Base of stacks that stream where they are causal. who: how errors name it."""
+
+    who: str
+    causal: bool
+
+    @property
+    @abstractmethod
+    def mixers(self) -> list[Mixer]: ...
+
+    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
+        """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
+        if not self.causal:
+            raise UnsupportedError(
+                f"{self.who} does not support streaming: it is bidirectional. Build or load a causal model."
+            )
+        check_batch_size(batch_size)
+        blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
+        return State(blocks, torch.zeros_like(blocks[0].length))
+
+
+class Encoder(Streams):
     """tokens [B T] -> hidden [B T width]; width is D, or 2 D of a reversible stack. Where `valid` is False the output means nothing.
 
     `causal` is fixed at construction, where a mixer that cannot serve is refused with its reason.
@@ -102,11 +123,7 @@ class Encoder(nn.Module):
         return block.mixer_norm if norm is None else norm
 
     def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
+        self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
     ) -> Float[Tensor, "B T width"]:
         """documents: tokens of unlike numbers are as if in rows of their own, each of at most max_len tokens.
 
@@ -123,41 +140,46 @@ class Encoder(nn.Module):
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 
-    def check_tokens(self, tokens: object, valid: Bool[Tensor, "B T"] | None) -> None:
+    def check_tokens(self, tokens: object, valid: Valid) -> None:
         device = self.embedding.table.weight.device
         check_tokens(self.who, tokens, valid, self.config.vocab_size, device)
 
-    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
-        """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
-        if not self.causal:
-            raise UnsupportedError(
-                f"{self.who} does not support streaming: it is bidirectional. Build a causal model."
-            )
-        check_batch_size(batch_size)
-        blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
-        device = self.embedding.table.weight.device
-        return State(blocks, torch.zeros(batch_size, dtype=torch.long, device=device))
-
     def extend(
         self,
-        tokens: Int[Tensor, "B N"],
+        tokens: Tokens,
         state: State,
         *,
-        valid: Bool[Tensor, "B N"] | None = None,
+        valid: Valid = None,
+        documents: Numbers = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N width"], State]:
         """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
 
+        documents: a new number begins with a new state; without them all tokens belong to the last document.
         Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
         """
         self.check_tokens(tokens, valid)
         check_state(self.who, state, State, len(self.mixers), tokens)
-        length = advance(state.length, valid, tokens.shape[1])
-        if (most := self.max_len) is not None:
-            check_length(self.who, "state length + new tokens", longest(length), most)
-        x = self.embedding(tokens, state.length[:, None] + places(tokens, valid), valid)
-        x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate)
-        return self.norm(x), State(blocks, length)
+        if documents is None:
+            place = next_places(self.who, tokens, state, valid, self.max_len)
+        else:
+            place = self._places_in_documents(tokens, state, valid, documents)
+        x = self.embedding(tokens, place, valid)
+        options = {"valid": valid, "documents": documents, "donate": donate}
+        x, blocks = self.blocks.stream(x, state.blocks, **options)
+        return self.norm(x), State(blocks, blocks[0].length)
+
+    def _places_in_documents(
+        self, tokens: Tokens, state: State, valid: Valid, documents: Int[Tensor, "B T"]
+    ) -> Int[Tensor, "b T"]:
+        """The first document may go on from the state's."""
+        check_like(self.who, "documents", documents, tokens, IDS, "integers")
+        place, last = places(tokens, valid, documents), state.blocks[0].document
+        if last is not None:
+            same = documents == last[:, None]
+            place = place + state.length[:, None] * (same if valid is None else same & valid)
+        check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
+        return place
 
 
 def added_position(config: StackConfig) -> AbsolutePosition:

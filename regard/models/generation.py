@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -27,7 +27,7 @@ from regard.core.shapes import check_positive
 from regard.core.states import Streamed, stamped
 from regard.models.config import Model
 from regard.models.encoder import Embedding
-from regard.models.tokens import longest
+from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest
 
 AnyState = TypeVar("AnyState")
 
@@ -75,7 +75,7 @@ class Sampling(metaclass=CheckedOptions):
             logits = restrict(logits, self.top_k, self.top_p)
         return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)[:, 0]
 
-    def __call__(self, prompt: Continuation) -> Int[Tensor, "B N"]:
+    def __call__(self, prompt: Continuation) -> Tokens:
         """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
         logits, state, eos = prompt.logits, prompt.state, prompt.eos
         ended = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
@@ -159,9 +159,13 @@ class Search(metaclass=CheckedOptions):
         logits, states = prompt.logits, pytree.tree_leaves(prompt.state)
         held = sum(z.nbytes for z in states if isinstance(z, Tensor))
         each = 2 * held + 4 * logits.nbytes + 16 * len(logits) * prompt.max_new_tokens
-        fit = (free_bytes(logits.device) or 0) // max(1, each)
-        what, said = f"{self.beams} beams", f"At most {fit} would fit."
-        require_memory(self.name, what, self.beams * each, logits.device, said)
+        _require_memory(self.name, f"{self.beams} beams", self.beams, each, logits.device)
+
+
+def _require_memory(who: str, what: str, count: int, each: int, device: torch.device) -> None:
+    """Raise OptionError, which says how many would fit, if so many times these bytes do not."""
+    fit = (free_bytes(device) or 0) // max(1, each)
+    require_memory(who, what, count * each, device, f"At most {fit} would fit.")
 
 
 def _best(old: Beams, new: Beams, eos: int) -> Beams:
@@ -181,11 +185,10 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
         picked = pytree.tree_map_only(Tensor, rows, part)
         return stamped(picked, part.origin.owner, part.most)
 
-    return pytree.tree_map(rows, state, is_leaf=_is_stamped)
+    def stamp(part: object) -> bool:
+        return isinstance(part, Streamed) and part.origin is not None
 
-
-def _is_stamped(part: object) -> bool:
-    return isinstance(part, Streamed) and part.origin is not None
+    return pytree.tree_map(rows, state, is_leaf=stamp)
 
 
 class GenerativeModel(Model):
@@ -212,8 +215,14 @@ class GenerativeModel(Model):
 
     @abstractmethod
     def _extend(
-        self, tokens: Int[Tensor, "B N"], state: Any, valid: Tensor | None, donate: bool
-    ) -> tuple[Float[Tensor, "B N D"], Any]:
+        self,
+        tokens: Tokens,
+        state: Any,
+        *,
+        valid: Valid = None,
+        documents: Numbers = None,
+        donate: bool = False,
+    ) -> tuple[Hidden, Any]:
         """Hidden tokens, and the state after them."""
 
     @abstractmethod
@@ -222,22 +231,26 @@ class GenerativeModel(Model):
 
     def extend(
         self,
-        tokens: Int[Tensor, "B N"],
+        tokens: Tokens,
         state: Any,
         *,
-        valid: Bool[Tensor, "B N"] | None = None,
+        valid: Valid = None,
+        documents: Numbers = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N vocab"], Any]:
-        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments."""
-        hidden, state = self._extend(tokens, state, valid, donate)
+        """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments.
+
+        documents: a new number begins with a new state. Raises UnsupportedError where a model reads whole rows alone.
+        """
+        hidden, state = self._extend(tokens, state, valid=valid, documents=documents, donate=donate)
         return self._logits(hidden), state
 
     @torch.no_grad()
     def _go_on(
         self,
         decode: Callable[[Continuation], Any],
-        tokens: Int[Tensor, "B T"],
-        valid: Bool[Tensor, "B T"] | None,
+        tokens: Tokens,
+        valid: Valid,
         max_new_tokens: int,
         eos: int | None,
         initial_state: Callable[..., Any],
@@ -251,18 +264,16 @@ class GenerativeModel(Model):
         room = tokens.shape[1] + max_new_tokens - 1
 
         def step(new: Int[Tensor, "b 1"], state: Any) -> tuple[Tensor, Any]:
-            hidden, state = self._extend(new, state, None, donate=True)
+            hidden, state = self._extend(new, state, donate=True)
             return self._logits(hidden[:, 0]), state
 
         with evaluating(self):
             state = initial_state(max_len=room if most is None else min(room, most))
-            hidden, state = self._extend(tokens, state, valid, donate=True)
+            hidden, state = self._extend(tokens, state, valid=valid, donate=True)
             logits = self._logits(last_valid(hidden, valid))
             return decode(Continuation(step, logits, state, max_new_tokens, eos))
 
-    def _check_room(
-        self, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None, max_new_tokens: int
-    ) -> None:
+    def _check_room(self, tokens: Tokens, valid: Valid, max_new_tokens: int) -> None:
         """Every row has a token, and room for the new ones."""
         check_positive(max_new_tokens=max_new_tokens)
         most, max_len = tokens.shape[1], self.max_target_len
@@ -279,10 +290,8 @@ class GenerativeModel(Model):
                 f"exceed max_len ({max_len})"
             )
         if max_new_tokens > LONG:
-            each, device = PER_TOKEN + 16 * tokens.shape[0], tokens.device
-            what, fit = f"max_new_tokens ({max_new_tokens})", (free_bytes(device) or 0) // each
-            said = f"At most {fit} would fit."
-            require_memory(self.who, what, each * max_new_tokens, device, said)
+            what, each = f"max_new_tokens ({max_new_tokens})", PER_TOKEN + 16 * len(tokens)
+            _require_memory(self.who, what, max_new_tokens, each, tokens.device)
 
 
 def require_exact_streams(mixers: Iterable[Mixer]) -> None:
@@ -308,9 +317,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def last_valid(
-    x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None
-) -> Float[Tensor, "B D"]:
+def last_valid(x: Hidden, valid: Valid) -> Float[Tensor, "B D"]:
     """The last valid token of each row."""
     if valid is None:
         return x[:, -1]

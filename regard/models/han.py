@@ -32,12 +32,12 @@ from regard.positions import Sinusoidal
 
 
 class HANConfig(ModelConfig):
-    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction, attention_dim of context_query.
+    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction.
 
     pool and pool_options are those of both levels. num_heads, max_len and the options are for mixers in the place of a GRU.
 
     Args:
-        attention_dim: channels of the small attention head beside the gate; None: no such head
+        attention_dim: channels of the hidden layer of context_query
         word_encoder: reader of words: gru, convolution, none or a mixer
         sentence_encoder: reader of sentences: gru, convolution, none or a mixer
         word_encoder_options: options of word_encoder, where it is a mixer
@@ -73,9 +73,6 @@ class HANConfig(ModelConfig):
                 check_mixer(name, encoder, options)
                 check_divisible(width=2 * self.hidden_dim, num_heads=self.num_heads)
 
-    def build(self) -> "HAN":
-        return HAN(self)
-
 
 class Reading(NamedTuple):
     """Logits, and the weights that led to them; weights are zero where there is no word or sentence."""
@@ -93,14 +90,11 @@ def pad_documents(
     Raises ShapeError for what is not that.
     """
     try:
-        ids = [[torch.as_tensor(sentence) for sentence in document] for document in documents]
+        ids = [[_sentence(words) for words in document] for document in documents]
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ShapeError(f"pad_documents: {_DOCUMENTS}: {error}") from None
-    for found in (found for document in ids for found in document):
-        if found.dim() != 1 or (len(found) and found.dtype not in _IDS):
-            raise ShapeError(
-                f"pad_documents: {_DOCUMENTS}, and one sentence is {found.dtype} {list(found.shape)}"
-            )
+        raise ShapeError(
+            f"pad_documents: documents must be lists of sentences, and those lists of integer word ids: {error}"
+        ) from None
     S = max([1, *map(len, ids)])
     T = max([1, *(len(sentence) for document in ids for sentence in document)])
     tokens = torch.zeros(len(ids), S, T, dtype=torch.long)
@@ -112,8 +106,12 @@ def pad_documents(
     return tokens, valid
 
 
-_DOCUMENTS = "documents must be lists of sentences, and those lists of integer word ids"
-_IDS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+def _sentence(words: Sequence[int]) -> Int[Tensor, "n"]:
+    ids = torch.as_tensor(words)
+    whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
+    if ids.dim() != 1 or (len(ids) and not whole):
+        raise TypeError(f"one sentence is {ids.dtype} {list(ids.shape)}")
+    return ids
 
 
 class HAN(Model):
@@ -157,14 +155,13 @@ class HAN(Model):
         B, S, T = tokens.shape
         rows = (B, S * T) if self.sentences is None else (B * S, T)
         h = self.embedding(tokens.masked_fill(~valid, 0).view(rows))
-        pooled, words = _level(self.words, self.word_pool, h, valid.view(rows), weights)
+        h, words = _level(self.words, self.word_pool, h, valid.view(rows), weights)
         words = words.view(B, S, T)
         if self.sentences is None or self.sentence_pool is None:
-            return Reading(self.head(pooled), words, words.sum(-1))
-        pooled, sentences = _level(
-            self.sentences, self.sentence_pool, pooled.unflatten(0, (B, S)), valid.any(-1), weights
-        )
-        return Reading(self.head(pooled), words, sentences)
+            return Reading(self.head(h), words, words.sum(-1))
+        h, exists = h.unflatten(0, (B, S)), valid.any(-1)
+        h, sentences = _level(self.sentences, self.sentence_pool, h, exists, weights)
+        return Reading(self.head(h), words, sentences)
 
 
 def _level(
@@ -200,9 +197,7 @@ class Convolution(nn.Module):
         super().__init__()
         self.convolution = nn.Conv1d(dim, width, 5, padding="same")
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         return self.convolution(x.mT).mT.relu()
 
 
@@ -213,9 +208,7 @@ class BiGRU(nn.Module):
         super().__init__()
         self.gru = nn.GRU(dim, width // 2, batch_first=True, bidirectional=True)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         if len(x) == 0:
             return self(one_row(x), one_row(valid))[:0]
         lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero
@@ -232,9 +225,7 @@ class Mixed(nn.Module):
         self.into, self.block = nn.Linear(dim, width), block
         self.position = Sinusoidal(dim=width)
 
-    def forward(
-        self, x: Float[Tensor, "N T D"], valid: Bool[Tensor, "N T"]
-    ) -> Float[Tensor, "N T F"]:
+    def forward(self, x, valid):
         x = self.into(x)
         if self.block is None:
             return x

@@ -9,13 +9,14 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer
 from regard.models.config import StackConfig
 from regard.models.encoder import Embedding, Encoder, State
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
+from regard.models.tokens import Numbers, Tokens, Valid
 from regard.nn.norm import first_gain, start_gain
 
 
@@ -30,9 +31,6 @@ class LanguageModelConfig(StackConfig):
     kinds = ("language_model",)
 
     tied: bool = True
-
-    def build(self) -> "LanguageModel":
-        return LanguageModel(self)
 
 
 class LanguageModel(GenerativeModel):
@@ -65,11 +63,7 @@ class LanguageModel(GenerativeModel):
         return self.encoder.mixers
 
     def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
+        self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
     ) -> Float[Tensor, "B T vocab"]:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         return self._logits(self.encoder(tokens, valid=valid, documents=documents))
@@ -78,8 +72,9 @@ class LanguageModel(GenerativeModel):
         """The state before the first token; `max_len` reserves room for so many."""
         return self.encoder.initial_state(batch_size, max_len=max_len)
 
-    def _extend(self, tokens, state, valid, donate):
-        return self.encoder.extend(tokens, state, valid=valid, donate=donate)
+    def _extend(self, tokens, state, *, valid=None, documents=None, donate=False):
+        options = {"valid": valid, "documents": documents, "donate": donate}
+        return self.encoder.extend(tokens, state, **options)
 
     def _logits(self, hidden):
         if self.own_logits is not None:
@@ -88,9 +83,9 @@ class LanguageModel(GenerativeModel):
 
     def generate(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Tokens,
         *,
-        valid: Bool[Tensor, "B T"] | None = None,
+        valid: Valid = None,
         max_new_tokens: int,
         temperature: float = 0.0,
         top_k: int | None = None,
@@ -111,9 +106,9 @@ class LanguageModel(GenerativeModel):
 
     def beam_search(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Tokens,
         *,
-        valid: Bool[Tensor, "B T"] | None = None,
+        valid: Valid = None,
         max_new_tokens: int,
         beams: int = 4,
         length_penalty: float = 0.6,

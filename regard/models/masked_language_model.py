@@ -8,11 +8,12 @@ positions and order of norms are the stack's. Cost: the stack's, and T D V for t
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
+from regard.models.tokens import Numbers, Tokens, Valid
 from regard.nn import NORMS
 from regard.nn.norm import first_gain, start_gain
 
@@ -22,9 +23,6 @@ class MaskedLanguageModelConfig(StackConfig):
 
     name = "masked_language_model"
     kinds = ("masked_language_model",)
-
-    def build(self) -> "MaskedLanguageModel":
-        return MaskedLanguageModel(self)
 
 
 class MaskedLanguageModel(Model):
@@ -45,11 +43,7 @@ class MaskedLanguageModel(Model):
         nn.init.zeros_(self.bias)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
+        self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
     ) -> Float[Tensor, "B T vocab"]:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         hidden = self.encoder(tokens, valid=valid, documents=documents)

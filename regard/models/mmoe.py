@@ -33,11 +33,9 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 
 
 class MMoEConfig(FieldsConfig):
-    """Either input_dim (of vectors) or fields (of a table); dim is that of embeddings.
+    """Either input_dim (of vectors) or fields (of a table, left out until the data are read); dim is that of embeddings.
 
-    num_experts layers of widths expert_dims; each task has a gate over them, whose weights gate_dropout sets to zero in training
-    (a share), and a tower of one hidden layer of tower_dim channels.
-    The defaults are those of the paper's synthetic data. Fields may be left out until the data are read.
+    The defaults are those of the paper's synthetic data.
 
     Args:
         input_dim: channels of an input vector; None: the rows are fields
@@ -76,9 +74,6 @@ class MMoEConfig(FieldsConfig):
             raise OptionError(f"gate {self.gate!r} has no options")
         if "num_queries" in self.gate_options:
             raise OptionError("gate_options must not hold num_queries: it is num_tasks")
-
-    def build(self) -> "MMoE":
-        return MMoE(self)
 
 
 class MMoE(Model):

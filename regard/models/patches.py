@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
@@ -23,16 +23,15 @@ from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary
 from regard.models.config import Model, StackConfig
 from regard.models.encoder import added_position
-from regard.models.tokens import check_tokens
+from regard.models.tokens import Tokens, Valid, check_tokens
 from regard.nn import NORMS
 from regard.pools import build_pool
 
 
 class PatchClassifierConfig(StackConfig):
-    """image_size: height and width. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
+    """vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
 
-    summary: what the head reads, the mean over patches or the maximum of each channel. stem: channels and stride of
-    each convolution; patch_size counts pixels of the image, so that it is a multiple of the strides' product.
+    patch_size counts pixels of the image, so that it is a multiple of the product of the stem's strides.
 
     Args:
         image_size: height and width of an image, in pixels
@@ -82,9 +81,6 @@ class PatchClassifierConfig(StackConfig):
     def facts(self) -> dict[str, Any]:
         return super().facts | {"max_len": self.num_patches}
 
-    def build(self) -> "PatchClassifier":
-        return PatchClassifier(self)
-
 
 class PatchClassifier(Model):
     """model(tokens [B T]) -> logits [B num_classes]; T are the levels of all pixels, one channel after the other, row by row.
@@ -115,9 +111,7 @@ class PatchClassifier(Model):
     def mixers(self) -> list[Mixer]:
         return self.blocks.mixers
 
-    def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B num_classes"]:
         """Raises ShapeError for levels, or numbers of them, that do not fit, UnsupportedError for `valid`."""
         if valid is not None:
             raise UnsupportedError(

@@ -1,6 +1,7 @@
 """Checks of token ids, states and lengths, and positions of tokens among the valid ones."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,9 +11,18 @@ from regard.core import ShapeError, Streamed
 from regard.core.errors import shown
 from regard.core.request import clear
 from regard.core.shapes import is_dense
-from regard.functional.cache import readable
+from regard.functional.cache import advance
+from regard.nn.fields import outside
 
 IDS = (torch.int64, torch.int32)
+
+Tokens = Int[Tensor, "B T"]
+"""Ids of T tokens of each row."""
+Valid = Bool[Tensor, "B T"] | None
+"""True at tokens, False at padding; None: no padding."""
+Numbers = Int[Tensor, "B T"] | None
+"""The document or segment of each token; None: one of all."""
+Hidden = Float[Tensor, "B T D"]
 
 
 def check_tokens(
@@ -40,12 +50,8 @@ def check_tokens(
         raise ShapeError(
             f"{who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
         )
-    if not readable(tokens):
-        return
-    ids = tokens if valid is None else tokens[valid]
-    low, high = (int(ids.min()), int(ids.max())) if ids.numel() else (0, 0)
-    if low < 0 or high >= vocab_size:
-        wrong = low if low < 0 else high
+    wrong = outside(tokens if valid is None else tokens.masked_fill(~valid, 0), vocab_size)
+    if wrong is not None:
         raise ShapeError(
             f"{who}: token id {wrong} is outside the vocabulary (vocab_size {vocab_size})"
         )
@@ -93,20 +99,14 @@ def longest(lengths: Int[Tensor, "B"]) -> int:
     return int(lengths.max()) if len(lengths) else 0
 
 
-def looked_up(
-    table: nn.Embedding, tokens: Int[Tensor, "B T"], valid: Bool[Tensor, "B T"] | None
-) -> Float[Tensor, "B T D"]:
+def looked_up(table: nn.Embedding, tokens: Tokens, valid: Valid) -> Float[Tensor, "B T D"]:
     """Rows of the table; zero where `valid` is False, so that no later layer's gradient carries what they hold."""
     if valid is None:
         return table(tokens)
     return clear(table(tokens.masked_fill(~valid, 0)), valid)
 
 
-def places(
-    tokens: Int[Tensor, "B T"],
-    valid: Bool[Tensor, "B T"] | None,
-    documents: Int[Tensor, "B T"] | None = None,
-) -> Int[Tensor, "b T"]:
+def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Int[Tensor, "b T"]:
     """The position of each token among the valid ones of its row, or of its document."""
     place = columns = torch.arange(tokens.shape[1], device=tokens.device)[None]
     if valid is not None:
@@ -119,13 +119,20 @@ def places(
     return place - (place * begins).cummax(1).values
 
 
+def next_places(
+    who: str, tokens: Tokens, state: Any, valid: Valid, most: int | None
+) -> Int[Tensor, "B T"]:
+    """The positions of the tokens after a state. Raises ShapeError beyond `most` tokens."""
+    if most is not None:
+        length = longest(advance(state.length, valid, tokens.shape[1]))
+        check_length(who, "state length + new tokens", length, most)
+    return state.length[:, None] + places(tokens, valid)
+
+
 class Places(nn.Module):
     """`places` as a module, whose hooks may count tokens that other ranks hold."""
 
     def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        valid: Bool[Tensor, "B T"] | None,
-        documents: Int[Tensor, "B T"] | None = None,
+        self, tokens: Tokens, valid: Valid, documents: Numbers = None
     ) -> Int[Tensor, "b T"]:
         return places(tokens, valid, documents)

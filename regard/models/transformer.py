@@ -18,15 +18,22 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mixer, OptionError, ShapeError
+from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.request import compaction, permute
-from regard.functional.cache import advance
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position, bound
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
-from regard.models.tokens import Places, check_length, check_state, check_tokens, longest, places
+from regard.models.tokens import (
+    Places,
+    Tokens,
+    Valid,
+    check_length,
+    check_state,
+    check_tokens,
+    next_places,
+)
 from regard.nn.recorded import recorded
 
 
@@ -40,9 +47,6 @@ class TransformerConfig(EncoderDecoderConfig):
     name = "transformer"
     kinds = ("translate",)
     target_vocab_size: int | None = None
-
-    def build(self) -> "Transformer":
-        return Transformer(self)
 
 
 class Transformer(GenerativeModel):
@@ -81,10 +85,10 @@ class Transformer(GenerativeModel):
     def forward(
         self,
         source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B T"],
+        target: Tokens,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
-        target_valid: Bool[Tensor, "B T"] | None = None,
+        target_valid: Valid = None,
     ) -> Float[Tensor, "B T vocab"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.encoder.check_tokens(source, valid)
@@ -100,10 +104,10 @@ class Transformer(GenerativeModel):
     def cross_attention(
         self,
         source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B T"],
+        target: Tokens,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
-        target_valid: Bool[Tensor, "B T"] | None = None,
+        target_valid: Valid = None,
     ) -> list[Float[Tensor, "B H T S"]]:
         """The cross-attention weights of each decoder block in `forward`, the first block's first.
 
@@ -132,23 +136,24 @@ class Transformer(GenerativeModel):
         memory = self.encoder(source, valid=valid)
         return self.decoder.initial_state(memory, context_valid=valid, max_len=max_len)
 
-    def _extend(self, target, state, valid, donate):
+    def _extend(self, target, state, *, valid=None, documents=None, donate=False):
+        if documents is not None:
+            raise UnsupportedError(
+                f"{self.who} does not support documents: a row's targets are of one source. Give each pair as a row."
+            )
         self._check_target(target, valid)
         check_state(self.who, state, State, len(self.decoder.blocks), target)
-        if (most := self.max_target_len) is not None:
-            length = longest(advance(state.length, valid, target.shape[1]))
-            check_length(self.who, "target length", length, most)
-        position = state.length[:, None] + places(target, valid)
-        x = self.target_embedding(target, position, valid)
+        place = next_places(self.who, target, state, valid, self.max_target_len)
+        x = self.target_embedding(target, place, valid)
         return self.decoder.extend(x, state, valid=valid, donate=donate)
 
     def generate(
         self,
         source: Int[Tensor, "B S"],
-        start: int | Int[Tensor, "B T"],
+        start: int | Tokens,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
-        start_valid: Bool[Tensor, "B T"] | None = None,
+        start_valid: Valid = None,
         max_new_tokens: int,
         temperature: float = 0.0,
         top_k: int | None = None,
@@ -170,10 +175,10 @@ class Transformer(GenerativeModel):
     def beam_search(
         self,
         source: Int[Tensor, "B S"],
-        start: int | Int[Tensor, "B T"],
+        start: int | Tokens,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
-        start_valid: Bool[Tensor, "B T"] | None = None,
+        start_valid: Valid = None,
         max_new_tokens: int,
         beams: int = 4,
         length_penalty: float = 0.6,
@@ -187,7 +192,7 @@ class Transformer(GenerativeModel):
 
     def _checked_start(
         self, source: Tensor, start: Any, valid: Tensor | None, start_valid: Tensor | None
-    ) -> Int[Tensor, "B T"]:
+    ) -> Tokens:
         """The targets to go on with: one id is that of every row."""
         self.encoder.check_tokens(source, valid)
         size = self.target_embedding.table.num_embeddings

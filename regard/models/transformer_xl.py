@@ -15,10 +15,10 @@ sinusoids nor before the softmax, plain instead of adaptive softmax, initial wei
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mixer, UnsupportedError
@@ -28,20 +28,18 @@ from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import SizesConfig
 from regard.models.language_model import LanguageModel, LanguageModelConfig
+from regard.models.tokens import Tokens, Valid
 
 
 class TransformerXLConfig(SizesConfig):
-    """clamp_len: distances beyond it count as it. same_length: every query sees mem_len keys at most, itself included.
-
-    untie: each layer has biases u and v_b of its own; the paper's layers share one of each. checkpoint: each segment is
-    computed again for its backward, so that training holds the activations of one segment.
+    """checkpoint: each segment is computed again for its backward, so that training holds the activations of one.
 
     Args:
         segment_len: tokens that are read at a time
         mem_len: tokens of earlier calls that each layer keeps
         clamp_len: tokens: larger distances count as this one; None: no limit
-        same_length: True: every query sees mem_len keys at most
-        untie: True: each layer has biases u and v of its own
+        same_length: True: every query sees mem_len keys at most, itself included
+        untie: True: each layer has biases u and v of its own; the paper's layers share one of each
     """
 
     name = "transformer_xl"
@@ -76,9 +74,6 @@ class TransformerXLConfig(SizesConfig):
             norm_first=self.norm_first,
         )
 
-    def build(self) -> "TransformerXL":
-        return TransformerXL(self)
-
 
 class TransformerXL(LanguageModel):
     """model(tokens [B T], valid=[B T] | None) -> logits [B T vocab_size] of the next token, from an empty memory.
@@ -106,22 +101,19 @@ class TransformerXL(LanguageModel):
         return self
 
     def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        documents: Tensor | None = None,
+        self, tokens: Tokens, *, valid: Valid = None, documents: Tensor | None = None
     ) -> Float[Tensor, "B T vocab"]:
         """Raises UnsupportedError for documents."""
+        self.encoder.check_tokens(tokens, valid)
+        state = self.initial_state(len(tokens))
+        return self.extend(tokens, state, valid=valid, documents=documents)[0]
+
+    def _extend(self, tokens, state, *, valid=None, documents=None, donate=False):
+        """Read in segments of segment_len, with mem_len tokens of memory."""
         if documents is not None:
             raise UnsupportedError(
                 f"{self.name} does not support documents: its segments are of whole rows. Give each document as a row."
             )
-        self.encoder.check_tokens(tokens, valid)
-        return self.extend(tokens, self.initial_state(len(tokens)), valid=valid)[0]
-
-    def _extend(self, tokens, state, valid, donate):
-        """Read in segments of segment_len, with mem_len tokens of memory."""
         self.encoder.check_tokens(tokens, valid)
         order = None if valid is None else compaction(valid)
         if order is not None:
@@ -170,57 +162,30 @@ class TransformerXL(LanguageModel):
 
 def transformer_xl_wikitext_base(vocab_size: int = 267_735) -> TransformerXLConfig:
     """WikiText-103 base: 151 million parameters. The paper evaluates it by `with_memory(640, segment_len=64, clamp_len=400, same_length=True)`."""
-    return TransformerXLConfig(
-        vocab_size=vocab_size,
-        dim=410,
-        num_heads=10,
-        num_layers=16,
-        hidden_dim=2100,
-        segment_len=150,
-        mem_len=150,
-        dropout=0.1,
-    )
+    sizes = {"dim": 410, "num_heads": 10, "num_layers": 16, "hidden_dim": 2100}
+    return _published(vocab_size, 150, **sizes)
 
 
 def transformer_xl_enwik8_base(vocab_size: int = 204) -> TransformerXLConfig:
     """enwik8 base: 41 million parameters. The paper evaluates it by `with_memory(2100, segment_len=80, clamp_len=820, same_length=True)`."""
-    return TransformerXLConfig(
-        vocab_size=vocab_size,
-        dim=512,
-        num_heads=8,
-        num_layers=12,
-        hidden_dim=2048,
-        segment_len=512,
-        mem_len=512,
-        dropout=0.1,
-    )
+    sizes = {"dim": 512, "num_heads": 8, "num_layers": 12, "hidden_dim": 2048}
+    return _published(vocab_size, 512, **sizes)
 
 
 def transformer_xl_enwik8_large(vocab_size: int = 204) -> TransformerXLConfig:
     """enwik8 with 24 layers: 277 million parameters; evaluated with a memory of 3,800."""
-    return TransformerXLConfig(
-        vocab_size=vocab_size,
-        dim=1024,
-        num_heads=8,
-        num_layers=24,
-        hidden_dim=3072,
-        segment_len=768,
-        mem_len=768,
-        dropout=0.15,
-        attention_dropout=0.15,
-    )
+    sizes = {"dim": 1024, "num_heads": 8, "num_layers": 24, "hidden_dim": 3072}
+    config = _published(vocab_size, 768, **sizes)
+    return replace(config, dropout=0.15, attention_dropout=0.15)
 
 
 def transformer_xl_small(vocab_size: int) -> TransformerXLConfig:
     """For small machines: pre-norm, which trains without a warm-up."""
-    return TransformerXLConfig(
-        vocab_size=vocab_size,
-        dim=128,
-        num_heads=4,
-        num_layers=4,
-        hidden_dim=256,
-        segment_len=64,
-        mem_len=128,
-        norm_first=True,
-        dropout=0.1,
-    )
+    config = _published(vocab_size, 64, num_layers=4, hidden_dim=256)
+    return replace(config, mem_len=128, norm_first=True)
+
+
+def _published(vocab_size: int, length: int, **sizes: Any) -> TransformerXLConfig:
+    """Segments and memories of one length."""
+    own: dict[str, Any] = {"segment_len": length, "mem_len": length, "dropout": 0.1}
+    return TransformerXLConfig(vocab_size=vocab_size, **own, **sizes)

@@ -18,6 +18,7 @@ from regard.functional.rows import masked_softmax
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
 from regard.models.config import SizesConfig
+from regard.models.tokens import Hidden, Numbers
 from regard.nn import FEED_FORWARDS
 
 CONTEXT = -1
@@ -40,7 +41,7 @@ class FactorizationOrder(NamedTuple):
 
     order: Int[Tensor, "B T"]
     valid: Bool[Tensor, "B T"]
-    segments: Int[Tensor, "B T"] | None
+    segments: Numbers
 
     def masks(self, held: Bool[Tensor, "B M"]) -> tuple[Mask, Mask]:
         """The masks of the content and the query stream, over memory and tokens."""
@@ -73,13 +74,13 @@ class TwoStreamLayer(Block):
 
     def forward(  # type: ignore[override]
         self,
-        h: Float[Tensor, "B T D"],
+        h: Hidden,
         g: Float[Tensor, "B _ D"] | None,
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
-        segments: Int[Tensor, "B T"] | None,
+        segments: Numbers,
         predicted: Int[Tensor, "B P"] | None = None,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B _ D"] | None]:
+    ) -> tuple[Hidden, Float[Tensor, "B _ D"] | None]:
         """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks

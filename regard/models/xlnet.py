@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import ShapeError
@@ -31,19 +31,28 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
-from regard.models.tokens import IDS, check_like, check_state, check_tokens, longest, looked_up
+from regard.models.tokens import (
+    IDS,
+    Hidden,
+    Numbers,
+    Tokens,
+    Valid,
+    check_like,
+    check_state,
+    check_tokens,
+    longest,
+    looked_up,
+)
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
 from regard.nn.starts import NormalRows, normal_rows
 
 
 class XLNetConfig(TrunkConfig):
-    """num_predict: the most tokens of a row that are not context, and the places for which the query stream is made.
-
-    Context then has the logits of a query stream that is zero. None: every token.
+    """With num_predict, context has the logits of a query stream that is zero.
 
     Args:
         mem_len: tokens of earlier calls that each layer keeps
-        num_predict: most tokens of a row that are predicted; None: all
+        num_predict: most tokens of a row that are predicted, for which the query stream is made; None: all
     """
 
     name = "xlnet"
@@ -51,9 +60,6 @@ class XLNetConfig(TrunkConfig):
 
     mem_len: Count = 0
     num_predict: int | None = None
-
-    def build(self) -> "XLNet":
-        return XLNet(self)
 
 
 @as_state
@@ -81,13 +87,13 @@ class Trunk(nn.Module):
 
     def forward(
         self,
-        h: Float[Tensor, "B T D"],
-        g: Float[Tensor, "B T D"] | None,
+        h: Hidden,
+        g: Hidden | None,
         ranks: FactorizationOrder,
         state: State,
         *,
         num_predict: int | None = None,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"] | None, State]:
+    ) -> tuple[Hidden, Hidden | None, State]:
         """Both streams after the last layer, and the memories with these tokens.
 
         num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
@@ -137,11 +143,11 @@ class XLNet(Model):
 
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Tokens,
         *,
         order: Int[Tensor, "B T"],
-        valid: Bool[Tensor, "B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
+        valid: Valid = None,
+        segments: Numbers = None,
     ) -> Float[Tensor, "B T vocab"]:
         self._check(tokens, order, valid, segments)
         return self._read(tokens, self.trunk.empty(len(tokens), 0), order, valid, segments)[0]
@@ -156,12 +162,12 @@ class XLNet(Model):
 
     def extend(
         self,
-        tokens: Int[Tensor, "B N"],
+        tokens: Tokens,
         state: State,
         *,
-        order: Int[Tensor, "B N"],
-        valid: Bool[Tensor, "B N"] | None = None,
-        segments: Int[Tensor, "B N"] | None = None,
+        order: Int[Tensor, "B T"],
+        valid: Valid = None,
+        segments: Numbers = None,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
         """Logits of the next N tokens, ordered among themselves, and the memories with them.
 
@@ -197,10 +203,7 @@ class XLNet(Model):
             state,
             num_predict=self.config.num_predict,
         )
-        return self._logits(permute(g, back)), state
-
-    def _logits(self, g: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
-        return F.linear(g, self.trunk.table.weight, self.bias)
+        return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
     def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
         weight = self.trunk.table.weight

@@ -17,11 +17,11 @@ from regard.core import ShapeError
 from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
-from regard.models.tokens import check_tokens, looked_up
+from regard.models.tokens import Tokens, Valid, check_tokens, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
 from regard.models.xlnet import Trunk
 
-Text = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
+Text = tuple[Tokens, Valid]
 
 
 class XLNetClassifierConfig(TrunkConfig):
@@ -32,18 +32,12 @@ class XLNetClassifierConfig(TrunkConfig):
 
     num_classes: int
 
-    def build(self) -> "XLNetClassifier":
-        return XLNetClassifier(self)
-
 
 class XLNetMatcherConfig(XLNetClassifierConfig):
     """The same for a pair of texts, which are two segments of one row."""
 
     name = "xlnet_matcher"
     kinds = ("match",)
-
-    def build(self) -> "XLNetMatcher":  # type: ignore[override]
-        return XLNetMatcher(self)
 
 
 class SequenceClassifier(Model):
@@ -88,9 +82,7 @@ class XLNetClassifier(SequenceClassifier):
 
     name = "xlnet_classifier"
 
-    def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B num_classes"]:
         return self.summarise([(tokens, valid)])
 
 
@@ -105,9 +97,9 @@ class XLNetMatcher(SequenceClassifier):
     def forward(
         self,
         first: Int[Tensor, "B S"],
-        second: Int[Tensor, "B T"],
+        second: Tokens,
         *,
         first_valid: Bool[Tensor, "B S"] | None = None,
-        second_valid: Bool[Tensor, "B T"] | None = None,
+        second_valid: Valid = None,
     ) -> Float[Tensor, "B num_classes"]:
         return self.summarise([(first, first_valid), (second, second_valid)])

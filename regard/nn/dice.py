@@ -46,15 +46,11 @@ class Dice(nn.Module):
         count = exists.sum()
         mean = rows.sum(0) / count.clamp(min=1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)
-        if not _computed_again():
+        # Within a backward, gradient checkpointing recomputes a forward that has been counted.
+        if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:
             with torch.no_grad():
                 step = MOMENTUM * (count > 0).to(self.mean.dtype)
                 unbiased = variance * count / (count - 1).clamp(min=1)
                 self.mean.lerp_(mean.to(self.mean.dtype), step)
                 self.variance.lerp_(unbiased.to(self.variance.dtype), step)
         return mean, variance
-
-
-def _computed_again() -> bool:
-    """True within a backward pass: gradient checkpointing recomputes a forward that has been counted already."""
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

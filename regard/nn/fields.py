@@ -114,13 +114,18 @@ def check_batch(
         size = len(x) if size is None else size
         if len(x) != size:
             raise ShapeError(f"{who}: {field.name} has batch {len(x)}, others have {size}")
-        if not isinstance(field, Numeric) and readable(x) and x.numel():
-            low, high, known = int(x.min()), int(x.max()), field.of.size
-            if low < 0 or high >= known:
-                wrong = low if low < 0 else high
-                raise ShapeError(
-                    f"{who}: {field.name} holds id {wrong}, outside its {known} values"
-                )
+        if not isinstance(field, Numeric) and (wrong := outside(x, field.of.size)) is not None:
+            raise ShapeError(
+                f"{who}: {field.name} holds id {wrong}, outside its {field.of.size} values"
+            )
+
+
+def outside(ids: Int[Tensor, "*b"], size: int) -> int | None:
+    """An id below 0, or not below `size`; None where there is none, or reading them would sync."""
+    if not readable(ids) or not ids.numel():
+        return None
+    low, high = int(ids.min()), int(ids.max())
+    return low if low < 0 else high if high >= size else None
 
 
 class FieldEmbedding(nn.Module):

@@ -61,10 +61,12 @@ class DenseLogits(PositionLogits):
         nn.init.zeros_(self.bias)
 
     def forward(self, x, position=None, keys=None):
-        hidden = x[:, None]
-        if self.hidden is not None:
-            hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-        return Logits(product, (hidden,), (self.weight[None], self.bias[None]))
+        return Logits(product, (self._hidden(x),), (self.weight[None], self.bias[None]))
+
+    def _hidden(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B h T F"]:
+        if self.hidden is None:
+            return x[:, None]
+        return rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
 
 
 class RandomLogits(PositionLogits):
@@ -102,7 +104,7 @@ class FactorizedRandomLogits(PositionLogits):
         return Logits(product, (by_position(self.left, position),), (self.right[None],))
 
 
-class FactorizedDenseLogits(PositionLogits):
+class FactorizedDenseLogits(DenseLogits):
     """B_ij = A_ip C_iq of two short vectors A_i (a entries), C_i (b entries) made by token i, a b >= max_len.
 
     tiling "outer": j = p b + q, so that every pair (p, q) occurs; "same": p = j mod a, q = j mod b, both tiled.
@@ -117,21 +119,11 @@ class FactorizedDenseLogits(PositionLogits):
         factors: tuple[int, int],
         tiling: str = "outer",
     ):
-        super().__init__()
-        self.num_heads, self.factors, self.tiling = num_heads, factors, tiling
-        self.hidden = Glorot(dim, num_heads * hidden)
-        glorot(self.hidden)
-        self.weight = nn.Parameter(torch.empty(num_heads, sum(factors), hidden))
-        self.bias = nn.Parameter(torch.empty(num_heads, sum(factors)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        glorot_matrices(self.weight)
-        nn.init.zeros_(self.bias)
+        super().__init__(dim, num_heads, sum(factors), hidden=hidden)
+        self.factors, self.tiling = factors, tiling
 
     def forward(self, x, position=None, keys=None):
-        hidden = rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
-        both = hidden @ self.weight.mT + self.bias[:, None]
+        both = self._hidden(x) @ self.weight.mT + self.bias[:, None]
         return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
 
 

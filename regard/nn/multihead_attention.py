@@ -196,10 +196,10 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                     "MultiheadAttention does not support nested tensors as a context, nor beside masks"
                 )
             x = query.to_padded_tensor(0.0)
-            length = torch.tensor([len(row) for row in query.unbind()], device=x.device)
-            inside = torch.arange(x.shape[1], device=x.device) < length[:, None]
-            mask = Mask(causal=is_causal, valid=inside)
-            y, weights = self._mix([x, x, x], True, mask, None, need_weights, average_attn_weights)
+            length = [len(row) for row in query.unbind()]
+            inside = torch.arange(x.shape[1]) < torch.tensor(length)[:, None]
+            mask = Mask(causal=is_causal, valid=inside.to(x.device))
+            y, weights = self._mix([x] * 3, True, mask, None, need_weights, average_attn_weights)
             rows = [row[:n] for row, n in zip(y, length, strict=True)]
             return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
         one_axis, batched = query is key, query.dim() == 3

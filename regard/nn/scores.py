@@ -34,7 +34,6 @@ class Score(nn.Module, metaclass=CheckedOptions):
     Args:
         dim: channels of a token, D
         num_heads: heads, H
-        key_dim: channels of queries and keys
     """
 
     name: ClassVar[str]
@@ -45,11 +44,11 @@ class Score(nn.Module, metaclass=CheckedOptions):
 
     def __init__(self, dim: int, *, num_heads: int | None = None):
         super().__init__()
-        self.dim = self.key_dim = dim
+        self.dim = dim
         self.heads = () if num_heads is None else (num_heads,)
 
     def forward(
-        self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S C"]
+        self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]
     ) -> Float[Tensor, "*b T S"]:
         """Raises ShapeError for what does not fit."""
         self._check(q, k)
@@ -57,10 +56,10 @@ class Score(nn.Module, metaclass=CheckedOptions):
 
     def _check(self, q: Tensor, k: Tensor) -> None:
         weight = first_parameter(self)
-        for name, x, axis, width in (("q", q, "T", self.dim), ("k", k, "S", self.key_dim)):
+        for name, x, axis in (("q", q, "T"), ("k", k, "S")):
             dense = isinstance(x, Tensor) and is_dense(x) and x.is_floating_point()
-            if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != width:
-                want = ", ".join(map(str, ("..", *self.heads, axis, width)))
+            if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != self.dim:
+                want = ", ".join(map(str, ("..", *self.heads, axis, self.dim)))
                 raise ShapeError(
                     f"{self.name}: {name} must be a dense floating tensor [{want}], got {shown(x)}"
                 )
@@ -109,15 +108,14 @@ class ScaledDot(Score):
 
 
 class General(Score):
-    """A learned bilinear form (Luong et al. 2015, arXiv 1508.04025); keys may be of another width."""
+    """A learned bilinear form (Luong et al. 2015, arXiv 1508.04025)."""
 
     name = "general"
     formula = "q^T W k"
 
-    def __init__(self, dim: int, *, num_heads: int | None = None, key_dim: int | None = None):
+    def __init__(self, dim: int, *, num_heads: int | None = None):
         super().__init__(dim, num_heads=num_heads)
-        self.key_dim = key_dim or dim
-        self.weight = self._empty(dim, self.key_dim)
+        self.weight = self._empty(dim, dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -146,14 +144,13 @@ class Additive(Score):
         dim: int,
         *,
         num_heads: int | None = None,
-        key_dim: int | None = None,
         hidden_dim: int | None = None,
         bias: bool = True,
     ):
         super().__init__(dim, num_heads=num_heads)
-        self.width, self.key_dim = hidden_dim or dim, key_dim or dim
+        self.width = hidden_dim or dim
         self.query = self._empty(self.width, dim)
-        self.key = self._empty(self.width, self.key_dim)
+        self.key = self._empty(self.width, dim)
         self.v = self._empty(self.width)
         self.bias = self._empty(self.width) if bias else None
         self.reset_parameters()

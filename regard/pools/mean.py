@@ -3,15 +3,22 @@
 from regard.core.pool import Pool
 
 
-class Mean(Pool):
+class Plain(Pool):
+    """Base of pools with one summary for all queries."""
+
+    def __init__(self, dim: int, *, query_dim: int | None = None):
+        super().__init__(dim, query_dim=query_dim)
+
+    def each(self, row, query):
+        """The row [B _] for every query."""
+        return row[:, None].expand(-1, 1 if query is None else query.shape[1], -1)
+
+
+class Mean(Plain):
     """`query_dim`: take queries of this width, and give each the same mean, in the place of a pool that needs them."""
 
     name = "mean"
     paper = "none"
 
-    def __init__(self, dim: int, *, query_dim: int | None = None):
-        super().__init__(dim, query_dim=query_dim)
-
     def weigh(self, x, query, valid):
-        weights = valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp(min=1)
-        return weights[:, None].expand(-1, 1 if query is None else query.shape[1], -1)
+        return self.each(valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp(min=1), query)

@@ -29,19 +29,8 @@ class AbsolutePosition(Position):
         self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
     ) -> Float[Tensor, "B T D"]:
         """Raises ShapeError for what does not fit, and beyond `max_len` (read off the values where that costs no device synchronisation)."""
-        self._check(x, position)
-        if self.max_len is not None:
-            known = readable(position) and position.numel()
-            last = int(position.max()) if known else x.shape[1] - 1
-            if last >= self.max_len:
-                raise ShapeError(
-                    f"{self.name} positions: length ({last + 1}) exceeds max_len ({self.max_len})"
-                )
-        return x + self.encode(position, x.dtype)
-
-    def _check(self, x: object, position: object) -> None:
-        check_tokens(f"{self.name} positions", "x", x, self.dim)
-        assert isinstance(x, Tensor)
+        who = f"{self.name} positions"
+        check_tokens(who, "x", x, self.dim)
         B, T, _ = x.shape
         if (
             not isinstance(position, Tensor)
@@ -51,8 +40,14 @@ class AbsolutePosition(Position):
             or position.device != x.device
         ):
             raise ShapeError(
-                f"{self.name} positions: position must be integers [{B}|1, {T}] on {x.device}, got {shown(position)}"
+                f"{who}: position must be integers [{B}|1, {T}] on {x.device}, got {shown(position)}"
             )
+        if self.max_len is not None:
+            known = readable(position) and position.numel()
+            length = int(position.max()) + 1 if known else T
+            if length > self.max_len:
+                raise ShapeError(f"{who}: length ({length}) exceeds max_len ({self.max_len})")
+        return x + self.encode(position, x.dtype)
 
     def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
         raise NotImplementedError

@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from regard.core import Catalog, Mixer, OptionError, UnsupportedError
-from regard.positions.base import Position, make
-from regard.positions.relative import T5, Alibi, Rotary
-
-KINDS: Catalog[type[Position]] = Catalog("position inside attention", (Rotary, Alibi, T5))
+from regard.core import Mixer, OptionError, UnsupportedError
+from regard.positions import POSITIONS, Position, make
 
 
 def inside(
@@ -25,16 +22,15 @@ def inside(
         if options:
             raise OptionError(f"{mixer.name}: position_options were given without a position")
         return None
-    cls = KINDS[name]
+    cls = POSITIONS[name]
     takes = mixer.capabilities.positions
     if name not in takes:
         raise UnsupportedError(
             f"{mixer.name} does not support {name} positions: it takes {', '.join(sorted(takes))}"
         )
-    width, known = (
-        (mixer.dim // num_heads, "dim / num_heads") if head_dim is None else (head_dim, "head_dim")
-    )
-    if name == Rotary.name and width % 2:
+    width = head_dim or mixer.dim // num_heads
+    if cls.kind == "rotation" and width % 2:
+        known = "head_dim" if head_dim else "dim / num_heads"
         raise OptionError(
             f"{mixer.name}: rotary positions turn channels in pairs, so {known} ({width}) must be even"
         )

@@ -165,10 +165,9 @@ class RelativePosition(Position):
     ) -> Float[Tensor, "B H T S"]:
         far = max(q.shape[2], k.shape[2]) - 1
         r = self.keys(torch.arange(-far, far + 1, device=q.device), q.dtype)
-        content = (q + self.u[:, None]) @ k.transpose(-1, -2)
-        return content + relative_scores(
-            q + self.v[:, None], r, _distance(query_position, key_position)
-        )
+        distance = _distance(query_position, key_position)
+        content = (q + self.u[:, None]) @ k.mT
+        return content + relative_scores(q + self.v[:, None], r, distance)
 
 
 class SegmentTerm(nn.Module):

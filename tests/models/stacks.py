@@ -14,8 +14,12 @@ def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
     """What the model says of one row [T] without padding; gradients reach the model's own parameters."""
     params = dict(model.named_parameters()) | dict(model.named_buffers())
     head, config = model.config.name, model.config
-    hidden = encoded(params, config, model.encoder.mixers, tokens, head == "language_model")
-    if head == "classifier":
+    if head == "patch_classifier":
+        hidden = through(params, config, model.mixers, patches(params, config, tokens), False)
+    else:
+        hidden = encoded(params, config, model.encoder.mixers, tokens, head == "language_model")
+    if head.endswith("classifier"):
+        tokens = hidden
         total = sum(hidden[t] for t in range(len(tokens))) / len(tokens)
         return params["head.weight"] @ total + params["head.bias"]
     table = params["encoder.embedding.table.weight"]
@@ -30,8 +34,7 @@ def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
 def encoded(
     params: Params, config: StackConfig, mixers: list[Mixer], tokens: Tensor, causal: bool
 ) -> Tensor:
-    D, T = config.dim, len(tokens)
-    params = inside(params, "encoder.")
+    D, params = config.dim, inside(params, "encoder.")
     table = params["embedding.table.weight"]
     rows = [
         math.sqrt(D) * table[int(token)] + place(params, config, t)
@@ -40,6 +43,26 @@ def encoded(
     x = torch.stack(rows)
     if config.embedding_norm:
         x = norm(params, "embedding.norm", x)
+    return through(params, config, mixers, x, causal)
+
+
+def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
+    (height, width), p, C = config.image_size, config.patch_size, config.channels
+    picture = levels.view(C, height, width) * (2 / (config.vocab_size - 1)) - 1.0
+    rows = []
+    for y in range(0, height, p):
+        for x in range(0, width, p):
+            near = [(y + dy, x + dx) for dy in range(p) for dx in range(p)]
+            cells = [picture[c, i, j] for i, j in near for c in range(C)]
+            rows.append(params["project.weight"] @ torch.stack(cells).double())
+    return torch.stack(rows) + params["project.bias"]
+
+
+def through(
+    params: Params, config: StackConfig, mixers: list[Mixer], x: Tensor, causal: bool
+) -> Tensor:
+    """The blocks, and the norm after the last."""
+    T = len(x)
     marks = torch.tensor([[t < config.global_tokens for t in range(T)]])
 
     def mixed(mixer: Mixer, own: Params, x: Tensor) -> Tensor:

@@ -8,36 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
+import regard.models as m
 from regard import MODELS, ShapeError
-from regard.models import (
-    AutoIntConfig,
-    ClassifierConfig,
-    CompressedInteractionConfig,
-    CrossNetworkConfig,
-    DINConfig,
-    DualEncoderConfig,
-    FactorizationMachineConfig,
-    HANConfig,
-    LanguageModelConfig,
-    LogisticRegressionConfig,
-    MaskedLanguageModelConfig,
-    MMoEConfig,
-    ModelConfig,
-    PatchClassifierConfig,
-    Published,
-    TransformerConfig,
-    TransformerXLConfig,
-    XLNetClassifierConfig,
-    XLNetConfig,
-    XLNetMatcherConfig,
-    count_parameters,
-    pad_documents,
-    transformer_small,
-    transformer_xl_small,
-    xlnet_small,
-)
 from tests.models.small import STACK, VOCAB, prompts, ragged, ragged_targets, targets
 from tests.models.table import BATCH, FIELDS, padded, roused, rows
 
@@ -51,10 +26,10 @@ HISTORY = {**TABLE, "history": ("history", "shops"), "dim": 3, "hidden_dims": (5
 MIXED = {"num_tasks": 3, "num_experts": 4, "expert_dims": (5, 4), "tower_dim": 3}
 PATCHES = {"image_size": (8, 8), "patch_size": 4, "vocab_size": 9, "num_classes": 3}
 RICH = {"position": "learned", "feed_forward": "swiglu", "norm": "scale"}
-STACKS = [entry for entry in MODELS.values() if isinstance(entry, Published)]
+STACKS = [entry for entry in MODELS.values() if isinstance(entry, m.Published)]
 
 
-def small(entry: Published) -> ModelConfig:
+def small(entry: m.Published) -> m.ModelConfig:
     head = entry.heads[-1]
     sizes = {"image_size": (8, 8), "vocab_size": 9, "num_classes": 3}
     if head != "patch_classifier":
@@ -63,63 +38,59 @@ def small(entry: Published) -> ModelConfig:
     return entry("small", head=head, **sizes)
 
 
-CASES: dict[str, ModelConfig] = {
-    "classifier": ClassifierConfig(**NET, num_classes=5),
-    "classifier_max": ClassifierConfig(**NET, num_classes=5, summary="max", **RICH),
-    "language_model": LanguageModelConfig(**NET, **RICH),
-    "language_model_linear": LanguageModelConfig(**NET, mixer="linear", norm_first=False),
-    "masked_language_model": MaskedLanguageModelConfig(**NET, position="learned"),
-    "transformer": TransformerConfig(**NET, position="learned", target_vocab_size=VOCAB),
-    "transformer_post": TransformerConfig(**NET, norm_first=False),
-    "dual_encoder": DualEncoderConfig(**NET, norm_first=False),
-    "transformer_xl": TransformerXLConfig(**SIZES, segment_len=4, mem_len=3),
-    "xlnet": XLNetConfig(**SIZES, mem_len=3, num_predict=4),
-    "xlnet_whole": XLNetConfig(**SIZES),
-    "xlnet_classifier": XLNetClassifierConfig(**SIZES, num_classes=4),
-    "xlnet_matcher": XLNetMatcherConfig(**SIZES, num_classes=4),
-    "han": HANConfig(**HAN),
-    "han_softmax": HANConfig(**HAN, word_encoder="softmax", sentence_encoder="linear"),
-    "han_mixed": HANConfig(**HAN, sentence_encoder="softmax"),
-    "han_convolution": HANConfig(**HAN, word_encoder="convolution", pool="max"),
-    "han_flat": HANConfig(**HAN, flat=True, pool="mean"),
-    "han_gated": HANConfig(
+CASES: dict[str, m.ModelConfig] = {
+    "classifier": m.ClassifierConfig(**NET, num_classes=5),
+    "classifier_max": m.ClassifierConfig(**NET, num_classes=5, summary="max", **RICH),
+    "language_model": m.LanguageModelConfig(**NET, **RICH),
+    "language_model_linear": m.LanguageModelConfig(**NET, mixer="linear", norm_first=False),
+    "masked_language_model": m.MaskedLanguageModelConfig(**NET, position="learned"),
+    "transformer": m.TransformerConfig(**NET, position="learned", target_vocab_size=VOCAB),
+    "transformer_post": m.TransformerConfig(**NET, norm_first=False),
+    "dual_encoder": m.DualEncoderConfig(**NET, norm_first=False),
+    "transformer_xl": m.TransformerXLConfig(**SIZES, segment_len=4, mem_len=3),
+    "xlnet": m.XLNetConfig(**SIZES, mem_len=3, num_predict=4),
+    "xlnet_whole": m.XLNetConfig(**SIZES),
+    "xlnet_classifier": m.XLNetClassifierConfig(**SIZES, num_classes=4),
+    "xlnet_matcher": m.XLNetMatcherConfig(**SIZES, num_classes=4),
+    "han": m.HANConfig(**HAN),
+    "han_softmax": m.HANConfig(**HAN, word_encoder="softmax", sentence_encoder="linear"),
+    "han_mixed": m.HANConfig(**HAN, sentence_encoder="softmax"),
+    "han_convolution": m.HANConfig(**HAN, word_encoder="convolution", pool="max"),
+    "han_flat": m.HANConfig(**HAN, flat=True, pool="mean"),
+    "han_gated": m.HANConfig(
         **HAN,
         word_encoder="none",
         sentence_encoder="none",
         pool="attention_query_gate",
         pool_options={"num_queries": 1},
     ),
-    "autoint": AutoIntConfig(**TABLE, dim=4, head_dim=3, **DROPPED),
-    "autoint_official": AutoIntConfig(**TABLE, dim=4, head_dim=3, official=True),
-    "autoint_plus": AutoIntConfig(**TABLE, dim=4, head_dim=3, hidden_dims=(5, 4), **DROPPED),
-    "din": DINConfig(**HISTORY),
-    "din_code": DINConfig(**HISTORY, pool_options={"interaction": "din_code", "normalise": True}),
-    "din_prelu": DINConfig(**HISTORY, pool_options={"activation": "prelu"}, activation="prelu"),
-    "din_mean": DINConfig(**HISTORY, pool="mean"),
-    "din_softmax": DINConfig(**HISTORY, pool="cross", pool_options={"num_heads": 2}),
-    "din_linear": DINConfig(
+    "autoint": m.AutoIntConfig(**TABLE, dim=4, head_dim=3, **DROPPED),
+    "autoint_official": m.AutoIntConfig(**TABLE, dim=4, head_dim=3, official=True),
+    "autoint_plus": m.AutoIntConfig(**TABLE, dim=4, head_dim=3, hidden_dims=(5, 4), **DROPPED),
+    "din": m.DINConfig(**HISTORY),
+    "din_code": m.DINConfig(**HISTORY, pool_options={"interaction": "din_code", "normalise": True}),
+    "din_prelu": m.DINConfig(**HISTORY, pool_options={"activation": "prelu"}, activation="prelu"),
+    "din_mean": m.DINConfig(**HISTORY, pool="mean"),
+    "din_softmax": m.DINConfig(**HISTORY, pool="cross", pool_options={"num_heads": 2}),
+    "din_linear": m.DINConfig(
         **HISTORY, pool="cross", pool_options={"mixer": "linear", "num_heads": 2}
     ),
-    "mmoe": MMoEConfig(**MIXED, input_dim=6, gate_dropout=0.2),
-    "mmoe_one": MMoEConfig(**MIXED, input_dim=6, gate="one"),
-    "mmoe_attention": MMoEConfig(**MIXED, input_dim=6, gate="attention_query"),
-    "mmoe_none": MMoEConfig(**(MIXED | {"num_experts": 1}), input_dim=6, gate="none"),
-    "mmoe_fields": MMoEConfig(**MIXED, fields=FIELDS),
-    "logistic_regression": LogisticRegressionConfig(**TABLE),
-    "factorization_machine": FactorizationMachineConfig(**TABLE, dim=3),
-    "cross_network": CrossNetworkConfig(**TABLE, dim=3),
-    "cross_network_deep": CrossNetworkConfig(**TABLE, dim=3, hidden_dims=(5,)),
-    "compressed_interaction": CompressedInteractionConfig(**TABLE, dim=3, maps=(4, 2)),
-    "compressed_interaction_deep": CompressedInteractionConfig(**TABLE, dim=3, hidden_dims=(5,)),
-    "patch_classifier": PatchClassifierConfig(**PATCHES, dim=12, num_heads=2),
+    "mmoe": m.MMoEConfig(**MIXED, input_dim=6, gate_dropout=0.2),
+    "mmoe_one": m.MMoEConfig(**MIXED, input_dim=6, gate="one"),
+    "mmoe_attention": m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query"),
+    "mmoe_none": m.MMoEConfig(**(MIXED | {"num_experts": 1}), input_dim=6, gate="none"),
+    "mmoe_fields": m.MMoEConfig(**MIXED, fields=FIELDS),
+    "logistic_regression": m.LogisticRegressionConfig(**TABLE),
+    "factorization_machine": m.FactorizationMachineConfig(**TABLE, dim=3),
+    "cross_network": m.CrossNetworkConfig(**TABLE, dim=3),
+    "cross_network_deep": m.CrossNetworkConfig(**TABLE, dim=3, hidden_dims=(5,)),
+    "compressed_interaction": m.CompressedInteractionConfig(**TABLE, dim=3, maps=(4, 2)),
+    "compressed_interaction_deep": m.CompressedInteractionConfig(**TABLE, dim=3, hidden_dims=(5,)),
+    "patch_classifier": m.PatchClassifierConfig(**PATCHES, dim=12, num_heads=2),
     **{entry.name: small(entry) for entry in STACKS},
 }
-BREAKS = {
-    "han",
-    "han_mixed",
-    "han_convolution",
-    "han_flat",
-}  # a packed GRU has a length for each row
+BREAKS = {"han", "han_mixed", "han_convolution", "han_flat"}
+"""A packed GRU has a length for each row."""
 DOCUMENTS = [[[3, 1, 4], [1], [5, 9, 2, 6]], [[7]], [[], [2, 7, 1], [], [8, 2]]]
 VECTORS = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
 PIXELS = torch.randint(0, 9, (3, 64), generator=torch.Generator().manual_seed(1))
@@ -145,19 +116,24 @@ def given(name: str, b: int | None = None) -> tuple[tuple[Any, ...], dict[str, A
         return (PIXELS if b is None else PIXELS[b : b + 1],), {}
     if config.name == "han":
         picked = DOCUMENTS if b is None else [[s for s in DOCUMENTS[b] if s]]
-        tokens, valid = pad_documents(picked)
+        tokens, valid = m.pad_documents(picked)
+        if b is None:  # padding on every side of words and sentences, and between words
+            wide = (2, 1, 1, 1)
+            tokens, valid = pad(tokens, wide, value=-1), pad(valid, wide)
+            order = [0, 2, 1, 3, 4, 6, 5]
+            tokens, valid = tokens[..., order], valid[..., order]
         return (tokens,), {"valid": valid}
 
     def cut(x: Tensor, valid: Tensor, fill: int = -1) -> Tensor:
         return x.masked_fill(~valid, fill) if b is None else x[b : b + 1, valid[b]]
 
-    pair = config.name in ("transformer", "dual_encoder", "xlnet_matcher")
-    names = (
-        ("valid", "target_valid")
-        if config.name == "transformer"
-        else ("first_valid", "second_valid")
-    )
-    names = names if pair else ("valid",)
+    pairs = ("first_valid", "second_valid")
+    names = {
+        "transformer": ("valid", "target_valid"),
+        "dual_encoder": pairs,
+        "xlnet_matcher": pairs,
+    }
+    names = names.get(config.name, ("valid",))
     sides = [(prompts(), ragged()), (targets(), ragged_targets())][: len(names)]
     masks = {} if b is not None else dict(zip(names, (valid for _, valid in sides), strict=True))
     if config.name == "xlnet":
@@ -179,9 +155,9 @@ def none(value: Any) -> Any:
     return value[:0]
 
 
-@pytest.mark.parametrize("preset", [transformer_small, transformer_xl_small, xlnet_small])
+@pytest.mark.parametrize("preset", [m.transformer_small, m.transformer_xl_small, m.xlnet_small])
 def test_small_presets_build(preset):
-    assert count_parameters(preset(50)) > 50 * 128
+    assert m.count_parameters(preset(50)) > 50 * 128
 
 
 def test_every_model_is_covered():

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard import OptionError, ShapeError, UnknownNameError
 from regard.models import HANConfig, pad_documents
 from tests.models.table import assert_same, dense
+from tests.models.test_every_model import CASES, made
 from tests.pools import oracle as pools
 
 DOCUMENTS = [
@@ -14,20 +14,6 @@ DOCUMENTS = [
     [[], [2, 7, 1], [], [8, 2]],
     [[]],
 ]
-ENCODERS = {
-    "gru": {},
-    "softmax": {"word_encoder": "softmax", "sentence_encoder": "linear"},
-    "mixed": {"sentence_encoder": "softmax"},
-    "convolution": {"word_encoder": "convolution", "pool": "max"},
-    "flat": {"flat": True, "pool": "mean"},
-    "words": {"flat": True, "word_encoder": "none", "pool": "max"},
-    "gated": {
-        "word_encoder": "none",
-        "sentence_encoder": "none",
-        "pool": "attention_query_gate",
-        "pool_options": {"num_queries": 1},
-    },
-}
 
 
 def make(**options):
@@ -96,49 +82,14 @@ def test_it_is_its_equations():
     assert_same(found.logits, torch.stack(expected), model, slow, atol=1e-12, of_gradients=1e-12)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_what_is_not_valid_is_as_if_absent(name):
-    model = make(**ENCODERS[name])
-    tokens, valid = pad_documents(DOCUMENTS)
-    wide = torch.full((4, 6, 9), 10)
-    places = torch.zeros(4, 6, 9, dtype=torch.bool)
-    wide[:, 1:5, [0, 3, 4, 8]], places[:, 1:5, [0, 3, 4, 8]] = tokens, valid
-    read, other = model.read(tokens, valid=valid), model.read(wide, valid=places)
-    torch.testing.assert_close(other.logits, read.logits, rtol=0, atol=1e-12)
-    torch.testing.assert_close(other.words[:, 1:5, [0, 3, 4, 8]], read.words, rtol=0, atol=1e-12)
-    assert (other.words[~places] == 0).all() and (other.sentences[:, [0, 5]] == 0).all()
-
-
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("han")])
 def test_a_document_without_words_has_the_logits_of_nothing_and_finite_gradients(name):
-    model = make(**ENCODERS[name]).train()
+    model = made(name).train()
     tokens, valid = pad_documents([[[]], [[1, 2]]])
     y = model(tokens, valid=valid)
     torch.testing.assert_close(y[0], model.head.bias)
     y.sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
-def test_what_does_not_fit_is_refused():
-    model = make()
-    tokens, valid = pad_documents(DOCUMENTS)
-    for given, message in [
-        ((tokens[0], None), r"\[B, S >= 1, T >= 1\], got a tensor \[4, 4\]"),
-        ((tokens.float(), None), "int64 or int32"),
-        ((tokens, valid[:, :2]), "valid must be boolean"),
-        ((tokens + 5, valid), "vocab_size 11"),
-    ]:
-        with pytest.raises(ShapeError, match=message):
-            model(given[0], valid=given[1])
-    with pytest.raises(UnknownNameError, match="Did you mean 'softmax'"):
-        make(word_encoder="softmx")
-    for pool in ({"pool": "target_query"}, {"pool_options": {"num_queries": 2}}):
-        with pytest.raises(OptionError, match="one summary without a query"):
-            make(**pool)
-    with pytest.raises(OptionError, match="must be empty: 'convolution' has none"):
-        make(word_encoder="convolution", word_encoder_options={"width": 3})
-    with pytest.raises(OptionError, match="divisible"):
-        HANConfig(vocab_size=3, num_classes=2, hidden_dim=5, num_heads=4, word_encoder="softmax")
 
 
 def test_baselines_are_their_formulas():

@@ -1,19 +1,57 @@
+"""Every mixer of the catalogue in both models, or refused with its reason; what single models have besides the laws of all."""
+
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
 from torch.func import functional_call, grad
 
-import regard
+from regard import MIXERS, UnsupportedError, build
 from regard.models import (
-    Block,
-    ClassifierConfig,
-    LanguageModelConfig,
+    DualEncoder,
+    DualEncoderConfig,
+    PatchClassifierConfig,
+    corrupt,
     count_parameters,
     layers_per_block,
     match_parameters,
 )
-from regard.nn import FEED_FORWARDS
-from tests.models.small import STACK, STREAMING, VOCAB, classifier, language_model, prompts, ragged
+from regard.models.patches import PatchClassifier
+from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged
+
+
+@pytest.mark.parametrize("mixer", MIXERS.names())
+def test_generates_what_forward_says_and_padding_changes_nothing(mixer):
+    can = build(mixer, dim=24, num_heads=3, max_len=40).capabilities
+    if not can.causal or can.streaming != "exact":
+        with pytest.raises(UnsupportedError, match=f"^{mixer} does not support"):
+            language_model(mixer=mixer).generate(prompts(), max_new_tokens=2)
+        return
+    model = language_model(mixer=mixer)
+    text = prompts()
+    for _ in range(6):
+        text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(model.generate(prompts(), max_new_tokens=6), text[:, 7:])
+    if can.padding:
+        together = model.generate(prompts(), valid=ragged(), max_new_tokens=6)
+        alone = [prompts()[row : row + 1, ragged()[row]] for row in range(3)]
+        assert torch.equal(
+            together, torch.cat([model.generate(p, max_new_tokens=6) for p in alone])
+        )
+
+
+@pytest.mark.parametrize("mixer", MIXERS.names())
+def test_classifies_with_parameters_matched_and_padding_ignored(mixer):
+    can = MIXERS[mixer].capabilities
+    if not can.bidirectional:
+        with pytest.raises(UnsupportedError, match=f"^{mixer} does not support bidirectional"):
+            classifier(mixer=mixer)
+        return
+    model = classifier(mixer=mixer)
+    assert abs(count_parameters(match_parameters(model.config, 30_000)) - 30_000) <= 3_000
+    if can.padding:
+        padded = model(prompts(), valid=ragged())
+        alone = [model(prompts()[row : row + 1, ragged()[row]]) for row in range(3)]
+        torch.testing.assert_close(padded, torch.cat(alone), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("embedding_norm", [False, True])
@@ -38,16 +76,6 @@ def test_a_row_without_tokens_is_finite(summary):
     assert logits.isfinite().all()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
     torch.testing.assert_close(logits[1], model.head.bias)
-
-
-@pytest.mark.parametrize("mixer", STREAMING)
-def test_language_model_is_causal_and_tied(mixer):
-    model, text = language_model(mixer=mixer), prompts()
-    changed = text.clone()
-    changed[:, 4:] = (changed[:, 4:] + 5) % VOCAB
-    torch.testing.assert_close(model(text)[:, :4], model(changed)[:, :4], rtol=0, atol=1e-12)
-    assert (model(text)[:, 4:] - model(changed)[:, 4:]).abs().min(dim=-1).values.max() > 0
-    assert sum(p.shape == (VOCAB, 24) for p in model.parameters()) == 1
 
 
 @pytest.mark.parametrize(
@@ -79,97 +107,92 @@ def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
         torch.testing.assert_close(found[name], own, rtol=0, atol=1e-10)
 
 
-def test_post_norm_streams_too():
-    model = language_model(norm_first=False, feed_forward="geglu")
-    assert isinstance(model.encoder.norm, nn.Identity)
-    logits, _ = model.extend(prompts(), model.initial_state(3))
-    torch.testing.assert_close(logits, model(prompts()), rtol=0, atol=1e-10)
-
-
 def test_mixer_with_its_feed_forward_counts_half():
     model = language_model(mixer="gau")
     assert layers_per_block(model.encoder.mixers[0]) == 2
     assert len(model.encoder.blocks) == 4
     assert all(block.feed_forward is None for block in model.encoder.blocks)
-    with pytest.raises(regard.OptionError, match="includes its feed-forward"):
-        Block(24, regard.build("gau", dim=24), FEED_FORWARDS["gelu"](24))
 
 
-def test_what_a_mixer_cannot_do_is_refused_with_its_reason():
-    """Each mixer's own refusals: test_every_mixer."""
-    with pytest.raises(regard.UnsupportedError, match="fnet does not support causal: "):
-        language_model(mixer="fnet")
-    with pytest.raises(regard.UnsupportedError, match="it is bidirectional"):
-        classifier().encoder.initial_state(2)
-    with pytest.raises(regard.UnsupportedError, match="linear does not support alibi positions"):
-        classifier(mixer="linear", position="alibi")
+def dual(**options) -> DualEncoder:
+    torch.manual_seed(0)
+    return DualEncoderConfig(**{**STACK, **options}).build().double().eval()
 
 
-@pytest.mark.parametrize(
-    "change, error, said",
-    [
-        ({"dim": 25}, regard.OptionError, r"dim \(25\) must be divisible by num_heads \(3\)"),
-        ({"num_layers": 0}, regard.OptionError, "num_layers"),
-        ({"vocab_size": "many"}, regard.OptionError, "vocab_size"),
-        ({"hidden_dim": -1}, regard.OptionError, "hidden_dim"),
-        ({"dropout": 1.0}, regard.OptionError, "dropout"),
-        ({"mixer": "sofmax"}, regard.UnknownNameError, "Did you mean 'softmax'"),
-        ({"feed_forward": "gleu"}, regard.UnknownNameError, "Did you mean"),
-        ({"position": "sinus"}, regard.UnknownNameError, "Did you mean 'sinusoidal'"),
-        ({"norm": "batch"}, regard.UnknownNameError, "unknown norm"),
-        ({"mixer_options": {"num_heads": 2}}, regard.OptionError, "num_heads"),
-        ({"mixer_options": {"num_kvheads": 2}}, regard.UnknownNameError, "num_kv_heads"),
-        ({"mixer_options": 3}, regard.OptionError, "mapping"),
-        ({"position_options": {"bas": 2}}, regard.UnknownNameError, "base"),
-        ({"position": "coordinates"}, regard.OptionError, "grid"),
-    ],
-)
-def test_bad_configurations_are_named(change, error, said):
-    with pytest.raises(error, match=said):
-        language_model(**change)
+def pairs(T: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+    other = torch.randint(0, VOCAB, (3, 5), generator=torch.Generator().manual_seed(8))
+    return prompts(T), other
 
 
-def test_bad_tokens_are_named():
-    model = language_model(position="learned")
-    text = prompts()
-    for tokens, said in [
-        (text.float(), "int64 or int32 ids, got torch.float32"),
-        (text[0], r"\[B, T >= 1\], got a tensor \[7\]"),
-        (text[:, :0], r"got a tensor \[3, 0\]"),
-        ([1, 2], r"got \[1, 2\]"),
-        (text + VOCAB, "outside the vocabulary"),
-        (text - VOCAB, "token id -"),
-        (text.to("meta"), "tokens are on meta, the model on cpu"),
-        (prompts(41), r"length \(41\) exceeds max_len \(40\)"),
-    ]:
-        with pytest.raises(regard.ShapeError, match=said):
-            model(tokens)
-    assert language_model()(prompts(41)).shape == (3, 41, VOCAB)
-    assert torch.equal(model(text.int()), model(text))
+def test_corruption_is_eight_one_one_and_spares_what_it_must():
+    text = torch.randint(2, 50, (200, 100), generator=torch.Generator().manual_seed(0))
+    valid = torch.rand(200, 100, generator=torch.Generator().manual_seed(1)) < 0.9
+    given = {"mask_token": 1, "vocab_size": 50, "valid": valid, "never": (2, 3)}
+    made = corrupt(text, generator=torch.Generator().manual_seed(2), **given)
+    again = corrupt(text, generator=torch.Generator().manual_seed(2), **given)
+    assert torch.equal(made.tokens, again.tokens) and torch.equal(made.labels, again.labels)
+    asked = made.labels != -100
+    spared = ~valid | (text == 2) | (text == 3)
+    assert not asked[spared].any() and torch.equal(made.labels[asked], text[asked])
+    assert torch.equal(made.tokens[~asked], text[~asked])
+    assert abs(float(asked[~spared].float().mean()) - 0.15) < 0.01
+    hidden = float((made.tokens[asked] == 1).float().mean())
+    kept = float((made.tokens[asked] == text[asked]).float().mean())
+    assert abs(hidden - 0.8) < 0.025 and abs(kept - 0.1) < 0.02
+    everything = corrupt(text, mask_token=1, vocab_size=50, rate=1.0)
+    assert torch.equal(everything.labels, text)
+    assert corrupt(text.int(), mask_token=1, vocab_size=50).tokens.dtype == torch.int32
 
 
-@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
-@pytest.mark.parametrize("mixer", ["softmax", "linear", "gau"])
-@pytest.mark.parametrize("target", [30_000, 100_000, 1_000_000])
-def test_parameters_are_matched(mixer, feed_forward, target):
-    config = LanguageModelConfig(**STACK, mixer=mixer, feed_forward=feed_forward)
-    matched = match_parameters(config, target)
-    count = count_parameters(matched)
-    assert abs(count - target) <= 0.1 * target
-    assert count == sum(p.numel() for p in matched.build().parameters())
-    changed = {"mixer_options"} if mixer == "gau" else {"hidden_dim"}
-    assert {k for k in vars(config) if vars(config)[k] != vars(matched)[k]} == changed
+def test_pairs_are_compared_by_the_four_features():
+    model, (first, second) = dual(num_classes=3, mlp_dim=10), pairs()
+    e1, e2 = model.encoder(first).mean(1), model.encoder(second).mean(1)
+    one, _, two, _, out = model.head
+    x = torch.cat([e1, e2, e1 * e2, e1 - e2], dim=1)
+    x = (x @ one.weight.T + one.bias).relu()
+    x = (x @ two.weight.T + two.bias).relu()
+    wanted = x @ out.weight.T + out.bias
+    torch.testing.assert_close(model(first, second), wanted, rtol=0, atol=1e-11)
+    assert two.weight.shape == (5, 10) and wanted.shape == (3, 3)
+    assert not torch.allclose(model(second, first), wanted)
 
 
-def test_parameters_that_cannot_be_matched():
-    config = ClassifierConfig(num_classes=3, **STACK)
-    with pytest.raises(regard.OptionError, match="the nearest has"):
-        match_parameters(config, 1000)
-    with pytest.raises(regard.OptionError, match="target"):
-        match_parameters(config, 0)
+STEM = ((5, 1), (6, 2))
 
 
-def test_counting_leaves_the_random_generator_alone():
-    before = torch.get_rng_state()
-    count_parameters(LanguageModelConfig(**STACK))
-    assert torch.equal(torch.get_rng_state(), before)
+def images() -> torch.Tensor:
+    return torch.randint(0, 9, (3, 64), generator=torch.Generator().manual_seed(1))
+
+
+def built(**options) -> PatchClassifier:
+    torch.manual_seed(0)
+    sizes = {"dim": 12, "num_heads": 2, "num_layers": 1, "num_classes": 3}
+    return (
+        PatchClassifierConfig(image_size=(8, 8), patch_size=4, vocab_size=9, **sizes, **options)
+        .build()
+        .double()
+    )
+
+
+def test_patches_are_cut_from_what_the_convolutions_make():
+    model, cut = built(stem=STEM), []
+    model.project.register_forward_hook(lambda module, given, made: cut.append(given[0]))
+    model(images())
+    p, x = dict(model.named_parameters()), images().double().view(3, 1, 8, 8) / 4 - 1
+    for n, (_, stride) in zip((0, 3), STEM, strict=True):
+        x = F.conv2d(x, p[f"stem.{n}.weight"], stride=stride, padding=1)
+        mean, spread = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), False, keepdim=True)
+        x = ((x - mean) / (spread + 1e-5).sqrt()).relu()
+    assert x.shape == (3, 6, 4, 4)
+    for row, patches in zip(x, cut[0], strict=True):
+        for n, patch in enumerate(patches):
+            y, across = 2 * (n // 2), 2 * (n % 2)
+            wanted = row[:, y : y + 2, across : across + 2].permute(1, 2, 0).flatten()
+            torch.testing.assert_close(patch, wanted, rtol=0, atol=1e-12)
+
+
+def test_in_evaluation_a_picture_does_not_depend_on_the_others():
+    model = built(stem=STEM, summary="max")
+    model(images())
+    model.eval()
+    torch.testing.assert_close(model(images())[:1], model(images()[:1]), rtol=0, atol=1e-12)

@@ -10,12 +10,9 @@ from torch import Tensor
 from regard.models.transformer_xl import (
     TransformerXL,
     TransformerXLConfig,
-    transformer_xl_enwik8_base,
-    transformer_xl_enwik8_large,
-    transformer_xl_wikitext_base,
 )
 from tests.models.loops import inside, norm, post_norm, pre_norm, relative_attention
-from tests.models.small import VOCAB, prompts, ragged
+from tests.models.small import VOCAB, prompts
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
 
@@ -109,14 +106,6 @@ def test_a_stream_goes_on_where_it_stopped():
     assert not any(memory.memory.requires_grad for memory in state.blocks)
 
 
-def test_padding_changes_nothing_that_is_generated():
-    model, tokens, valid = make(segment_len=2, mem_len=3), prompts(), ragged()
-    grown = model.generate(tokens.masked_fill(~valid, -1), valid=valid, max_new_tokens=5)
-    for row in range(3):
-        alone = tokens[row : row + 1, valid[row]]
-        assert torch.equal(grown[row : row + 1], model.generate(alone, max_new_tokens=5))
-
-
 def test_generation_is_greedy_reading_through_states():
     model = make(segment_len=4, mem_len=6)
     made = model.generate(prompts(), max_new_tokens=4)
@@ -125,23 +114,6 @@ def test_generation_is_greedy_reading_through_states():
         assert torch.equal(made[:, step], logits[:, -1].argmax(-1))
         logits, state = model.extend(made[:, step : step + 1], state)
     assert torch.equal(model.beam_search(prompts(), max_new_tokens=4, beams=1).tokens[:, 0], made)
-    torch.manual_seed(0)
-    drawn = model.generate(prompts(), max_new_tokens=4, temperature=1.0, top_k=5)
-    assert drawn.shape == (3, 4) and not torch.equal(drawn, made)
-
-
-@pytest.mark.parametrize(
-    "preset, millions",
-    [
-        (transformer_xl_wikitext_base, 151),
-        (transformer_xl_enwik8_base, 41),
-        (transformer_xl_enwik8_large, 277),
-    ],
-)
-def test_has_as_many_parameters_as_published(preset, millions):
-    with torch.device("meta"):
-        model = preset().build()
-    assert round(sum(p.numel() for p in model.parameters()) / 1e6) == millions
 
 
 def test_layers_share_their_biases_unless_untied():

@@ -80,6 +80,18 @@ def test_what_is_no_optimiser_or_model_is_refused():
             regard.nn.call_after_step(*wrong)
 
 
+def warnings_of(model, optimizer=None, show="default"):
+    """Of thirty updates, and as many forwards after them."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), 1e-3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter(show)
+        for _ in range(30):
+            step(model, optimizer)
+        for _ in range(30):
+            model(X)
+    return [str(w.message) for w in said if "after_step" in str(w.message)]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "warned"),
     [
@@ -92,46 +104,23 @@ def test_what_is_no_optimiser_or_model_is_refused():
     ],
 )
 def test_training_without_it_warns_once_where_it_matters(name, options, warned):
-    for hooked in (True, False):
-        model = Two(name, **options)
-        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-        if hooked:
-            regard.nn.call_after_step(optimizer, model)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            for _ in range(30):
-                step(model, optimizer)
-            for _ in range(30):
-                model(X)
-        ours = [str(w.message) for w in said if "after_step" in str(w.message)]
-        assert len(ours) == (warned and not hooked)
-        assert all(text.startswith(f"{name} was trained for 10 updates without") for text in ours)
-
-
-def said_of(train):
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("default")
-        train()
-    return [str(w.message) for w in said if "after_step" in str(w.message)]
-
-
-def trained(model):
-    def train():
-        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-        for _ in range(30):
-            step(model, optimizer)
-
-    return train
+    said = warnings_of(Two(name, **options), show="always")
+    assert len(said) == warned
+    assert all(text.startswith(f"{name} was trained for 10 updates without") for text in said)
+    model = Two(name, **options)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    regard.nn.call_after_step(optimizer, model)
+    assert not warnings_of(model, optimizer, "always")
 
 
 def test_a_model_warns_once_for_each_name_however_many_mixers_have_it():
-    assert len(said_of(trained(Two(*["routing"] * 12)))) == 1
-    assert len(said_of(trained(Two("linear", "performer", "routing")))) == 2
+    assert len(warnings_of(Two(*["routing"] * 12))) == 1
+    assert len(warnings_of(Two("linear", "performer", "routing"))) == 2
 
 
 def test_another_model_in_the_same_process_warns_too_and_so_does_the_same_one_after_it_was_called():
     first, second = Two("routing", "routing"), Two("routing", "routing")
-    assert [len(said_of(trained(model))) for model in (first, first, second)] == [1, 0, 1]
+    assert [len(warnings_of(model)) for model in (first, first, second)] == [1, 0, 1]
     regard.nn.after_step(first)
-    assert len(said_of(trained(first))) == 1
-    assert len(said_of(trained(regard.build("routing", dim=16, num_heads=2, max_len=16)))) == 1
+    assert len(warnings_of(first)) == 1
+    assert len(warnings_of(regard.build("routing", dim=16, num_heads=2, max_len=16))) == 1

@@ -31,12 +31,6 @@ def test_shape_without_heads_and_with_gradients(name):
     assert all(p.grad.isfinite().all() for p in (q, *single.parameters()))
 
 
-def test_general_and_additive_take_keys_of_another_width():
-    wide = vectors(2, 3, 7, 10)
-    for name in ("general", "additive"):
-        assert make(name, key_dim=10)(Q, wide).shape == (2, 3, 5, 7)
-
-
 def test_every_score_has_a_formula_in_its_class_and_in_the_oracle(capsys):
     for cls in SCORES.values():
         assert cls.formula and "formula" in vars(cls)

@@ -114,31 +114,27 @@ def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
     torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(UnknownNameError, match="Did you mean 'context_query'"):
-        build_pool("context_qery", D)
-    with pytest.raises(UnknownNameError, match="option of target_query"):
-        build_pool("target_query", D, interacton="outer")
-    with pytest.raises(OptionError, match="gate needs query_dim and num_queries and num_experts"):
-        build_pool("gate", D)
-    with pytest.raises(OptionError, match=r"interaction .* must be one of"):
-        build_pool("target_query", D, interaction="inner")
-    with pytest.raises(UnsupportedError, match="does not support cross"):
-        build_pool("cross", D, mixer=regard.build("fnet", dim=D))
-    pool, gate = EVERY["context_query"], EVERY["gate"]
-    with pytest.raises(ShapeError, match=r"must have shape \[B, T, 6\]"):
-        pool(X[..., :5])
-    with pytest.raises(ShapeError, match="its queries are its own"):
-        pool(X, QUERY)
-    with pytest.raises(ShapeError, match="it needs a query"):
-        gate(X)
-    with pytest.raises(ShapeError, match="must hold 2 queries, got 1"):
-        gate(X, QUERY[:, :1])
-    with pytest.raises(ShapeError, match="must hold 5 experts, got 4"):
-        gate(X[:, :4], QUERY)
-    with pytest.raises(ShapeError, match="query has batch 2"):
-        gate(X, QUERY[:2])
-    with pytest.raises(ShapeError, match="boolean"):
-        pool(X, valid=VALID.long())
-    with pytest.raises(ShapeError, match="dtype"):
-        pool(X.float())
+GATE, OWN = EVERY["gate"], EVERY["context_query"]
+
+
+@pytest.mark.parametrize(
+    "error, said, call",
+    [
+        (UnknownNameError, "Did you mean 'context_query'", lambda: make("context_qery")),
+        (UnknownNameError, "option of target_query", lambda: make("target_query", outer=1)),
+        (OptionError, "needs query_dim and num_queries and num_experts", lambda: make("gate")),
+        (OptionError, "must be one of", lambda: make("target_query", interaction="inner")),
+        (UnsupportedError, "cross", lambda: make("cross", mixer=regard.build("fnet", dim=D))),
+        (ShapeError, r"must have shape \[B, T, 6\]", lambda: OWN(X[..., :5])),
+        (ShapeError, "its queries are its own", lambda: OWN(X, QUERY)),
+        (ShapeError, "it needs a query", lambda: GATE(X)),
+        (ShapeError, "must hold 2 queries, got 1", lambda: GATE(X, QUERY[:, :1])),
+        (ShapeError, "must hold 5 experts, got 4", lambda: GATE(X[:, :4], QUERY)),
+        (ShapeError, "query has batch 2", lambda: GATE(X, QUERY[:2])),
+        (ShapeError, "boolean", lambda: OWN(X, valid=VALID.long())),
+        (ShapeError, "dtype", lambda: OWN(X.float())),
+    ],
+)
+def test_what_does_not_fit_is_refused(error, said, call):
+    with pytest.raises(error, match=said):
+        call()

@@ -8,6 +8,7 @@ from regard.positions import POSITIONS, make
 
 FACTS = {"dim": 10, "num_heads": 2, "max_len": 12}
 OPTIONS = {"coordinates": {"grid": (3, 4)}}
+KINDS = {cls.name: cls.kind for cls in POSITIONS.values()}
 ADDED = [cls.name for cls in POSITIONS.values() if cls.kind == "absolute"]
 
 
@@ -23,6 +24,25 @@ def encoding(name, T=12, **options):
 def test_catalogue():
     assert regard.POSITIONS is POSITIONS
     assert ADDED == ["none", "sinusoidal", "learned", "axial", "coordinates"]
+    inside = {"rotary": "rotation", "alibi": "bias", "t5": "bias", "transformer_xl": "scores"}
+    assert {name: kind for name, kind in KINDS.items() if kind != "absolute"} == inside
+
+
+@pytest.mark.parametrize(
+    "name, options, error, said",
+    [
+        ("axial", {"dims": (4, 5)}, regard.OptionError, "sum is dim"),
+        ("axial", {"shape": (0, 3)}, regard.OptionError, "shape"),
+        ("coordinates", {}, regard.OptionError, "coordinates needs grid"),
+        ("sinusoidal", {"paring": "half"}, regard.UnknownNameError, "Did you mean 'pairing'"),
+        ("sinusoidal", {"pairing": "both"}, regard.OptionError, r"pairing .* must be"),
+        ("t5", {"num_buckets": 2}, regard.OptionError, r"num_buckets \(2\)"),
+        ("t5", {"max_distance": 8}, regard.OptionError, r"max_distance \(8\)"),
+    ],
+)
+def test_options_that_cannot_be_are_named(name, options, error, said):
+    with pytest.raises(error, match=said):
+        make(POSITIONS[name], FACTS, options)
 
 
 @pytest.mark.parametrize("name", ADDED)
@@ -43,15 +63,6 @@ def test_beyond_max_len_is_refused(name):
         module(torch.zeros(1, 13, 10).double(), torch.arange(13)[None])
     with pytest.raises(regard.ShapeError, match=r"exceeds max_len"):
         module(torch.zeros(1, 1, 10).double(), torch.tensor([[12]]))
-
-
-def test_sinusoidal_is_the_papers_table():
-    table = encoding("sinusoidal")
-    for p in range(12):
-        for i in range(5):
-            angle = p / 10000 ** (2 * i / 10)
-            assert float(table[p, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-14)
-            assert float(table[p, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-14)
 
 
 def test_sinusoidal_halves_are_the_same_columns():
@@ -96,18 +107,6 @@ def test_axial_makes_its_own_shape(max_len):
     assert rows.detach().unique(dim=0).shape[0] == max_len
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({"dims": (4, 5)}, "sum is dim"),
-        ({"shape": (0, 3)}, "shape"),
-    ],
-)
-def test_axial_refuses(options, said):
-    with pytest.raises(regard.OptionError, match=said):
-        make(POSITIONS["axial"], FACTS, options)
-
-
 def test_coordinates_are_rows_then_columns_and_nothing_without_weights():
     module = made("coordinates", grid=(3, 4), radius=True)
     module.project.weight.data.copy_(torch.eye(3, dtype=torch.float64).repeat(4, 1)[:10])
@@ -118,12 +117,3 @@ def test_coordinates_are_rows_then_columns_and_nothing_without_weights():
     module.project.weight.data.zero_()
     x = torch.randn(1, 12, 10).double()
     assert torch.equal(module(x, torch.arange(12)[None]), x)
-
-
-def test_missing_or_wrong_option_is_named():
-    with pytest.raises(regard.OptionError, match="coordinates needs grid"):
-        make(POSITIONS["coordinates"], FACTS, {})
-    with pytest.raises(regard.UnknownNameError, match="Did you mean 'pairing'"):
-        make(POSITIONS["sinusoidal"], FACTS, {"paring": "half"})
-    with pytest.raises(regard.OptionError, match=r"pairing .* must be"):
-        make(POSITIONS["sinusoidal"], FACTS, {"pairing": "both"})

@@ -8,7 +8,7 @@ Unlike the releases of Qwen3 and Gemma 3, the eps of norms is 1e-5 (theirs: 1e-6
 from typing import Any
 
 from regard.models.config import Layer
-from regard.models.published.stack import Published
+from regard.models.published.stack import Published, sizes
 
 _PLAIN: dict[str, Any] = {
     "feed_forward": "swiglu",
@@ -16,9 +16,7 @@ _PLAIN: dict[str, Any] = {
     "position": "rotary",
     "embedding_scale": 1.0,
 }
-_SMALL: dict[str, Any] = {"dim": 64, "num_heads": 4, "num_layers": 2, "max_len": 256}
-
-
+_SMALL = sizes(64, 4, 2, max_len=256)
 _LLAMA = {**_PLAIN, "position_options": {"base": 500000.0}, "tied": False}
 
 llama3 = Published(
@@ -30,11 +28,7 @@ llama3 = Published(
     presets={
         "8b": {
             **_LLAMA,
-            "dim": 4096,
-            "num_heads": 32,
-            "num_layers": 32,
-            "hidden_dim": 14336 * 3 // 2,
-            "max_len": 8192,
+            **sizes(4096, 32, 32, hidden_dim=14336 * 3 // 2, max_len=8192),
             "mixer_options": {"num_kv_heads": 8},
         },
         "small": {**_LLAMA, **_SMALL, "mixer_options": {"num_kv_heads": 2}},
@@ -43,11 +37,11 @@ llama3 = Published(
 
 
 def _qwen(dim: int, num_heads: int, num_layers: int, width: int, tied: bool) -> dict[str, Any]:
-    sizes = {"dim": dim, "num_heads": num_heads, "num_layers": num_layers, "max_len": 40960}
-    options = {"num_kv_heads": 8, "head_dim": 128, "qk_norm": True}
-    return {**_QWEN, **sizes, "hidden_dim": width * 3 // 2, "mixer_options": options, "tied": tied}
+    more = {"hidden_dim": width * 3 // 2, "max_len": 40960, "mixer_options": _OWN, "tied": tied}
+    return {**_QWEN, **sizes(dim, num_heads, num_layers, **more)}
 
 
+_OWN = {"num_kv_heads": 8, "head_dim": 128, "qk_norm": True}
 _QWEN = {**_PLAIN, "position_options": {"base": 1000000.0}}
 
 qwen3 = Published(
@@ -60,22 +54,18 @@ qwen3 = Published(
         "0.6b": _qwen(1024, 16, 28, 3072, True),
         "1.7b": _qwen(2048, 16, 28, 6144, True),
         "8b": _qwen(4096, 32, 36, 12288, False),
-        "small": {
-            **_QWEN,
-            **_SMALL,
-            "mixer_options": {"num_kv_heads": 2, "head_dim": 32, "qk_norm": True},
-        },
+        "small": {**_QWEN, **_SMALL, "mixer_options": {**_OWN, "num_kv_heads": 2, "head_dim": 32}},
     },
 )
 
 
-def _gemma(head_dim: int, window: int, **sizes: int) -> dict[str, Any]:
+def _gemma(head_dim: int, window: int, **stack: int) -> dict[str, Any]:
     """Five windows of so many tokens, the query among them, before each layer that sees all."""
     own = {"num_kv_heads": 1, "head_dim": head_dim, "qk_norm": True, "position": "rotary"}
     near = Layer("local", {**own, "window_size": window - 1, "position_options": {"base": 10000.0}})
     far = Layer("softmax", {**own, "position_options": {"base": 1000000.0}})
     more = {"feed_forward": "geglu_tanh", "norm": "rms", "norm_after": True, "position": "none"}
-    return {**more, "mixer": (near,) * 5 + (far,), **sizes}
+    return {**more, "mixer": (near,) * 5 + (far,), **stack}
 
 
 gemma3 = Published(
@@ -85,12 +75,8 @@ gemma3 = Published(
 270m, 1b: of 262,144 tokens.""",
     heads=("language_model",),
     presets={
-        "270m": _gemma(
-            256, 512, dim=640, num_heads=4, num_layers=18, hidden_dim=3072, max_len=32768
-        ),
-        "1b": _gemma(
-            256, 512, dim=1152, num_heads=4, num_layers=26, hidden_dim=10368, max_len=32768
-        ),
-        "small": _gemma(32, 32, **{**_SMALL, "num_layers": 6}),
+        "270m": _gemma(256, 512, **sizes(640, 4, 18, hidden_dim=3072, max_len=32768)),
+        "1b": _gemma(256, 512, **sizes(1152, 4, 26, hidden_dim=10368, max_len=32768)),
+        "small": _gemma(32, 32, **sizes(64, 4, 6, max_len=256)),
     },
 )

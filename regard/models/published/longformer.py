@@ -13,7 +13,7 @@ positions in every layer; the widths of the windows between bottom and top are o
 from typing import Any
 
 from regard.models.config import Layer
-from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published
+from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published, sizes
 
 _ENCODER: dict[str, Any] = {
     "max_len": 4096,
@@ -34,17 +34,8 @@ def _character(num_layers: int, dense: int, each: int) -> dict[str, Any]:
             "max_global": 0,
         }
         layers.append(Layer("longformer", options))
-    return {
-        "dim": 512,
-        "num_heads": 8,
-        "num_layers": num_layers,
-        "hidden_dim": 2048,
-        "feed_forward_bias": True,
-        "max_len": 32256,
-        "mixer": tuple(layers),
-        "position": "sinusoidal",
-        "dropout": 0.2,
-    }
+    own = {"max_len": 32256, "mixer": tuple(layers), "feed_forward_bias": True, "dropout": 0.2}
+    return sizes(512, 8, num_layers, hidden_dim=2048, **own)
 
 
 longformer = Published(

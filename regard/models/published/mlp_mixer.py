@@ -12,17 +12,16 @@ from typing import Any
 from regard.models.published.stack import Published
 
 
-def _mixer(
-    patch_size: int, num_layers: int, dim: int, token_hidden_dim: int, hidden_dim: int
-) -> dict[str, Any]:
+def _mixer(patch_size: int, num_layers: int, dim: int) -> dict[str, Any]:
+    """Layers across patches are half as wide as the channels, those across channels four times."""
     return {
         "patch_size": patch_size,
         "num_layers": num_layers,
         "dim": dim,
-        "hidden_dim": hidden_dim,
+        "hidden_dim": 4 * dim,
         "feed_forward_bias": True,
         "mixer": "mlp_mixer",
-        "mixer_options": {"token_hidden_dim": token_hidden_dim},
+        "mixer_options": {"token_hidden_dim": dim // 2},
         "position": "none",
     }
 
@@ -32,13 +31,13 @@ mlp_mixer = Published(
     about=__doc__,
     heads=("patch_classifier",),
     presets={
-        "s_32": _mixer(32, 8, 512, 256, 2048),
-        "s_16": _mixer(16, 8, 512, 256, 2048),
-        "b_32": _mixer(32, 12, 768, 384, 3072),
-        "b_16": _mixer(16, 12, 768, 384, 3072),
-        "l_32": _mixer(32, 24, 1024, 512, 4096),
-        "l_16": _mixer(16, 24, 1024, 512, 4096),
-        "h_14": _mixer(14, 32, 1280, 640, 5120),
-        "small": _mixer(2, 2, 64, 32, 256),
+        "s_32": _mixer(32, 8, 512),
+        "s_16": _mixer(16, 8, 512),
+        "b_32": _mixer(32, 12, 768),
+        "b_16": _mixer(16, 12, 768),
+        "l_32": _mixer(32, 24, 1024),
+        "l_16": _mixer(16, 24, 1024),
+        "h_14": _mixer(14, 32, 1280),
+        "small": _mixer(2, 2, 64),
     },
 )

@@ -10,35 +10,22 @@ strict, as the mixer `performer` says.
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published
+from regard.models.published.stack import SMALL, Published, sizes
 
-_FEATURES: dict[str, Any] = {"mixer": "performer", "mixer_options": {"num_features": 256}}
+_SHARED: dict[str, Any] = {
+    "mixer": "performer",
+    "mixer_options": {"num_features": 256},
+    "feed_forward_bias": True,
+    "dropout": 0.1,
+}
 
 performer = Published(
     name="performer",
     about=__doc__,
     heads=("language_model", "masked_language_model", "classifier"),
     presets={
-        "proteins": {
-            "dim": 512,
-            "num_heads": 8,
-            "num_layers": 36,
-            "hidden_dim": 1024,
-            "feed_forward_bias": True,
-            "max_len": 8192,
-            "dropout": 0.1,
-            **_FEATURES,
-        },
-        "imagenet64": {
-            "dim": 512,
-            "num_heads": 8,
-            "num_layers": 6,
-            "hidden_dim": 2048,
-            "feed_forward_bias": True,
-            "max_len": 12288,
-            "dropout": 0.1,
-            **_FEATURES,
-        },
+        "proteins": sizes(512, 8, 36, hidden_dim=1024, max_len=8192, **_SHARED),
+        "imagenet64": sizes(512, 8, 6, hidden_dim=2048, max_len=12288, **_SHARED),
         "small": {**SMALL, "mixer": "performer", "mixer_options": {"num_features": 64}},
     },
 )

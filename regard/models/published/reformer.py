@@ -19,12 +19,9 @@ code's are blocks and the block before, no dropout on weights.
 from typing import Any
 
 from regard.models.config import Layer
-from regard.models.published.stack import SMALL, Published
+from regard.models.published.stack import SMALL, Published, sizes
 
 _LARGE: dict[str, Any] = {
-    "dim": 1024,
-    "num_heads": 8,
-    "hidden_dim": 4096,
     "feed_forward": "relu",
     "feed_forward_bias": True,
     "residual": "reversible",
@@ -46,17 +43,13 @@ reformer = Published(
     heads=("language_model", "masked_language_model", "classifier"),
     presets={
         "enwik8": {
-            **_LARGE,
-            "num_layers": 12,
-            "max_len": 65536,
+            **sizes(1024, 8, 12, hidden_dim=4096, max_len=65536, **_LARGE),
             "mixer": (_LOCAL, _LOCAL, _hashed(256, 512, 2), _LOCAL),
             "position_options": {"shape": (128, 512), "dims": (256, 768)},
             "feed_forward_chunk": 4096,
         },
         "imagenet64": {
-            **_LARGE,
-            "num_layers": 3,
-            "max_len": 12288,
+            **sizes(1024, 8, 3, hidden_dim=4096, max_len=12288, **_LARGE),
             "mixer": "reformer",
             "mixer_options": {"chunk_size": 128, "num_buckets": 192, "num_hashes": 2},
             "position_options": {"shape": (64, 64, 3)},

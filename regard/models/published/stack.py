@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 from regard.core import OptionError, UnknownNameError
@@ -17,42 +16,33 @@ Head = Literal[
     "classifier", "masked_language_model", "language_model", "transformer", "patch_classifier"
 ]
 
-CONFIGS: Mapping[str, type[StackConfig]] = MappingProxyType(
-    {
-        config.name: config
-        for config in (
-            ClassifierConfig,
-            MaskedLanguageModelConfig,
-            LanguageModelConfig,
-            TransformerConfig,
-            PatchClassifierConfig,
-        )
-    }
+_HEADS = (
+    ClassifierConfig,
+    MaskedLanguageModelConfig,
+    LanguageModelConfig,
+    TransformerConfig,
+    PatchClassifierConfig,
 )
+CONFIGS: Mapping[str, type[StackConfig]] = {config.name: config for config in _HEADS}
 
-BERT_BASE: Mapping[str, Any] = MappingProxyType(
-    {
-        "dim": 768,
-        "num_heads": 12,
-        "num_layers": 12,
-        "hidden_dim": 3072,
-        "feed_forward": "gelu",
-        "feed_forward_bias": True,
-        "position": "learned",
-        "norm_first": False,
-        "embedding_norm": True,
-        "dropout": 0.1,
-    }
-)
+
+def sizes(dim: int, num_heads: int, num_layers: int, **more: Any) -> dict[str, Any]:
+    return {"dim": dim, "num_heads": num_heads, "num_layers": num_layers, **more}
+
+
+_BERT = {
+    "feed_forward_bias": True,
+    "position": "learned",
+    "norm_first": False,
+    "embedding_norm": True,
+    "dropout": 0.1,
+}
+BERT_BASE = sizes(768, 12, 12, hidden_dim=3072, **_BERT)
 """BERT-base and RoBERTa-base (arXiv 1810.04805, 1907.11692), around which many encoders are built."""
 
-BERT_LARGE: Mapping[str, Any] = MappingProxyType(
-    {**BERT_BASE, "dim": 1024, "num_heads": 16, "num_layers": 24, "hidden_dim": 4096}
-)
+BERT_LARGE = sizes(1024, 16, 24, hidden_dim=4096, **_BERT)
 
-SMALL: Mapping[str, Any] = MappingProxyType(
-    {"dim": 64, "num_heads": 4, "num_layers": 2, "max_len": 256, "position": "learned"}
-)
+SMALL = sizes(64, 4, 2, max_len=256, position="learned")
 """For small machines: pre-norm, which trains without a warm-up."""
 
 

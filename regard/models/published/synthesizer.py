@@ -11,17 +11,13 @@ As a language model or a classifier it is one such stack of 6 layers. Unlike the
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published
+from regard.models.published.stack import SMALL, Published, sizes
 
-_BASE: dict[str, Any] = {
-    "dim": 512,
-    "num_heads": 8,
-    "num_layers": 6,
-    "hidden_dim": 2048,
+_BASE = {
+    **sizes(512, 8, 6, hidden_dim=2048, max_len=256),
     "feed_forward": "relu",
     "feed_forward_bias": True,
     "norm_first": False,
-    "max_len": 256,
     "dropout": 0.1,
 }
 
@@ -36,11 +32,7 @@ synthesizer = Published(
     heads=("transformer", "language_model", "classifier", "masked_language_model"),
     presets={
         "random": {**_BASE, "mixer": "synthesizer_random"},
-        "fixed": {
-            **_BASE,
-            "mixer": "synthesizer_random",
-            "mixer_options": {"trainable": False},
-        },
+        "fixed": {**_BASE, "mixer": "synthesizer_random", "mixer_options": {"trainable": False}},
         "factorized_random": {
             **_BASE,
             "mixer": "synthesizer_factorized_random",

@@ -1,0 +1,215 @@
+"""Models of a table's fields are their equations, computed one row and one field at a time."""
+
+import pytest
+import torch
+
+import regard.models as m
+from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded, roused
+from tests.pools import oracle as pools
+
+TABLE = {"fields": FIELDS, "num_tasks": 2}
+HEADS = {**TABLE, "dim": 4, "num_heads": 2, "head_dim": 3, "num_layers": 2}
+HISTORY = {**TABLE, "history": ("history", "shops"), "dim": 3, "hidden_dims": (5, 4)}
+MIXED = {"num_tasks": 3, "num_experts": 4, "expert_dims": (5, 4), "tower_dim": 3}
+DOT = {"score": "dot", "norm_keys": False}
+X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0)).double()
+CONFIGS = [
+    m.LogisticRegressionConfig(**TABLE),
+    m.FactorizationMachineConfig(**TABLE, dim=3),
+    m.CrossNetworkConfig(**TABLE, dim=3, num_layers=2),
+    m.CrossNetworkConfig(**TABLE, dim=3, num_layers=3, hidden_dims=(5,)),
+    m.CompressedInteractionConfig(**TABLE, dim=3, maps=(4, 2)),
+    m.CompressedInteractionConfig(**TABLE, dim=3, maps=(3,), hidden_dims=(5,)),
+    m.AutoIntConfig(**HEADS),
+    m.AutoIntConfig(**HEADS, official=True),
+    m.AutoIntConfig(**HEADS, hidden_dims=(5, 4)),
+    m.DINConfig(**HISTORY, pool_options={"interaction": "outer"}),
+    m.DINConfig(**HISTORY, pool_options={"interaction": "elementwise", "activation": "prelu"}),
+    m.DINConfig(
+        **HISTORY,
+        pool_options={"interaction": "din_code", "activation": "sigmoid", "normalise": True},
+    ),
+    m.MMoEConfig(**MIXED, input_dim=6),
+    m.MMoEConfig(**MIXED, input_dim=6, gate="one"),
+    m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query"),
+    m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query", gate_options=DOT),
+    m.MMoEConfig(**MIXED | {"num_experts": 1}, input_dim=6, gate="none"),
+    m.MMoEConfig(**MIXED, fields=FIELDS, dim=2),
+]
+
+
+def made(config):
+    torch.manual_seed(0)
+    return roused(config.build().double()).eval()
+
+
+def zeros(width, rows):
+    return [torch.zeros(width).double() if row is None else row for row in rows]
+
+
+def joined(params, config, b, fields=FIELDS):
+    return torch.cat(zeros(config.dim, embedded(params, "embedding", fields, BATCH, b)))
+
+
+def network(params, x, depth):
+    for layer in range(0, 2 * depth, 2):
+        x = dense(params, f"deep.layers.{layer}", x).relu()
+    return x
+
+
+def logistic_regression(params, config, b):
+    linear = embedded(params, "linear", FIELDS, BATCH, b)
+    return params.get("bias", 0) + sum(e for e in linear if e is not None)
+
+
+def factorization_machine(params, config, b):
+    found = [e for e in embedded(params, "embedding", FIELDS, BATCH, b) if e is not None]
+    pairs = (one * other for i, one in enumerate(found) for other in found[:i])
+    return logistic_regression(params, config, b) + sum(pairs).view(2, 3).sum(1)
+
+
+def cross_network(params, config, b):
+    first = x = joined(params, config, b)
+    for w, bias in zip(params["weights"], params["biases"], strict=True):
+        x = torch.stack([one * sum(w * x) for one in first]) + bias + x
+    last = torch.cat([x, network(params, first, 1)]) if config.hidden_dims else x
+    return dense(params, "head", last)
+
+
+def compressed_interaction(params, config, b):
+    maps = e = zeros(3, embedded(params, "embedding", FIELDS, BATCH, b))
+    sums = []
+    for layer in range(len(config.maps)):
+        maps = [
+            sum(of[i, j] * maps[i] * e[j] for i in range(len(maps)) for j in range(len(e)))
+            for of in params[f"weights.{layer}"]
+        ]
+        sums += [row.sum() for row in maps]
+    y = logistic_regression(params, config, b) + dense(params, "head", torch.stack(sums))
+    if config.hidden_dims:
+        y = y + dense(params, "deep_head", network(params, torch.cat(e), 1))
+    return y
+
+
+def autoint(params, config, b):
+    e, K = embedded(params, "embedding", FIELDS, BATCH, b), config.head_dim
+    act = torch.relu if config.official else (lambda x: x)
+    there = [i for i, x in enumerate(e) if x is not None]
+    for i in range(config.num_layers):
+        layer = f"layers.{i}"
+        q, k, v, r = (
+            {i: act(dense(params, f"{layer}.{name}", e[i])) for i in there}
+            for name in ("query", "key", "value", "residual")
+        )
+        after = [None] * len(e)
+        for i in there:
+            heads = []
+            for part in (slice(h * K, (h + 1) * K) for h in range(config.num_heads)):
+                scores = [(q[i][part] * k[j][part]).sum() for j in there]
+                exps = [(s / K**0.5 if config.official else s).exp() for s in scores]
+                shares = zip(exps, there, strict=True)
+                heads.append(sum(w / sum(exps) * v[j][part] for w, j in shares))
+            z = torch.relu(torch.cat(heads) + r[i])
+            if config.official:
+                z = (z - z.mean()) / (z.var(unbiased=False) + 1e-8).sqrt()
+                z = params[f"{layer}.norm.weight"] * z + params[f"{layer}.norm.bias"]
+            after[i] = z
+        e = after
+    y = dense(params, "head", torch.cat(zeros(config.num_heads * K, e)))
+    if config.hidden_dims:
+        y = y + dense(params, "deep_head", network(params, joined(params, config, b), 2))
+    return y
+
+
+def din(params, config, b):
+    item, shop = (params[f"embedding.tables.of_{name}.weight"] for name in ("items", "shop"))
+
+    def look_up(i, s):
+        return torch.cat(zeros(3, [t[j] if j else None for t, j in ((item, i), (shop, s))]))
+
+    pairs = zip(BATCH["history"][b].tolist(), BATCH["shops"][b].tolist(), strict=True)
+    tokens = [look_up(i, s) for i, s in pairs if i or s]
+    candidate = look_up(int(BATCH["items"][b]), int(BATCH["shop"][b]))
+    interest, options = torch.zeros(6).double(), config.pool_options
+    if tokens:
+        own = {name.removeprefix("pool."): p for name, p in params.items()}
+        kind = (options["interaction"], options.get("activation", "dice"))
+        weigh = pools.target_query(*kind, options.get("normalise", False))
+        for w, token in zip(weigh(own, tokens, [candidate])[0], tokens, strict=True):
+            interest = interest + w * token
+    others = [field for field in FIELDS if field.name not in config.history]
+    x = torch.cat([interest, joined(params, config, b, others)])
+    for i in (0, 2):
+        s, dice = dense(params, f"network.layers.{i}", x), f"network.layers.{i + 1}"
+        z = (s - params[f"{dice}.mean"]) / (params[f"{dice}.variance"] + 1e-8).sqrt()
+        x = z.sigmoid() * s + (1 - z.sigmoid()) * params[f"{dice}.alpha"] * s
+    return dense(params, "head", x)
+
+
+def mmoe(params, config, b):
+    x = joined(params, config, b) if config.fields else X[b]
+    n, outputs = config.num_experts, []
+    for i in range(n):
+        hidden = x
+        for layer in range(2):
+            weight = params[f"experts.weights.{layer}"][i]
+            hidden = torch.relu(hidden @ weight + params[f"experts.biases.{layer}"][i])
+        outputs.append(hidden)
+    logits = []
+    for k in range(config.num_tasks):
+        if config.gate == "none":
+            scores = [x.new_zeros(())]
+        elif config.gate == "attention_query":
+            c = params["gate.context.query"][k]
+            scale = 1 if config.gate_options.get("score") == "dot" else len(c) ** 0.5
+            scores = [(c * f).sum() / scale for f in outputs]
+        else:
+            W = params["gate.score.weight"][k if config.gate == "linear" else 0]
+            scores = [(W[i] * x).sum() for i in range(n)]
+        total = sum(s.exp() for s in scores)
+        fused = sum(s.exp() / total * f for s, f in zip(scores, outputs, strict=True))
+        hidden = torch.relu(dense(params, f"towers.{k}.0", fused))
+        logits.append(dense(params, f"towers.{k}.2", hidden))
+    return torch.cat(logits)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_it_is_its_equations(config):
+    model, slow = made(config), made(config)
+    given = BATCH if config.fields else X
+    params = dict(slow.named_parameters()) | dict(slow.named_buffers())
+    rows = range(B if config.fields else len(X))
+    expected = torch.stack([globals()[config.name](params, config, b) for b in rows])
+    atol, of_gradients = (1e-10, 1e-9) if config.name in ("autoint", "din") else (1e-12, 1e-11)
+    assert_same(model(given), expected, model, slow, atol, of_gradients)
+    if config.name == "mmoe":
+        sums = model.weights(given).sum(-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_maps_sum_to_one_and_are_zero_where_a_field_is_missing():
+    maps = made(m.AutoIntConfig(**HEADS)).attention_maps(BATCH)
+    sums = maps[0].sum(-1)
+    assert len(maps) == 2 and ((sums - 1).abs() < 1e-12).logical_or(sums == 0).all()
+    assert (maps[0][2, :, 1] == 0).all() and (maps[0][2, ..., 1] == 0).all()  # age is missing
+
+
+def test_weights_are_there_for_display():
+    options = {"interaction": "din_code", "normalise": True}
+    weights = made(m.DINConfig(**HISTORY, pool_options=options)).weights(BATCH)
+    assert weights.shape == (B, 4)
+    torch.testing.assert_close(weights.sum(1), torch.tensor([1.0, 1, 0, 1]).double())
+    assert (weights[1, [1]] == 0).all() and (weights[3, 1:] == 0).all()
+
+
+def test_batch_l2_steps_each_id_that_occurs_by_its_count():
+    model = made(m.DINConfig(**HISTORY))
+    counts = {"items": torch.arange(9), "shop": torch.full((5,), 2), "user": torch.full((7,), 4)}
+    model.batch_l2(BATCH, counts).backward()
+    weight = model.embedding.table("items").weight
+    occurs = set(BATCH["items"].tolist()) | set(BATCH["history"].flatten().tolist())
+    for j in range(9):
+        n = max(1, j)
+        wanted = weight[j] / n if j in occurs - {0} else torch.zeros(3).double()
+        torch.testing.assert_close(weight.grad[j], wanted)
+    assert (model.embedding.table("user").weight.grad[[0, 4, 5]] == 0).all()

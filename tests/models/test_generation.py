@@ -1,0 +1,228 @@
+"""Continuing prompts: rows and ends, draws, beam search against loops and all sequences there are, and requests that no memory holds."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import regard
+from regard import OptionError
+from regard.models import TransformerXLConfig
+from regard.models.generation import Sampling, restrict
+from tests.models.small import VOCAB, language_model, prompts, ragged, transformer
+
+
+def test_rows_end_at_eos_and_the_call_with_the_last():
+    model = language_model()
+    free = model.generate(prompts(), max_new_tokens=12)
+    eos = int(free[0, 2])
+    ended = model.generate(prompts(), max_new_tokens=12, eos=eos)
+    for row, whole in zip(ended.tolist(), free.tolist(), strict=True):
+        stop = whole.index(eos) if eos in whole else len(whole) - 1
+        assert row[: stop + 1] == whole[: stop + 1][: len(row)]
+        assert all(token == eos for token in row[stop + 1 :])
+    alone = model.generate(prompts()[:1], max_new_tokens=12, eos=eos)
+    assert alone.shape[1] == free[0].tolist().index(eos) + 1
+
+
+def test_sampling_is_seeded_and_leaves_the_global_generator_alone():
+    model = language_model()
+    before = torch.get_rng_state()
+    draws = [
+        model.generate(
+            prompts(),
+            max_new_tokens=8,
+            temperature=1.0,
+            top_k=9,
+            top_p=0.9,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert torch.equal(torch.get_rng_state(), before)
+    greedy = model.generate(prompts(), max_new_tokens=8)
+    assert torch.equal(
+        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_k=1), greedy
+    )
+    assert torch.equal(
+        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_p=1e-9), greedy
+    )
+
+
+def test_dropout_is_off_and_modes_are_left_as_they_were():
+    model = language_model(dropout=0.5)
+    calm = model.generate(prompts(), max_new_tokens=6)
+    model.train()
+    model.encoder.blocks[0].eval()
+    modes = [module.training for module in model.modules()]
+    assert torch.equal(model.generate(prompts(), max_new_tokens=6), calm)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_max_len_bounds_what_is_read():
+    model = language_model(position="learned", max_len=10)
+    assert model.generate(prompts(), max_new_tokens=4).shape == (3, 4)
+    with pytest.raises(regard.ShapeError, match=r"prompt of 7 tokens and max_new_tokens \(5\)"):
+        model.generate(prompts(), max_new_tokens=5)
+    _, state = model.extend(prompts(), model.initial_state(3))
+    with pytest.raises(regard.ShapeError, match=r"\(14\) exceeds max_len \(10\)"):
+        model.extend(prompts(), state)
+    assert language_model(max_len=10).generate(prompts(), max_new_tokens=20).shape == (3, 20)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_no_prompts_are_continued(recurrent):
+    sizes = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "segment_len": 4, "mem_len": 3}
+    model = TransformerXLConfig(**sizes).build() if recurrent else language_model()
+    none = prompts()[:0]
+    for valid in (None, ragged()[:0]):
+        assert model.generate(none, valid=valid, max_new_tokens=3).shape == (0, 3)
+        drawn = model.generate(none, valid=valid, max_new_tokens=3, temperature=1.0, top_p=0.9)
+        assert drawn.shape == (0, 3)
+        found = model.beam_search(none, valid=valid, max_new_tokens=3, beams=2)
+        assert found.tokens.shape[:2] == (0, 2)
+    logits, state = model.extend(none, model.initial_state(0))
+    assert logits.shape == (0, 7, VOCAB) and len(state.length) == 0
+
+
+def test_no_sentences_are_translated():
+    model, none = transformer(), prompts()[:0]
+    assert model.generate(none, start=1, max_new_tokens=3).shape == (0, 3)
+    logits, _ = model.extend(none, model.initial_state(none))
+    assert logits.shape == (0, 7, VOCAB)
+
+
+def slow_restrict(logits, top_k, top_p):
+    kept = []
+    for row in logits.tolist():
+        order = sorted(range(len(row)), key=lambda i: (-row[i], i))
+        order = order[: top_k or len(row)]
+        if top_p is not None:
+            total = sum(math.exp(row[i]) for i in order)
+            held, few = 0.0, []
+            for i in order:
+                few.append(i)
+                held += math.exp(row[i]) / total
+                if held >= top_p:
+                    break
+            order = few
+        kept.append([i in order for i in range(len(row))])
+    return torch.tensor(kept)
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 3, 11, 50])
+@pytest.mark.parametrize("top_p", [None, 1e-6, 0.35, 0.9, 0.999])
+def test_restriction_is_the_slow_one(top_k, top_p):
+    logits = 2 * torch.randn(20, 11, generator=torch.Generator().manual_seed(0))
+    logits[3:6] = logits[3:6].round()  # ties
+    fast = restrict(logits, top_k, top_p)
+    kept = slow_restrict(logits, top_k, top_p)
+    assert torch.equal(fast > -math.inf, kept)
+    assert torch.equal(fast[kept], logits[kept])
+
+
+def test_draws_follow_the_tempered_restricted_softmax():
+    logits = torch.tensor([[2.0, 1.0, 0.5, -1.0, 1.5]])
+    many = logits.expand(20000, 5)
+    sampling = Sampling(0.7, top_k=3, generator=torch.Generator().manual_seed(0))
+    drawn = sampling.draw(many)
+    share = drawn.bincount(minlength=5) / 20000
+    wanted = (torch.tensor([2.0, 1.0, -math.inf, -math.inf, 1.5]) / 0.7).softmax(0)
+    assert (share - wanted).abs().max() < 0.015
+    assert share[2] == share[3] == 0
+
+
+def test_greedy_takes_the_most_likely():
+    logits = torch.randn(9, 7)
+    assert torch.equal(Sampling().draw(logits), logits.argmax(-1))
+
+
+TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}
+EOS = 2
+
+
+def tiny(seed: int = 3):
+    """Weights so large that rows and places differ in what comes next, and in when it ends."""
+    model, generator = language_model(**TINY), torch.Generator().manual_seed(seed)
+    matrices = [p for p in model.encoder.blocks.parameters() if p.dim() == 2]
+    with torch.no_grad():
+        for p in matrices:
+            p.normal_(generator=generator)
+        model.encoder.embedding.table.weight.normal_(std=0.3, generator=generator)
+    return model
+
+
+def penalty(length, a):
+    return ((5 + length) / 6) ** a
+
+
+def by_loops(model, prompt, *, beams, max_new_tokens, a, eos):
+    """Lists of (score, tokens), best first, in plain Python."""
+    live, done = [(0.0, [])], []
+    for n in range(1, max_new_tokens + 1):
+        candidates = []
+        for total, tokens in live:
+            text = torch.cat([prompt, torch.tensor(tokens, dtype=torch.long)])[None]
+            for token, value in enumerate(model(text)[0, -1].log_softmax(-1).tolist()):
+                candidates.append((total + value, [*tokens, token]))
+        candidates.sort(key=lambda c: -c[0])
+        ended = [c for c in candidates[:beams] if c[1][-1] == eos or n == max_new_tokens]
+        done += [(total / penalty(n, a), tokens) for total, tokens in ended]
+        if len(done) >= beams:
+            break
+        live = [c for c in candidates if c[1][-1] != eos][:beams]
+    return sorted(done, key=lambda c: -c[0])[:beams]
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("a", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+def test_is_what_loops_find(beams, a, seed):
+    model, texts = tiny(seed), prompts(5) % 4
+    found = model.beam_search(texts, max_new_tokens=5, beams=beams, length_penalty=a, eos=EOS)
+    for row in range(3):
+        wanted = by_loops(model, texts[row], beams=beams, max_new_tokens=5, a=a, eos=EOS)
+        assert len(wanted) == beams
+        for k, (score, tokens) in enumerate(wanted):
+            assert math.isclose(found.scores[row, k], score, abs_tol=1e-10)
+            filled = tokens + [EOS] * (found.tokens.shape[2] - len(tokens))
+            assert found.tokens[row, k].tolist() == filled
+
+
+def test_with_beams_for_all_is_exhaustive():
+    """Every sequence of up to three tokens that ends, or has three; what does not exist has no score."""
+    found = tiny().beam_search(prompts(5)[:1] % 4, max_new_tokens=3, beams=64, eos=EOS)
+    every = {
+        tuple(t[: t.index(EOS) + 1] if EOS in t else t)
+        for t in itertools.product(range(4), repeat=3)
+    }
+    exists = found.scores[0].isfinite()
+    said = [t[: t.index(EOS) + 1] if EOS in t else t for t in found.tokens[0, exists].tolist()]
+    assert len(said) == len(every) and {tuple(t) for t in said} == every
+
+
+TOKENS = torch.tensor([[1, 2, 3]])
+
+
+def models():
+    xl = TransformerXLConfig(vocab_size=9, dim=8, num_heads=2, num_layers=1, mem_len=4).build()
+    return [language_model(), language_model(mixer="linear"), xl]
+
+
+@pytest.mark.parametrize("model", models(), ids=["softmax", "linear", "transformer_xl"])
+def test_a_billion_tokens_and_a_million_beams_are_refused(model, monkeypatch):
+    for module in ("regard.core.memory", "regard.models.generation"):
+        monkeypatch.setattr(f"{module}.free_bytes", lambda device: 10 << 30)
+    said = r"max_new_tokens \(1000000000\) needs .*iB, and 10.0 GiB are free on cpu. At most \d+ would fit"
+    with pytest.raises(OptionError, match=said):
+        model.generate(TOKENS, max_new_tokens=10**9)
+    said = r"100000000 beams needs .*iB, and 10.0 GiB are free on cpu. At most \d+ would fit"
+    with pytest.raises(OptionError, match=said):
+        model.beam_search(TOKENS, max_new_tokens=4, beams=10**8)
+    monkeypatch.setattr("regard.models.generation.free_bytes", lambda device: 1 << 26)
+    monkeypatch.setattr("regard.core.memory.free_bytes", lambda device: 1 << 26)
+    with pytest.raises(OptionError, match="1000000 beams needs"):
+        model.beam_search(TOKENS, max_new_tokens=4, beams=10**6)
+    assert model.generate(TOKENS, max_new_tokens=3).shape == (1, 3)

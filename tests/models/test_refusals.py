@@ -1,0 +1,292 @@
+"""What models refuse, with the reason, before anything is computed. Values of a wrong type: tests/test_bad_calls.py."""
+
+import pytest
+import torch
+
+import regard
+import regard.models as m
+from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
+from regard.nn import FEED_FORWARDS
+from regard.nn.fields import Categorical, Numeric, Sequence
+from tests.models.small import (
+    STACK,
+    VOCAB,
+    classifier,
+    language_model as lm,
+    prompts,
+    ragged_targets,
+    targets,
+    transformer,
+)
+from tests.models.table import BATCH, FIELDS, ITEM
+
+TEXT, START = prompts(), targets()
+SIZES = {"vocab_size": VOCAB, "dim": 8, "num_heads": 2}
+GLOBAL = {"global_tokens": 0, "mixer": "longformer"}
+ORDER = torch.arange(7).expand(3, 7)
+STATE = "state must come from"
+IMAGE = {"image_size": (8, 8), "patch_size": 2, "num_classes": 3}
+VECTORS = torch.ones(2, 4)
+
+
+def xl(**options):
+    return m.TransformerXLConfig(**SIZES, **options).build()
+
+
+def xlnet(**options):
+    return m.XLNetConfig(**{**SIZES, "mem_len": 3, **options}).build()
+
+
+def dual(**options):
+    return m.DualEncoderConfig(**STACK, **options).build()
+
+
+def han(**options):
+    sizes = {"vocab_size": 11, "num_classes": 3, "hidden_dim": 4, "num_heads": 2}
+    return m.HANConfig(**{**sizes, **options}).build()
+
+
+def din(history=("history", "shops"), **options):
+    return m.DINConfig(fields=FIELDS, history=history, dim=3, **options).build()
+
+
+def mmoe(**options):
+    return m.MMoEConfig(**{"input_dim": 4, **options}).build()
+
+
+def table(**changed):
+    return m.LogisticRegressionConfig(fields=FIELDS).build().double()(BATCH | changed)
+
+
+def published(name, *preset, **options):
+    sizes = {"vocab_size": 9} if MODELS[name].heads[0] != "patch_classifier" else {}
+    return MODELS[name](*preset or ("small",), **sizes, **options).build()
+
+
+def generate(**options):
+    return lm().generate(TEXT, **{"max_new_tokens": 3, **options})
+
+
+def image(**options):
+    return published("mlp_mixer", **{"image_size": (4, 6), "num_classes": 5, **options})
+
+
+def reformer(**options):
+    return published("reformer", mixer_options={}, **options)
+
+
+def counts(**changed):
+    sizes = {"items": 9, "shop": 5, "user": 7}
+    ones = {name: torch.ones(size) for name, size in sizes.items()}
+    return din().double().batch_l2(BATCH, {**ones, **changed})
+
+
+LEARNED = lm(position="learned"), transformer(position="learned", max_len=8)
+REFUSED = {
+    OptionError: [
+        (r"dim \(25\) must be divisible by num_heads \(3\)", lambda: lm(dim=25)),
+        ("must not hold num_heads", lambda: lm(mixer_options={"num_heads": 2})),
+        ("coordinates needs grid", lambda: lm(position="coordinates")),
+        (r"'softmax\*x' must be a name, or a name and how", lambda: lm(mixers="softmax*x")),
+        (r"'softmax\*0' must be", lambda: lm(mixers="softmax*0")),
+        ("tuple of Layers", lambda: lm(mixers=" ")),
+        ("tuple of Layers", lambda: lm(mixer=())),
+        ("takes one of mixer and mixers", lambda: lm(mixers="linear", mixer="local")),
+        ("must be empty", lambda: lm(mixers="linear", mixer_options={"bias": True})),
+        ("norm_after=True needs", lambda: lm(norm_after=True, norm_first=False)),
+        ("norm_after=True needs", lambda: lm(norm_after=True, residual="reversible")),
+        ("norm_after", lambda: transformer(norm_after=True)),
+        ("must be 'plain' here", lambda: transformer(residual="reversible")),
+        ("needs norm_first", lambda: reformer(norm_first=False)),
+        ("leave checkpoint=False", lambda: reformer(checkpoint=True)),
+        ("must be empty", lambda: lm(mixer=(m.Layer("softmax"),), mixer_options={"bias": True})),
+        ("global_tokens", lambda: lm(**GLOBAL | {"global_tokens": 1})),
+        ("global_every and global_ids", lambda: lm(**GLOBAL, global_every=4)),
+        ("global_every and global_ids", lambda: lm(**GLOBAL, global_ids=(7,))),
+        ("gau includes its feed-forward", lambda: transformer(decoder_mixer="gau")),
+        ("cross_mixer_options must not", lambda: transformer(cross_mixer_options={"dim": 3})),
+        ("includes its feed-forward", lambda: m.Block(
+            24, regard.build("gau", dim=24), FEED_FORWARDS["gelu"](24))),
+        ("the nearest has", lambda: m.match_parameters(m.ClassifierConfig(num_classes=3, **STACK), 9)),
+        ("target", lambda: m.match_parameters(m.ClassifierConfig(num_classes=3, **STACK), 0)),
+        ("max_new_tokens", lambda: generate(max_new_tokens=0)),
+        ("eos", lambda: generate(eos=VOCAB)),
+        (r"generator .* must be a Generator or None", lambda: generate(generator="x")),
+        ("eos", lambda: lm().beam_search(TEXT, max_new_tokens=3, eos=VOCAB)),
+        ("beams", lambda: lm().beam_search(TEXT, max_new_tokens=3, beams=0)),
+        ("start_valid belongs to starts", lambda: transformer().generate(
+            TEXT, 1, start_valid=ragged_targets(), max_new_tokens=1)),
+        ("mlp_dim", lambda: dual(mlp_dim=1)),
+        ("mask_token", lambda: m.corrupt(TEXT, mask_token=9, vocab_size=9)),
+        ("rate", lambda: m.corrupt(TEXT, mask_token=1, vocab_size=9, rate=2)),
+        ("multiple of patch_size", lambda: image(image_size=(5, 6))),
+        (r"'s strides \(4\)", lambda: m.PatchClassifierConfig(**IMAGE, stem=((4, 2), (4, 2)))),
+        ("fnet: head must be masked_language_model or classifier", lambda: published(
+            "fnet", "base", head="language_model")),
+        ("classifier needs num_classes", lambda: published("fnet", head="classifier")),
+        ("one summary without a query", lambda: han(pool="target_query")),
+        ("one summary without a query", lambda: han(pool_options={"num_queries": 2})),
+        ("must be empty: 'convolution' has none", lambda: han(
+            word_encoder="convolution", word_encoder_options={"width": 3})),
+        ("sentence_encoder_options must not hold dim", lambda: han(
+            sentence_encoder="local", sentence_encoder_options={"dim": 3})),
+        ("divisible", lambda: han(num_heads=3, word_encoder="softmax")),
+        ("must be a tuple", lambda: din(history=())),
+        ("must be a tuple", lambda: din(history="history")),
+        ("'user' is not a Sequence", lambda: din(history=("user",))),
+        ("no Categorical field of that name", lambda: m.DINConfig(
+            fields=(*FIELDS, Sequence("h", Categorical("other", 4))), history=("h",))),
+        ("takes no query", lambda: din(pool="context_query")),
+        (r"cross: mixer \(5\) must be a Mixer", lambda: din(
+            pool="cross", pool_options={"mixer": 5})),
+        ("must not hold dim", lambda: din(pool="cross", pool_options={"num_heads": 1, "dim": 3})),
+        ("two fields are called 'items'", lambda: m.LogisticRegressionConfig(
+            fields=(ITEM, Numeric("items")))),
+        ("share one vocabulary", lambda: m.LogisticRegressionConfig(
+            fields=(ITEM, Sequence("h", Categorical("items", 10))))),
+        ("fields are not known", lambda: m.LogisticRegressionConfig().build()),
+        ("at least one layer", lambda: m.CompressedInteractionConfig(maps=())),
+        ("without dots", lambda: Categorical("a.b", 3)),
+        ("has one expert: num_experts is 4", lambda: mmoe(gate="none", num_experts=4)),
+        ("has no options", lambda: mmoe(gate_options={"score": "dot"})),
+        ("must not hold num_queries: it is num_tasks", lambda: mmoe(
+            gate="attention_query", gate_options={"num_queries": 3})),
+        ("pass input_dim", lambda: mmoe(input_dim=None)),
+        ("one of them", lambda: mmoe(fields=FIELDS)),
+        ("at least one width", lambda: mmoe(expert_dims=())),
+    ],
+    UnknownNameError: [
+        ("Did you mean 'softmax'", lambda: lm(mixer="sofmax")),
+        ("Did you mean 'softmax'", lambda: lm(mixers="linear sofmax")),
+        ("Did you mean 'softmax'", lambda: transformer(decoder_mixer="sofmax")),
+        ("Did you mean 'softmax'", lambda: han(word_encoder="softmx")),
+        ("option of local", lambda: han(word_encoder="local", word_encoder_options={"windw": 3})),
+        ("Did you mean", lambda: lm(feed_forward="gleu")),
+        ("Did you mean 'sinusoidal'", lambda: lm(position="sinus")),
+        ("unknown norm", lambda: lm(norm="batch")),
+        ("num_kv_heads", lambda: lm(mixer_options={"num_kvheads": 2})),
+        ("base", lambda: lm(position_options={"bas": 2})),
+        ("unknown pool", lambda: din(pool="target")),
+        (r"preset of fnet.*Did you mean 'base'", lambda: published("fnet", "bas")),
+        ("unknown preset of longformer", lambda: published("longformer", [1])),
+        ("option of masked_language_model 'num_classes'", lambda: published(
+            "fnet", num_classes=2)),
+    ],
+    UnsupportedError: [
+        ("fnet does not support causal: ", lambda: lm(mixer="fnet")),
+        ("it is bidirectional", lambda: classifier().encoder.initial_state(2)),
+        ("linear does not support alibi positions", lambda: classifier(
+            mixer="linear", position="alibi")),
+        ("fnet does not support causal", lambda: transformer(decoder_mixer="fnet")),
+        ("local does not support cross", lambda: transformer(cross_mixer="local")),
+        ("does not support streaming", lambda: transformer(cross_mixer="linformer")),
+        ("gau does not support residual='reversible'", lambda: reformer(mixer="gau")),
+        ("sinkhorn does not support global_tokens", lambda: published(
+            "longformer", mixer="sinkhorn")),
+        ("sinkhorn does not support global_tokens", lambda: published(
+            "longformer", mixer="sinkhorn", global_tokens=0, global_every=3)),
+        ("no pixel is padding", lambda: image()(
+            torch.zeros(3, 24).long(), valid=torch.ones(3, 24).bool())),
+        ("transformer_xl does not support documents", lambda: xl()(TEXT, documents=TEXT)),
+        (r"transformer\(.* does not support documents", lambda: transformer().extend(
+            START, transformer().initial_state(TEXT), documents=START)),
+    ],
+    ShapeError: [
+        ("int64 or int32 ids, got torch.float32", lambda: lm()(TEXT.float())),
+        (r"\[B, T >= 1\], got a tensor \[7\]", lambda: lm()(TEXT[0])),
+        (r"got a tensor \[3, 0\]", lambda: lm()(TEXT[:, :0])),
+        (r"got \[1, 2\]", lambda: lm()([1, 2])),
+        ("outside the vocabulary", lambda: lm()(TEXT + VOCAB)),
+        ("token id -", lambda: lm()(TEXT - VOCAB)),
+        ("tokens are on meta, the model on cpu", lambda: lm()(TEXT.to("meta"))),
+        (r"length \(41\) exceeds max_len \(40\)", lambda: LEARNED[0](prompts(41))),
+        (r"documents must be integers \[3, 7\]", lambda: lm()(TEXT, documents=TEXT[:, 1:])),
+        (r"documents must be integers \[3, 7\]", lambda: lm()(TEXT, documents=TEXT.float())),
+        (r"documents must be integers \[3, 7\]", lambda: lm().extend(
+            TEXT, lm().initial_state(3), documents=[1])),
+        ("again after a gap", lambda: lm()(TEXT, documents=TEXT * 0 + torch.arange(7) % 2)),
+        ("came without documents", lambda: lm().extend(
+            TEXT, lm().extend(TEXT, lm().initial_state(3))[1], documents=TEXT * 0)),
+        ("without any valid token", lambda: generate(valid=torch.zeros(3, 7).bool())),
+        ("valid must be boolean", lambda: generate(valid=torch.ones(3, 6).bool())),
+        ("tokens must be a tensor of ids", lambda: transformer()([1], START)),
+        ("target: token id .* outside the vocabulary", lambda: transformer()(TEXT, START + VOCAB)),
+        ("target has batch 2, the source 3", lambda: transformer()(TEXT, START[:2])),
+        (r"target length \(9\) exceeds max_len \(8\)", lambda: LEARNED[1](TEXT, targets(9))),
+        ("prompt of 6 tokens", lambda: LEARNED[1].generate(TEXT, START, max_new_tokens=4)),
+        ("outside the vocabulary", lambda: transformer().generate(TEXT, VOCAB, max_new_tokens=1)),
+        (STATE, lambda: lm().extend(TEXT, lm(num_layers=3).initial_state(3))),
+        (STATE, lambda: xl().extend(TEXT, xl(num_layers=3).initial_state(3))),
+        (STATE, lambda: xl().extend(TEXT, xl(mem_len=5).initial_state(3))),
+        (STATE, lambda: xl().extend(TEXT, lm().initial_state(3))),
+        (STATE, lambda: xl().extend(TEXT, None)),
+        (STATE, lambda: transformer().extend(START, None)),
+        (STATE, lambda: transformer().extend(
+            START, transformer(decoder_layers=1).initial_state(TEXT))),
+        ("for a batch of 2", lambda: transformer().extend(
+            START[:2], transformer().initial_state(TEXT))),
+        (STATE, lambda: xlnet().extend(TEXT, xlnet(num_layers=3).initial_state(3), order=ORDER)),
+        (STATE, lambda: xlnet().extend(TEXT, xlnet(dim=4).initial_state(3), order=ORDER)),
+        ("for a batch of 3", lambda: xlnet().extend(TEXT, xlnet().initial_state(2), order=ORDER)),
+        ("outside the vocabulary", lambda: xlnet()(TEXT + VOCAB, order=ORDER)),
+        (r"order must be int64 or int32 \[3, 7\]", lambda: xlnet()(TEXT, order=ORDER[:, 1:])),
+        (r"got a tensor .* of torch\.float64", lambda: xlnet()(TEXT, order=ORDER.double())),
+        ("segments must be", lambda: xlnet()(TEXT, order=ORDER, segments=TEXT[:2])),
+        ("order holds the rank -7: ranks start at 0", lambda: xlnet()(TEXT, order=ORDER - 7)),
+        ("predicts 7 tokens, and num_predict is 2", lambda: xlnet(num_predict=2)(
+            TEXT, order=ORDER)),
+        ("xlnet_classifier: tokens must be a tensor of ids", lambda: m.XLNetClassifierConfig(
+            **SIZES, num_classes=2).build()(None)),
+        ("first has batch 3, second 2", lambda: m.XLNetMatcherConfig(
+            **SIZES, num_classes=2).build()(TEXT, TEXT[:2])),
+        ("first has batch 3, second 2", lambda: dual()(TEXT, TEXT[:2])),
+        ("outside the vocabulary", lambda: dual()(TEXT, TEXT + VOCAB)),
+        ("23 pixels, and an image has 24", lambda: image()(torch.zeros(1, 23).long())),
+        ("outside the vocabulary", lambda: image(vocab_size=9)(torch.full((1, 24), 9))),
+        (r"images must be \[B, 1, 4, 6\]", lambda: image().read(torch.zeros(1, 1, 6, 4))),
+        (r"\[B, S >= 1, T >= 1\], got a tensor \[3, 7\]", lambda: han()(TEXT % 11)),
+        ("int64 or int32", lambda: han()(TEXT[None].float())),
+        ("valid must be boolean", lambda: han()(TEXT[None] % 11, valid=torch.ones(1, 3).bool())),
+        ("vocab_size 11", lambda: han()(TEXT[None] % 11 + 5)),
+        *(("pad_documents: documents must be lists of sentences", lambda x=x: m.pad_documents(x))
+          for x in (5, None, [[1, 2]], [["ab"]], "ab", [[[1.5]]], [[[[1]]]], [[["a"]]])),
+        (r"user must be int64 or int32 ids \[B\], got None", lambda: table(user=None)),
+        ("user has batch 2", lambda: table(user=BATCH["user"][:2])),
+        ("user must be int64 or int32", lambda: table(user=BATCH["user"].float())),
+        ("age must be floating point", lambda: table(age=BATCH["age"].long())),
+        (r"history must be int64 or int32 ids \[B, T\]", lambda: table(history=BATCH["user"])),
+        ("user holds id 7, outside its 7 values", lambda: table(user=BATCH["user"] + 1)),
+        ("histories must be aligned", lambda: din().double()(
+            BATCH | {"shops": BATCH["shops"][:, :2]})),
+        (r"counts of 'items' must be a tensor \[9\]", lambda: counts(items=torch.ones(8))),
+        (r"counts of 'items' must be a tensor \[9\]", lambda: counts(items=[1, 2])),
+        ("got None", lambda: din().double().batch_l2(BATCH, None)),
+        (r"x must be a tensor \[B, 4\]", lambda: mmoe()(VECTORS[:, 1:])),
+        ("mmoe: x has dtype torch.int64, the module", lambda: mmoe()(VECTORS.long())),
+        ("mmoe: x has dtype torch.float64, the module", lambda: mmoe()(VECTORS.double())),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "call"), [(e, *row) for e, rows in REFUSED.items() for row in rows]
+)
+def test_is_refused(error, said, call):
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_what_looks_alike_is_served():
+    assert lm()(prompts(41)).shape == (3, 41, VOCAB)
+    assert torch.equal(lm()(TEXT.int()), lm()(TEXT))
+    options = {"mixer": regard.MIXERS["linear"], "num_heads": 2}
+    assert din(pool="cross", pool_options=options).pool.mixer.dim == 6
+    config = {"word_encoder": "local", "word_encoder_options": {"window_size": 3}}
+    assert han(**config).words.block.mixer.options["window_size"] == 3
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert mmoe()(VECTORS.bfloat16()).shape == (2, 1)
+    model, valid = xlnet().eval(), torch.arange(7) < torch.tensor([[7], [5], [3]])
+    wrong = ORDER.masked_fill(~valid, -7)
+    wanted = model(TEXT, order=ORDER, valid=valid)
+    assert torch.equal(model(TEXT, order=wrong, valid=valid)[valid], wanted[valid])
+    assert counts() > 0

@@ -1,0 +1,143 @@
+"""Dice, norms, feed-forward layers and convolutions with coordinates are their formulas."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import conv2d
+
+import regard
+from regard.nn import FEED_FORWARDS, NORMS, CoordConv2d
+from regard.nn.dice import Dice
+
+S = torch.randn(11, 4, generator=torch.Generator().manual_seed(0)).double()
+
+
+def make():
+    dice = Dice(4).double()
+    dice.alpha.data = torch.tensor([0.1, -0.3, 0.0, 0.7]).double()
+    return dice
+
+
+def test_its_gate_is_batch_normalisation_without_affine_part():
+    dice, norm = make(), torch.nn.BatchNorm1d(4, affine=False, eps=1e-8).double()
+    for training in (True, True, False):
+        p = norm.train(training)(S).sigmoid()
+        found = dice.train(training)(S)
+        torch.testing.assert_close(found, p * S + (1 - p) * dice.alpha * S, rtol=0, atol=1e-12)
+    torch.testing.assert_close(dice.mean, norm.running_mean)
+    torch.testing.assert_close(dice.variance, norm.running_var)
+
+
+def test_statistics_are_over_valid_positions():
+    dice, alone = make().train(), make().train()
+    valid = torch.arange(11) % 3 > 0
+    found = dice(S.masked_fill(~valid[:, None], 1e6), valid)
+    torch.testing.assert_close(found[valid], alone(S[valid]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(dice.variance, alone.variance)
+
+
+def test_nothing_valid_moves_no_average():
+    dice = make().train()
+    assert dice(S, torch.zeros(11, dtype=torch.bool)).isfinite().all()
+    assert (dice.mean == 0).all() and (dice.variance == 1).all()
+
+
+def test_scale_norm_is_its_formula_and_has_one_gain():
+    norm = NORMS["scale"](6).double()
+    norm.gain.data.fill_(1.7)
+    x = torch.randn(3, 5, 6, dtype=torch.float64)
+    wanted = torch.stack([1.7 * row / ((row @ row) / 6 + 1e-5) ** 0.5 for row in x.reshape(-1, 6)])
+    torch.testing.assert_close(norm(x), wanted.reshape(x.shape))
+    assert sum(p.numel() for p in norm.parameters()) == 1
+
+
+def test_scale_norm_of_zeros_is_zero_with_finite_gradient():
+    norm = NORMS["scale"](4)
+    x = torch.zeros(2, 4, requires_grad=True)
+    y = norm(x)
+    y.sum().backward()
+    assert torch.equal(y, torch.zeros(2, 4)) and x.grad.isfinite().all()
+
+
+def test_rms_norm_is_its_formula_with_a_gain_for_each_channel():
+    norm = NORMS["rms"](6).double()
+    norm.weight.data = torch.arange(1.0, 7.0, dtype=torch.float64)
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    rows = [norm.weight * row / ((row @ row) / 6 + 1e-5) ** 0.5 for row in x.reshape(-1, 6)]
+    torch.testing.assert_close(norm(x), torch.stack(rows).reshape(x.shape))
+
+
+GATES = {
+    "glu": torch.sigmoid,
+    "bilinear": lambda a: a,
+    "reglu": torch.relu,
+    "geglu": nn.functional.gelu,
+    "geglu_tanh": lambda a: nn.functional.gelu(a, approximate="tanh"),
+    "swiglu": lambda a: a * torch.sigmoid(a),
+}
+PLAIN = {"relu": torch.relu, "gelu": nn.functional.gelu, "swish": lambda a: a * torch.sigmoid(a)}
+
+
+def test_every_kind_is_compared():
+    assert regard.FEED_FORWARDS.names() == [*PLAIN, *GATES]
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gated_is_the_formula_with_the_gate_in_the_activation(name):
+    layer = FEED_FORWARDS[name](7, 9).double()
+    x = torch.randn(2, 5, 7, dtype=torch.float64)
+    w, v, out = layer.gate.weight, layer.value.weight, layer.out.weight
+    assert w.shape == (6, 7)
+    torch.testing.assert_close(layer(x), (GATES[name](x @ w.T) * (x @ v.T)) @ out.T)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_is_the_formula_with_biases(name):
+    layer = FEED_FORWARDS[name](7, 9, bias=True).double()
+    x = torch.randn(2, 5, 7, dtype=torch.float64)
+    hidden = PLAIN[name](x @ layer.value.weight.T + layer.value.bias)
+    torch.testing.assert_close(layer(x), hidden @ layer.out.weight.T + layer.out.bias)
+
+
+@pytest.mark.parametrize("name", FEED_FORWARDS.names())
+@pytest.mark.parametrize("dim, hidden_dim", [(768, 3072), (24, 100), (16, None)])
+def test_widths_are_matched_in_parameters(name, dim, hidden_dim):
+    with torch.device("meta"):
+        layer = FEED_FORWARDS[name](dim, hidden_dim)
+    count = sum(p.numel() for p in layer.parameters())
+    plain = 2 * dim * (hidden_dim or 4 * dim)
+    assert abs(count - plain) <= 1.5 * dim  # half a unit of width, three matrices
+    if (dim, hidden_dim) == (768, 3072):
+        assert layer.value.out_features == (2048 if name in GATES else 3072)
+        assert count == plain
+
+
+def test_bad_width_is_named():
+    with pytest.raises(regard.OptionError, match=r"hidden_dim \(0\) must be a positive integer"):
+        FEED_FORWARDS["gelu"](8, 0)
+
+
+@pytest.mark.parametrize("radius", [False, True])
+@pytest.mark.parametrize("height, width", [(5, 7), (1, 4), (6, 1)])
+def test_coordinates_are_the_formula_row_first(height, width, radius):
+    layer = CoordConv2d(1, 1, 1, bias=False, radius=radius).double()
+    seen = []
+    for channel in range(1, 3 + radius):
+        layer.conv.weight.data.zero_()
+        layer.conv.weight.data[0, channel] = 1
+        seen.append(layer(torch.randn(2, 1, height, width, dtype=torch.float64))[1, 0].detach())
+    for i in range(height):
+        for j in range(width):
+            y = 2 * i / (height - 1) - 1 if height > 1 else 0
+            x = 2 * j / (width - 1) - 1 if width > 1 else 0
+            wanted = [y, x, (y * y + x * x) ** 0.5][: len(seen)]
+            assert [float(s[i, j]) for s in seen] == pytest.approx(wanted)
+
+
+def test_without_weights_on_coordinates_it_is_a_convolution():
+    layer = CoordConv2d(3, 4, 3, stride=2, padding=1, radius=True)
+    assert layer.conv.weight.shape == (4, 6, 3, 3)
+    layer.conv.weight.data[:, 3:] = 0
+    x = torch.randn(2, 3, 9, 8)
+    plain = conv2d(x, layer.conv.weight[:, :3], layer.conv.bias, stride=2, padding=1)
+    torch.testing.assert_close(layer(x), plain)
