@@ -78,12 +78,11 @@ def measured(name: str) -> Way:
 
 MEMBERS = "it is made of other mechanisms, whose ways are counted with its own"
 OVER: dict[str, tuple[str, dict[str, int]]] = {
-    "head_mix": (MEMBERS, {"deep": 9}),
     "head_groups": (MEMBERS, {"functions": 43, "files": 11}),
     "mixture": (MEMBERS, {"files": 9}),
     "flash": ("its unit, its turned views and its squared relu are those of gau", {"files": 9}),
     "transformer_xl": ("its terms of distance come from the sinusoids of positions", {"files": 10}),
-    "scalar_decay": ("its sums are those of linear attention", {"files": 9, "deep": 9}),
+    "scalar_decay": ("its sums are those of linear attention", {"files": 9}),
 }
 """Name -> why it is over some limits, and what it passes there."""
 

@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.functional.linear import accumulated, causal_sums, fitted, in_chunks
-from regard.functional.rows import Impl, exp, wide_type
+from regard.functional.linear import accumulated, causal_sums, weighted_sums
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, wide_type
 
 CHUNK = 64
 """Tokens of a chunk, C; with a decay for each channel a quarter, since D is then [C C K]."""
@@ -74,7 +74,11 @@ def decayed_attention(
     """
     if log_decay.dim() == 3:
         total = None if state is None else state[..., 0]
-        y, _, S, _ = causal_sums(q, k, v, log_decay, state, total, impl=impl)
+        if q.shape[2] == 1:
+            y, _, S, _ = causal_sums(q, k, v, log_decay, state, total)
+        else:
+            sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+            y, _, S, _ = sums(q, k, v, log_decay, state, total)
         return y, S
     T, dtype = q.shape[2], wide_type(q)
     C = fitted(CHUNK // 4, T)

@@ -13,7 +13,6 @@ are those that every query sees: learned ones, and global tokens of the mask. Ro
 """
 
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import torch
@@ -70,8 +69,17 @@ def pattern_attention(
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, impl=impl, **how)
-    if isinstance(pattern, PerHead):
-        return _by_head(q, k, v, prefix, pattern, mask, scale, max_global, impl)
+    if isinstance(pattern, PerHead):  # heads of one pattern together
+        found: dict[int, Tensor] = {}
+        for one in dict.fromkeys(pattern.heads):
+            heads = [h for h, other in enumerate(pattern.heads) if other == one]
+            own, pairs = [z[:, heads] for z in (q, k, v)], mask.pairwise
+            pairs = pairs if pairs is None or pairs.shape[1] == 1 else pairs[:, heads]
+            how = {"pattern": one, "mask": replace(mask, pairwise=pairs), "scale": scale}
+            how["prefix"] = prefix and (prefix[0][:, heads], prefix[1][:, heads])
+            y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
+            found |= dict(zip(heads, y.unbind(1), strict=True))
+        return torch.stack([found[h] for h in range(len(found))], dim=1)
     first, rows = None, list[tuple[Tensor, Tensor]]()
     if prefix is not None or mask.global_tokens is not None:
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
@@ -134,21 +142,11 @@ def _part(
     tile: int,
     merged: bool,
 ) -> Float[Tensor, "B H T V"]:
-    """Outputs over the pairs of these terms that are in no earlier one.
-
-    merged: the last column is the logarithm of the sum of exponentials: the largest score less the largest weight's logarithm.
-    """
-    T, d = q.shape[2], terms[0].lanes
-    lane = (T + d - 1) // d
-    size = next((term.queries for term in terms if term.queries != "any"), tile)
-    c = lane if isinstance(size, str) else torch.sym_min(size, lane)
-    first = d * c * torch.arange((lane + c - 1) // c, device=q.device)[:, None, None]
-    first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query
-    i = first + d * torch.arange(c, device=q.device)  # N d c
-    i = i.clamp(max=T - 1)  # copies of the last query are dropped below
-
-    keys = [term.keys(first, c, T, mask.causal) for term in terms]
-    j = beside(first[..., :0], *keys)  # h N d s, or N d s
+    """Outputs over the pairs of these terms that are in no earlier one. merged: then a column, the log of their sum of exponentials."""
+    T, i = q.shape[2], _queries(terms, q.shape[2], tile, q.device)
+    c = i.shape[2]
+    keys = [term.keys(i[..., :1], c, T, mask.causal) for term in terms]
+    j = beside(i[..., :0], *keys)  # h N d s, or N d s
     j = j if j.dim() == 4 else j[None]
     keys = [z[None, ..., None, :] for z in j.split([z.shape[-1] for z in keys], dim=-1)]
     there, at = (j >= 0) & (j < T), j.clamp(0, T - 1)
@@ -156,13 +154,15 @@ def _part(
     for marks in (mask.valid, others):
         there = there if marks is None else there & marks[:, at]
 
+    i = i.clamp(max=T - 1)  # copies of the last query are dropped below
+
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:
         query, own, before = i[None, None, :, :, rows, None], [], list(earlier)
         for term, of_term in zip(terms, keys, strict=True):
-            twice = (one.contains(query, of_term) for one in before)
-            own.append(
-                reduce(lambda pairs, again: pairs & ~again, twice, term.contains(query, of_term))
-            )
+            pairs = term.contains(query, of_term)
+            for one in before:
+                pairs = pairs & ~one.contains(query, of_term)
+            own.append(pairs)
             before.append(term)
         pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
         pairs = pairs if prefix is None else beside(_seen(prefix, mask, query), pairs)
@@ -172,9 +172,8 @@ def _part(
         if not merged:
             return y
         least, most = torch.finfo(found.dtype).min, a.amax(-1, keepdim=True)
-        none = most == 0
         top = found.masked_fill(~pairs, least).amax(-1, keepdim=True)
-        return torch.cat([y, (top - most.masked_fill(none, 1).log()).masked_fill(none, least)], -1)
+        return torch.cat([y, top - most.masked_fill(most == 0, 1).log()], -1)
 
     column = at
     if prefix is not None:
@@ -186,12 +185,20 @@ def _part(
     else:
         k, v = (take_each(z, column.expand(len(z), *column.shape)) for z in (k, v))
     q = take(q, i)
-    y = (
-        some(slice(0, c), q, k, v)
-        if torch.compiler.is_exporting() or c <= tile
-        else tiled(some, tile, q, k, v)
-    )
+    whole = torch.compiler.is_exporting() or c <= tile
+    y = some(slice(0, c), q, k, v) if whole else tiled(some, tile, q, k, v)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
+
+
+def _queries(terms: list[Pattern], T: int, tile: int, device: torch.device) -> Int[Tensor, "N d c"]:
+    """The queries of each block, from 0 on; the last blocks of all lanes are filled up."""
+    d = terms[0].lanes
+    lane = (T + d - 1) // d
+    size = next((term.queries for term in terms if term.queries != "any"), tile)
+    c = lane if isinstance(size, str) else torch.sym_min(size, lane)
+    block = torch.arange((lane + c - 1) // c, device=device)[:, None, None]
+    inside = torch.arange(c, device=device)
+    return d * (c * block + inside) + torch.arange(d, device=device)[:, None]
 
 
 def beside(*parts: Shaped[Tensor, "*#n _"]) -> Shaped[Tensor, "*n s"]:
@@ -218,32 +225,6 @@ def _masked(
 def _seen(prefix: Prefix, mask: Mask, i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t E"]:
     at, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
     return _masked(present, mask, i, at.clamp(min=0)) | (at < 0)
-
-
-def _by_head(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    prefix: KeysAndValues | None,
-    pattern: PerHead,
-    mask: Mask,
-    scale: float | None,
-    max_global: int | None,
-    impl: Impl,
-) -> Float[Tensor, "B H T V"]:
-    """Heads of one pattern together."""
-    found: dict[int, Tensor] = {}
-    for one in dict.fromkeys(pattern.heads):
-        heads = [h for h, other in enumerate(pattern.heads) if other == one]
-        own = [z[:, heads] for z in (q, k, v, *(prefix or ()))]
-        pairs, some = mask.pairwise, mask
-        if pairs is not None and pairs.shape[1] > 1:
-            some = replace(mask, pairwise=pairs[:, heads])
-        how: dict[str, Any] = {"pattern": one, "mask": some, "max_global": max_global}
-        how["prefix"] = None if prefix is None else (own[3], own[4])
-        y = pattern_attention(*own[:3], scale=scale, impl=impl, **how)
-        found |= dict(zip(heads, y.unbind(1), strict=True))
-    return torch.stack([found[h] for h in range(len(found))], dim=1)
 
 
 def _dense(
