@@ -275,7 +275,9 @@ def _scored(
         pairs = (numbers[:, :, None] == numbers[:, None])[:, None]
         pairs = pairs if mask.pairwise is None else pairs & mask.pairwise
         mask = replace(mask, pairwise=pairs, documents=None)
-    q, k, v, mask, how = behind_sink(*call[:3], given.get("s_aux"), mask, how)
+    q, k, v = call[:3]
+    if "s_aux" in given:
+        q, k, v, mask, how = behind_sink(q, k, v, given["s_aux"], mask, how)
     y = softmax_attention(q, k, v, mask=mask, dropout=dropout, **how)
     return y[:, :, -call.q.shape[2] :].transpose(1, 2)
 

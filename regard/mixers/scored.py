@@ -71,7 +71,7 @@ class Scored(CachedMixer, HeadsMixer):
             )
 
     def _split(self, x, context, at=None):
-        q, k, v = self.heads.split(x, context)
+        q, k, v = super()._split(x, context, at)
         keys = self.score.keys(k, at if context is None else None)
         return self.score.queries(q), keys, v
 
