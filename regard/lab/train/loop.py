@@ -52,10 +52,6 @@ class FitResult:
         field(default_factory=list)
     )
 
-    @property
-    def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds
-
 
 def fit(
     model: nn.Module,

@@ -236,7 +236,7 @@ def test_weights_of_tokens_add_up_over_source_words_and_average_over_target_word
         "links": torch.tensor([[[True, False], [True, True]]]),
     }
     weights = torch.tensor([[[0.3, 0.3, 0.4], [0.2, 0.2, 0.6], [0.5, 0.4, 0.1], [0, 0, 1.0]]])
-    weights = weights.roll(reads == "read", 1)
+    weights = weights.roll(int(reads == "read"), 1)
     model = nn.Module()
     model.cross_attention = lambda *args, **named: [torch.ones(1, 2, 4, 3), torch.stack([weights, weights], 1)]  # fmt: skip
     expected = torch.tensor([[[0.6, 0.65], [0.4, 0.35]]])

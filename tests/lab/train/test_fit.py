@@ -147,7 +147,6 @@ def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
     assert 1000 <= result.tokens < 1000 + 8 * 9
     _, fewer = train(tmp_path / "fewer", replace(CONFIG, steps=result.steps - 1))
     assert fewer.tokens < 1000
-    assert result.tokens_per_second == result.tokens / result.seconds
 
 
 def test_mixed_precision_and_back_in_one_process(tmp_path):
