@@ -17,6 +17,7 @@ from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
+from regard.models.encoder import Encoder
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import NormalRows, normal_rows
@@ -49,6 +50,33 @@ class Features(nn.Module):
     def forward(self, batch: Any) -> Float[Tensor, "B K"]:
         e = self.embedding(batch)[0]
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
+
+
+class ReaderConfig(StackConfig):
+    """A stack and a readout of few classes at every token, which is learned sooner than the tied logits of all tokens."""
+
+    name: ClassVar[str] = "reader"
+    kinds = ("masked_language_model", "language_model")
+    num_classes: int = 0
+    causal: bool = False
+
+    def build(self) -> "Reader":
+        return Reader(self)
+
+
+class Reader(nn.Module):
+    """model(tokens [B T], valid=None) -> logits [B T num_classes]"""
+
+    def __init__(self, config: ReaderConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config, causal=config.causal)
+        self.readout = nn.Linear(self.encoder.width, config.num_classes)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T num_classes"]:
+        return self.readout(self.encoder(tokens, valid=valid))
 
 
 class TokenReaderConfig(StackConfig):

@@ -130,7 +130,8 @@ class Asking:
             entry.sketch()  # wrong names and options are found here
         met = laws.check(question, self.plan.load)
         checked()
-        own = [entry for entry in mixers if ":" in entry.name]
+        ours = [entry for entry in mixers if entry.written.__module__.startswith("regard.")]
+        own = [entry for entry in mixers if entry not in ours]
         self._judge(own)
         self.asked = self._ask(met, last=question.kind == "screen")
         self.display.plan(len(own) + self._planned(), self.end - time.monotonic())

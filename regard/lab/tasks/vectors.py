@@ -23,7 +23,6 @@ class Regression(Tabular):
     """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
 
     kind = "vectors"
-    has_scores = False
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
         return model(batch["fields"]["x"]).float()
@@ -73,6 +72,11 @@ class CorrelatedTasks(Drawn, Regression):
         outputs, labels = columns
         return float(r2_score(labels.numpy(), outputs.numpy()))
 
+    def per_item(self, *columns: Tensor) -> Tensor:
+        """1 - (y - output)^2 / var(y) of each row, a mean over tasks."""
+        outputs, labels = (column.double() for column in columns)
+        return (1 - (labels - outputs).square() / labels.var(0, correction=0)).mean(1)
+
     def trivial_baseline(self, splits: Splits) -> float:
         """R2 of linear regression."""
         from sklearn.linear_model import LinearRegression
@@ -113,8 +117,11 @@ class WhitePixel(Regression):
 
     def measure(self, *columns: Tensor) -> float:
         """Mean distance, in pixels."""
+        return float(self.per_item(*columns).mean())
+
+    def per_item(self, *columns: Tensor) -> Tensor:
         outputs, labels = columns
-        return float((outputs - labels).norm(dim=1).mean()) * (SIZE - 1) / 2
+        return (outputs - labels).norm(dim=1) * (SIZE - 1) / 2
 
     def trivial_baseline(self, splits: Splits) -> float:
         labels = splits.test.labels

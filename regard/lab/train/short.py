@@ -12,10 +12,11 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.core import OptionError
+from regard.core.options import Rate
 from regard.core.shapes import check_positive
 from regard.lab.data.records import IGNORED, Examples, Records
 from regard.lab.tasks.task import Splits
@@ -24,7 +25,7 @@ from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import warmup_linear
 from regard.nn import after_step
 
-WARMUP = 0.1  # share of the steps in which the rate rises
+WARMUP = 0.1
 LOOK = 50  # steps between points of the curve
 SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
 
@@ -36,6 +37,7 @@ class Short:
     steps: int
     batch_size: int = 32
     lr: float = 3e-3  # where a question has no rates
+    warmup: Rate = WARMUP  # share of the steps in which the rate rises
     tokens: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -44,7 +46,7 @@ class Short:
     def as_config(self) -> TrainConfig:
         """The same budget, optimiser and schedule for `fit`."""
         return TrainConfig(
-            steps=self.steps, batch_size=self.batch_size, lr=self.lr, warmup=WARMUP, schedule="linear", weight_decay=0.0,
+            steps=self.steps, batch_size=self.batch_size, lr=self.lr, warmup=self.warmup, schedule="linear", weight_decay=0.0,
             betas=(0.9, 0.98), eval_every=LOOK,
         )  # fmt: skip
 
@@ -91,7 +93,7 @@ def short_fit(
         model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
     )
     accuracies: list[float] = []
-    curve, rise = [], max(1, round(WARMUP * steps))
+    curve, rise = [], max(1, round(budget.warmup * steps))
     model.train()
     for step, rows in enumerate(order, 1):
         optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)
@@ -133,12 +135,17 @@ def _rows(data: Records) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
     return data.rows()
 
 
-@torch.no_grad()
 def row_accuracies(model: nn.Module, data: Records) -> Tensor:
     """[n] accuracy of each row, whose rows ask equally many tokens."""
+    return answered(model, data)[1].float().mean(1)
+
+
+@torch.no_grad()
+def answered(model: nn.Module, data: Records) -> tuple[Int[Tensor, "n a"], Bool[Tensor, "n a"]]:
+    """The tokens that are asked, and whether each is answered rightly, of rows that ask equally many."""
     model.eval()
-    found, device = [], next(model.parameters()).device
-    for tokens, labels in zip(*(part.split(128) for part in _rows(data)), strict=True):
-        logits, asked = _answers(model, tokens.to(device), labels.to(device))
-        found.append((logits.argmax(-1) == asked).float().view(len(tokens), -1).mean(1))
-    return torch.cat(found).cpu()
+    tokens, labels = _rows(data)
+    asked, device = labels != IGNORED, next(model.parameters()).device
+    found = torch.cat([model(part.to(device)).argmax(-1).cpu() for part in tokens.split(128)])
+    right, of = (found == labels)[asked], tokens[asked]
+    return of.view(len(tokens), -1), right.view(len(tokens), -1)

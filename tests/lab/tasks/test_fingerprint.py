@@ -12,7 +12,16 @@ from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
 from regard.lab.experiment.trial import model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
-from regard.lab.tasks.fingerprint import Address, Capacity, Counting, Lookup, Order
+from regard.lab.tasks.fingerprint import (
+    Address,
+    Capacity,
+    Counting,
+    Lookup,
+    Order,
+    Parity,
+    Reach,
+    TwoBack,
+)  # fmt: skip
 from regard.lab.train.short import Short, short_fit
 from regard.mixers import MIXERS
 from regard.testing import check_mixer
@@ -42,7 +51,29 @@ def counting(task, row):
     return [min(row[:end].count(x), task.most) - 1 for x, end in zip(row, ends, strict=True)]
 
 
-RULES = {Lookup: lookup, Capacity: lookup, Order: order, Address: address, Counting: counting}
+def reach(task, row):
+    symbols, named = zip(*(divmod(token - 1, len(task.distances)) for token in row), strict=True)
+    far, first = [task.distances[one] for one in named], task.distances[-1]
+    return [symbols[i - far[i]] if i >= first else IGNORED for i in range(len(row))]
+
+
+def parity(task, row):
+    return [(sum(row[:end]) - end) % 2 for end in range(1, len(row) + 1)]
+
+
+def two_back(task, row):
+    first, last, start = task.segment, 2 * task.segment, 1 + task.num_values * task.num_keys
+    told = row[:first] + row[last : last + task.near]
+    pairs = dict(divmod(token - 1, task.num_values) for token in told)
+    asked = [token - start for token in row[last + task.near :]]
+    assert {*asked[: task.near]} == {*list(pairs)[first:]} and min(row[first:last]) >= start
+    return [IGNORED] * (last + task.near) + [pairs[key] for key in asked]
+
+
+RULES = {
+    Lookup: lookup, Capacity: lookup, Order: order, Address: address, Counting: counting,
+    Reach: reach, Parity: parity, TwoBack: two_back,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -15,6 +15,7 @@ from regard.lab.tasks import (
     Spam,
     StdlibBytes,
     StdlibMasked,
+    WhitePixel,
 )
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
@@ -51,8 +52,17 @@ def test_their_mean_is_the_metric(task, monkeypatch):
 
 def test_what_is_no_mean_of_items_has_none():
     assert not Spam().has_scores  # macro-F1
-    with pytest.raises(OptionError, match="correlated_tasks gives no score of each item"):
-        CorrelatedTasks().item_scores(torch.nn.Identity(), [])
+    with pytest.raises(OptionError, match="spam gives no score of each item"):
+        Spam().item_scores(torch.nn.Identity(), [])
+
+
+@pytest.mark.parametrize(
+    "task", [CorrelatedTasks(dim=4, **SIZES), WhitePixel()], ids=["R2", "pixels"]
+)
+def test_their_mean_is_the_metric_of_vectors(task):
+    model, test = torch.nn.Linear(task.facts["input_dim"], 2), task.load().test
+    batches = list(in_order(test, 7, task.collate))
+    assert np.mean(task.item_scores(model, batches)) == pytest.approx(task.score(model, batches))
 
 
 def test_the_spread_of_an_area_is_delongs():

@@ -1,0 +1,119 @@
+"""Are gates for each task worth it as tasks grow unlike, and is weighing better than summing or joining?
+
+regard arena questions.gates:QUESTION --rows docs/findings/rows/gates.jsonl
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.lab import Claim, Column, Entry, Question, Shell, above, near
+from regard.lab.tasks import CorrelatedTasks
+from regard.lab.train import TrainConfig
+from regard.models import MMoEConfig
+from regard.nn.dnn import Experts
+
+SHELLS = (Shell(dim=16), Shell(dim=24))  # channels of an expert
+MA = "Ma et al. 2018, KDD"
+FEW = "a survey article, of several production tasks and without numbers"
+TRAIN = TrainConfig(
+    steps=1500, batch_size=128, weight_decay=0.0, eval_every=250, checkpoint_every=10_000, keep=1
+)
+
+
+class FusedConfig(MMoEConfig):
+    """Experts whose outputs are summed or joined, or are none: a linear map, or its mean over tasks."""
+
+    name = "fused"
+    fusion: str = "sum"
+
+    def build(self) -> Any:
+        return Fused(self)
+
+
+class Fused(nn.Module):
+    def __init__(self, config: FusedConfig):
+        super().__init__()
+        width, n, K, self.fusion = (
+            config.input_dim or 0,
+            config.num_experts,
+            config.num_tasks,
+            config.fusion,
+        )
+        self.experts, towers = None, [[nn.Linear(width, 1)] for _ in range(K)]
+        if self.fusion in ("sum", "join"):
+            self.experts, hidden = Experts(width, n, config.expert_dims), config.tower_dim
+            width = self.experts.out_dim * (n if self.fusion == "join" else 1)
+            towers = [[nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, 1)] for _ in range(K)]  # type: ignore[list-item]
+        self.towers = nn.ModuleList(nn.Sequential(*tower) for tower in towers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.experts is not None:
+            found = self.experts(x)
+            x = found.flatten(1) if self.fusion == "join" else found.sum(1)
+        y = torch.cat([tower(x) for tower in self.towers], 1)
+        return y.mean(1, keepdim=True).expand_as(y) if self.fusion == "mean" else y
+
+
+# fmt: off
+def _gated(gate: str, column: Column, experts: int = 8, width: int = 1) -> MMoEConfig:
+    dims = (width * column.shell.dim,)
+    return MMoEConfig(gate=gate, num_experts=experts, expert_dims=dims, **column.task.facts)  # type: ignore[arg-type]
+
+
+def _fused(fusion: str, column: Column) -> FusedConfig:
+    return FusedConfig(fusion=fusion, expert_dims=(column.shell.dim,), **column.task.facts)
+
+
+def _column(rho: float) -> Column:
+    return Column(name=f"cosine {rho:g}", task=CorrelatedTasks(rho=rho, test_size=2000), train=TRAIN, shell=SHELLS[0])
+
+
+QUESTION = Question(
+    name="gates",
+    about="What do gates gain over one gate, a shared bottom, a sum and a joining of experts, as two tasks grow unlike?",
+    kind="comparison",
+    entries=(
+        Entry(title="a gate for each task", make=partial(_gated, "linear")),
+        Entry(title="one gate", make=partial(_gated, "one")),
+        Entry(title="learned query", make=partial(_gated, "attention_query")),
+        Entry(title="shared bottom", make=partial(_gated, "none", experts=1, width=8)),
+        Entry(title="experts summed", make=partial(_fused, "sum")),
+        Entry(title="experts joined", make=partial(_fused, "join")),
+        Entry(title="no mixing", make=partial(_fused, "linear")),
+        Entry(title="the bag", make=partial(_fused, "mean")),
+    ),
+    vary=tuple(_column(rho) for rho in (0.0, 0.5, 1.0)),
+    shells=SHELLS,
+    rates=(2e-3, 5e-3, 12.5e-3),
+    baseline="a gate for each task",
+    factors=("size",),
+    claims=(
+        Claim(
+            text="Gates for each task are better than a shared bottom where tasks differ.", source=MA, smallest=0.005,
+            expected=(above("a gate for each task", "shared bottom", column="cosine 0"),),
+        ),
+        Claim(
+            text="Gates for each task are better than one gate where tasks differ.", source=MA, smallest=0.005,
+            expected=(above("a gate for each task", "one gate", column="cosine 0"),),
+        ),
+        Claim(
+            text="Where tasks are the same, one gate is as good as several, within 0.005 of R2.", source=MA, smallest=0.002,
+            expected=(near("one gate", "a gate for each task", within=0.005, column="cosine 1"),),
+        ),
+        *(
+            Claim(text=f"A learned query that attends to the experts is better than MMoE's gate: cosine {rho}.", source=FEW, smallest=0.005, expected=(above("learned query", "a gate for each task", column=f"cosine {rho}"),)) for rho in ("0", "0.5", "1")
+        ),
+        Claim(
+            text="Weighing experts is better than summing and than joining them.", source="a survey article", smallest=0.005,
+            expected=tuple(above("a gate for each task", other, column="cosine 0") for other in ("experts summed", "experts joined")),
+        ),
+    ),
+    limits=(
+        "Inputs are normal and tasks are sums of sines, as in the paper, which trains far longer: a difference of 0.005 of R2 is looked for.",
+        "Sizes differ by the gates, and by the towers of what is joined; the shared bottom is as wide as all experts together.",
+        "No mixing is a linear map for each task, the bag the mean of the two: experts without gates are entries, and no lines.",
+    ),
+)

@@ -1,0 +1,53 @@
+"""Baselines of the laboratory, and the questions that are asked with them."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.lab.experiment.baselines import Convolution, Gru
+from regard.lab.experiment.models import ReaderConfig
+from regard.testing import check_mixer
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted(path for path in (ROOT / "questions").glob("[a-z]*.py"))
+KNOWN = {
+    one["claim"] for one in json.loads((ROOT / "docs/findings/claims.json").read_text())["claims"]
+}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Gru(24), lambda: Convolution(24, size=3)], ids=["gru", "convolution"]
+)
+def test_a_baseline_keeps_the_laws(make):
+    check_mixer(make, laws=("causality", "padding", "poison", "batch", "isolation", "derivative"))
+
+
+def test_a_convolution_reads_so_many_tokens():
+    x = torch.randn(1, 9, 8, requires_grad=True)
+    (gradient,) = torch.autograd.grad(Convolution(8, size=3)(x)[0, 6].sum(), x)
+    assert gradient[0].any(-1).nonzero().flatten().tolist() == [4, 5, 6]
+
+
+def test_a_reader_answers_every_token():
+    config = ReaderConfig(vocab_size=9, num_classes=3, dim=16, num_heads=2, position="none")
+    assert config.build()(torch.ones(2, 5, dtype=torch.long)).shape == (2, 5, 3)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_question_is_named_by_its_file_and_short(path: Path):
+    question = import_module(f"questions.{path.stem}").QUESTION
+    assert question.name == path.stem and question.kind == "comparison" and len(question.limits) > 1
+    assert len(path.read_text().splitlines()) <= 120 and str(path.stem) in path.read_text()[:400]
+    assert all(claim.smallest > 0 for claim in question.claims)
+
+
+def test_the_known_claims_are_asked_in_their_words():
+    asked = {
+        claim.text
+        for path in FILES
+        for claim in import_module(f"questions.{path.stem}").QUESTION.claims
+    }
+    assert len(asked & KNOWN) >= 50
