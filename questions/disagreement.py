@@ -1,6 +1,8 @@
 """Are heads alike that are left alone, and does pushing them apart make the model better?
 
 regard arena questions.disagreement:QUESTION --rows docs/findings/rows/disagreement.jsonl
+
+About 13 core-minutes, estimated: 72 runs of 9 s, and a sixth more where rates are widened.
 """
 
 from functools import partial
@@ -38,23 +40,27 @@ class Disagreeing(LanguageModelConfig):
     def build(self) -> Any:
         model = super().build()
         for mixer in model.encoder.mixers:
-            mixer.register_forward_hook(partial(_pushed, self.kind), with_kwargs=True)
+            mixer.register_forward_hook(
+                partial(_pushed, self.kind, self.num_layers), with_kwargs=True
+            )
         return model
 
 
-def _pushed(kind: Kind, mixer: Any, args: Any, kwargs: Any, y: torch.Tensor) -> torch.Tensor | None:
+def _pushed(
+    kind: Kind, layers: int, mixer: Any, args: Any, kwargs: Any, y: torch.Tensor
+) -> torch.Tensor | None:
     if not mixer.training:
         return None
     seen = mixer.observe(args[0], mask=kwargs["mask"], weights=kind == "position")
-    return Apart.apply(y, -disagreement(seen, kind))
+    return Apart.apply(y, -disagreement(seen, kind) / layers)
 
 
 def _apart(kind: Kind, column: Column) -> Disagreeing:
     task, shell = column.task, column.shell
-    sizes = dict(
-        vocab_size=task.vocab_size, max_len=task.max_len, dim=shell.dim, num_heads=shell.num_heads
+    sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
+    return Disagreeing(
+        kind=kind, max_len=task.max_len, position=shell.position, **sizes, **task.facts
     )
-    return Disagreeing(kind=kind, num_layers=shell.num_layers, position=shell.position, **sizes)
 
 
 @torch.no_grad()

@@ -1,6 +1,8 @@
 """Are gates for each task worth it as tasks grow unlike, and is weighing better than summing or joining?
 
 regard arena questions.gates:QUESTION --rows docs/findings/rows/gates.jsonl
+
+About 22 core-minutes, estimated: 288 runs of 4 s, and a sixth more where rates are widened.
 """
 
 from functools import partial
@@ -16,8 +18,7 @@ from regard.models import MMoEConfig
 from regard.nn.dnn import Experts
 
 SHELLS = (Shell(dim=16), Shell(dim=24))  # channels of an expert
-MA = "Ma et al. 2018, KDD"
-FEW = "a survey article, of several production tasks and without numbers"
+MA, FEW = "Ma et al. 2018, KDD", "a survey article, of several production tasks and without numbers"
 TRAIN = TrainConfig(
     steps=1500, batch_size=128, weight_decay=0.0, eval_every=250, checkpoint_every=10_000, keep=1
 )

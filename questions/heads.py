@@ -1,6 +1,8 @@
 """How many heads does it take, must they be learned, and may keys be made of queries?
 
 regard arena questions.heads:QUESTION --rows docs/findings/rows/heads.jsonl
+
+About 17 core-minutes, estimated: 120 runs of 7.5 s, and a sixth more where rates are widened.
 """
 
 import torch.nn.functional as F
@@ -8,17 +10,27 @@ import torch.nn.functional as F
 from regard.lab import Claim, Column, Entry, Question, Shell, below, near
 from regard.lab.tasks import StdlibBytes
 from regard.lab.train import TrainConfig
-from regard.mixers.softmax import Softmax
+from regard.models import LanguageModel, LanguageModelConfig
 
 
-class NonlinearValues(Softmax):
-    """Softmax attention whose values pass a GELU."""
+class NonlinearValuesConfig(LanguageModelConfig):
+    """The model whose values pass a GELU."""
 
     name = "nonlinear_values"
 
-    def _split(self, x, context, at=None):
-        q, k, v = super()._split(x, context, at)
-        return q, k, F.gelu(v)
+    def build(self) -> LanguageModel:
+        model = super().build()
+        for mixer in model.encoder.mixers:
+            mixer.heads.value.register_forward_hook(lambda linear, given, v: F.gelu(v))  # type: ignore[union-attr]
+        return model
+
+
+def _nonlinear(column: Column) -> NonlinearValuesConfig:
+    task, shell = column.task, column.shell
+    sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
+    return NonlinearValuesConfig(
+        max_len=task.max_len, position=shell.position, **sizes, **task.facts
+    )
 
 
 def _heads(count: int) -> Entry:
@@ -45,7 +57,7 @@ QUESTION = Question(
         Entry(mixer="softmax"),
         *map(_heads, (1, 2, 8)),
         Entry(mixer="softmax", title="keys of queries", options={"shared_qk": True}),
-        Entry(mixer=NonlinearValues, title="values through a GELU"),
+        Entry(make=_nonlinear, title="values through a GELU"),
         Entry(mixer="fixed_patterns", title="three fixed heads", options={"patterns": ("current", "previous", "left")}),
         Entry(mixer="synthesizer_random", title="four tables"),
     ),

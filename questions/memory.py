@@ -1,6 +1,8 @@
 """What does a memory of earlier segments gain where the answer lies two segments back?
 
 regard arena questions.memory:QUESTION --rows docs/findings/rows/memory.jsonl
+
+About 38 core-minutes, estimated: 108 runs of 18 s, and a sixth more where rates are widened.
 """
 
 from functools import partial
@@ -45,7 +47,7 @@ class Segments(nn.Module):
 def _sizes(column: Column) -> dict[str, Any]:
     shell = column.shell
     sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
-    return sizes | {"vocab_size": column.task.vocab_size} | dict(shell.fields)  # type: ignore[attr-defined]
+    return sizes | column.task.facts | dict(shell.fields)
 
 
 def _xl(segment: int, memory: int, column: Column) -> TransformerXLConfig:

@@ -1,6 +1,8 @@
 """Does post-norm need a warm-up, in a stack deep enough to tell?
 
 regard arena questions.norms:QUESTION --rows docs/findings/rows/norms.jsonl
+
+About 30 core-minutes, estimated: 96 runs of 16 s, and a sixth more where rates are widened.
 """
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near, reaches

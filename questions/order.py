@@ -1,6 +1,8 @@
 """Does the order of twelve mechanisms hold when each gets three times, and nine times, the bytes?
 
 regard arena questions.order:QUESTION --rows docs/findings/rows/order.jsonl
+
+About 40 core-minutes, estimated: 420 runs of 4.8 s, and a sixth more where rates are widened.
 """
 
 from regard.lab import Claim, Column, Entry, Question, Shell, below, near

@@ -1,6 +1,8 @@
 """Which mechanisms track a state: parity, trained to 40 bits and tested to 256?
 
 regard arena questions.parity:QUESTION --rows docs/findings/rows/parity.jsonl
+
+About 22 core-minutes, estimated: 144 runs of 8 s, and a sixth more where rates are widened.
 """
 
 from dataclasses import replace

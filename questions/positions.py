@@ -1,11 +1,14 @@
 """Which positions serve at the trained length, and which at four times as many bytes?
 
 regard arena questions.positions:QUESTION --rows docs/findings/rows/positions.jsonl
+
+About 15 core-minutes, estimated: 96 runs of 8 s, and a sixth more where rates are widened.
 """
 
-import torch
+from functools import cache
 
 from regard.lab import Claim, Column, Entry, Question, Shell, below, near
+from regard.lab.data.records import Records
 from regard.lab.experiment.question import Fitted
 from regard.lab.tasks import StdlibBytes
 from regard.lab.train import TrainConfig
@@ -18,11 +21,14 @@ LONGER = StdlibBytes(length=256, valid_size=1, test_size=64)
 PRESS = "Press et al. 2021, arXiv 2108.12409"
 
 
-@torch.no_grad()
+@cache
+def _longer() -> Records:
+    return LONGER.load().test
+
+
 def beyond(fitted: Fitted) -> dict[str, float]:
-    """Bits of a byte in windows of 256, each predicted from up to 255 before it, less those of its first 64: what longer rows cost."""
-    test = LONGER.load().test
-    return {"256 bytes": LONGER.score(fitted.model, in_order(test, 16, LONGER.collate))}
+    """Bits of a byte in windows of 256, each predicted from up to 255 before it."""
+    return {"256 bytes": LONGER.score(fitted.model, in_order(_longer(), 16, LONGER.collate))}
 
 
 # fmt: off

@@ -1,6 +1,8 @@
 """How far does each mechanism reach? The symbol at a named distance, by distance.
 
 regard arena questions.reach:QUESTION --rows docs/findings/rows/reach.jsonl
+
+About 20 core-minutes, estimated: 144 runs of 7 s, and a sixth more where rates are widened.
 """
 
 from regard.functional.patterns import First, Window

@@ -1,6 +1,8 @@
 """How are a query and a key scored best, and where should a window stand?
 
 regard arena questions.scores:QUESTION --rows docs/findings/rows/scores.jsonl
+
+About 15 core-minutes, estimated: 216 runs of 3.5 s, and a sixth more where rates are widened.
 """
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near

@@ -1,6 +1,8 @@
 """Do weights need pairs of tokens, or do tables and single tokens make them as well?
 
 regard arena questions.synthesizer:QUESTION --rows docs/findings/rows/synthesizer.jsonl
+
+About 19 core-minutes, estimated: 132 runs of 7.5 s, and a sixth more where rates are widened.
 """
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, below, near
