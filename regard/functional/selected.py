@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.mask import Mask
 from regard.functional.rows import TILE, in_chunks, masked_softmax, tiled
 
-ROOM = 1 << 25
+ROOM = 1 << 24
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
 
 NEVER = -1e30
@@ -43,13 +43,13 @@ def selected_attention(
     block_size: tokens of a block, C. tile: queries whose keys are copied at once.
     """
 
-    def some(rows: slice, q: Tensor, blocks: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H t V"]:
         with torch.no_grad():
             at = largest(*index(rows), count)
-        weights, values = chosen(q, blocks, at, last[:, rows], block_size)
-        return (weights.to(values.dtype) @ values).transpose(2, 3).flatten(1, 2)
+        weights, places = chosen(q, keys, at, last[:, rows])
+        return read(weights, values, places)
 
-    return tiled(some, tile, q, in_chunks(torch.cat([k, v], -1), block_size).flatten(3))
+    return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
 
 
 def divergence(
@@ -67,11 +67,11 @@ def divergence(
     count, block_size, tile: see `selected_attention`.
     """
 
-    def some(rows: slice, q: Tensor, blocks: Tensor) -> Float[Tensor, "B 1 t 1"]:
+    def some(rows: slice, q: Tensor, keys: Tensor) -> Float[Tensor, "B 1 t 1"]:
         found, allowed, forced = index(rows)
         with torch.no_grad():
             at = largest(found, allowed, forced, count)
-            weights, _ = chosen(q, blocks, at, last[:, rows], block_size)
+            weights, _ = chosen(q, keys, at, last[:, rows])
             p = weights.mean(3).unflatten(1, (at.shape[1], -1)).mean(2)
             p = p.unflatten(3, (count, -1)).sum(4)
         found = found.gather(3, at.clamp_min(0)).masked_fill(at < 0, NEVER)
@@ -82,27 +82,36 @@ def divergence(
 
 def chosen(
     q: Float[Tensor, "B H t K"],
-    blocks: Float[Tensor, "B G N CKV"],
+    keys: Float[Tensor, "B G N CK"],
     at: Int[Tensor, "B c t n"],
     last: Int[Tensor, "b t"],
-    size: int,
-) -> tuple[Float[Tensor, "B g t r m"], Float[Tensor, "B g t m V"]]:
-    """Softmax weights of the m = n C keys of these blocks, and their values, for the r heads of queries that share them.
+) -> tuple[Float[Tensor, "B g t r m"], Int[Tensor, "B g t n"]]:
+    """Softmax weights of the m = n C keys of these blocks, for the r heads of queries that share them, and the blocks' places among all.
 
-    blocks: keys, each with its value beside it. g: G or c, whichever is more.
+    g: G or c, whichever is more.
     """
-    (B, G, N, _), K = blocks.shape, q.shape[3]
+    (B, G, N, width), K = keys.shape, q.shape[3]
     g = max(G, at.shape[1])
     at = at.repeat_interleave(g // at.shape[1], 1)
-    j = (at[..., None] * size + torch.arange(size, device=at.device)).flatten(3)
+    j = (at[..., None] * (width // K) + torch.arange(width // K, device=at.device)).flatten(3)
     allowed = (j >= 0) & (j <= last[:, None, :, None])
     first = (N * torch.arange(B * G, device=at.device)).view(B, G, 1, 1)
     places = at.clamp_min(0) + first.repeat_interleave(g // G, 1)
-    found = blocks.flatten(0, 2).index_select(0, places.flatten()).unflatten(1, (size, -1))
-    keys, values = found.unflatten(0, at.shape).flatten(3, 4).tensor_split([K], -1)
+    found = keys.flatten(0, 2).index_select(0, places.flatten()).view(*j.shape, K)
     wide = torch.promote_types(q.dtype, torch.float32)
     q = K**-0.5 * q.unflatten(1, (g, -1)).transpose(2, 3).to(wide)
-    return masked_softmax(q @ keys.to(wide).mT, allowed[:, :, :, None]), values
+    return masked_softmax(q @ found.to(wide).mT, allowed[:, :, :, None]), places
+
+
+def read(
+    weights: Float[Tensor, "B g t r m"],
+    values: Float[Tensor, "B G N CV"],
+    places: Int[Tensor, "B g t n"],
+) -> Float[Tensor, "B H t V"]:
+    """The weighted values of the blocks at these places."""
+    found = values.flatten(0, 2).index_select(0, places.flatten())
+    found = found.view(*weights.shape[:3], weights.shape[4], -1)
+    return (weights.to(values.dtype) @ found).transpose(2, 3).flatten(1, 2)
 
 
 # ------------------------------------------------------------------ choices

@@ -24,7 +24,7 @@ from regard.functional.rows import (
     tiled,
     visible_keys,
 )
-from regard.functional.selected import block_means, bounds, chosen, largest
+from regard.functional.selected import block_means, bounds, chosen, largest, read
 from regard.mixers._base import ALL
 from regard.mixers._selected import SelectedMixer
 from regard.mixers.moba import NO_MARKS
@@ -78,12 +78,12 @@ class NativeSparse(SelectedMixer):
         means = (block_means(z, C, last) for z in (k, v))
         place = torch.arange(S, device=q.device)
 
-        def some(rows, q, gates, k, v, key_means, value_means, blocks):
+        def some(rows, q, gates, k, v, key_means, value_means, keys, values):
             i, cols = last[:, rows], visible_keys(mask, T, S, rows, self.window_size)
             whole, at = self._choice(q, key_means, i, own[:, rows])
             y_whole = (whole.to(v.dtype) @ value_means[:, :, None]).flatten(1, 2)
-            weights, values = chosen(q, blocks, at, i, C)
-            y_chosen = (weights.to(v.dtype) @ values).transpose(2, 3).flatten(1, 2)
+            weights, places = chosen(q, keys, at, i)
+            y_chosen = read(weights, values, places)
             i, first = (z[:, None, None, :, None] for z in (i, own[:, rows] - self.window_size))
             found = scores(q.unflatten(1, (k.shape[1], -1)), k[:, :, None, cols])
             near = masked_softmax(found, (place[cols] > first) & (place[cols] <= i)).to(v.dtype)
@@ -91,8 +91,8 @@ class NativeSparse(SelectedMixer):
             a, b, c = gates.split(1, -1)
             return a * y_whole + b * y_chosen + c * y_near
 
-        blocks = in_chunks(torch.cat([k, v], -1), C).flatten(3)
-        return tiled(some, self._how(q, k, mask)["tile"], (q, gates), k, v, *means, blocks)
+        blocks = (in_chunks(z, C).flatten(3) for z in (k, v))
+        return tiled(some, self._how(q, k, mask)["tile"], (q, gates), k, v, *means, *blocks)
 
     def _choice(self, q, means, last, own):
         """Weights of whole blocks, [B G r t N], and the blocks that they choose, [B G t top_k]."""
