@@ -80,7 +80,8 @@ def pattern_attention(
             y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
             found |= dict(zip(heads, y.unbind(1), strict=True))
         return torch.stack([found[h] for h in range(len(found))], dim=1)
-    first, rows = None, list[tuple[Tensor, Tensor]]()
+    first: Prefix | None = None
+    rows: list[tuple[Tensor, Tensor]] = []
     if prefix is not None or mask.global_tokens is not None:
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
