@@ -1,5 +1,6 @@
 """torch.compile and torch.export make programs with the mixer's outputs and gradients."""
 
+from itertools import product
 from typing import Any, cast
 
 import torch
@@ -29,25 +30,20 @@ def exported(subject: Subject) -> None:
     """torch.export gives one program for all lengths, and one for the length at hand, with the mixer's outputs and gradients.
 
     The first is exported at 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T
-    may not, which would have the length at which it was exported. `free_length` has the last order padded and the other not, this law the
-    reverse. What strict=True adds, the capture by Dynamo, is what `compiled` asks.
+    may not, which would have the length at which it was exported. Here every order is asked with and without padding, but for the largest program,
+    which is `free_length`'s. What strict=True adds, the capture by Dynamo, is what `compiled` asks.
     """
-    *others, last = subject.orders()
-    if subject.can.padding:
-        for order in others:
-            _serves_all_lengths(subject, order, padded=True)
-        _serves_all_lengths(subject, last, padded=False)
+    paddings = (False, True) if subject.can.padding else (False,)
+    for order, padded in [*product(subject.orders(), paddings)][:-1]:
+        _serves_all_lengths(subject, order, padded=padded)
     mixer, x = subject.make(blocks="own"), subject.x
     request = subject.samples()[-1]
     _require_program(_exported(mixer, x, request), mixer, x, request, "exported")
 
 
 def free_length(subject: Subject) -> None:
-    """One exported program serves batches of all lengths, of which those of the last order are padded where that is declared."""
-    *others, last = subject.orders()
-    for order in others:
-        _serves_all_lengths(subject, order, padded=False)
-    _serves_all_lengths(subject, last, padded=True)
+    """One exported program serves batches of all lengths, in the last order, and padded where that is declared."""
+    _serves_all_lengths(subject, subject.orders()[-1], padded=True)
 
 
 def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> None:
