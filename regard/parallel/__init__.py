@@ -124,7 +124,8 @@ def _placed(
 def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(x: Tensor, *, context: Tensor | None = None, mask: Mask = OPEN) -> Tensor:
         check_request(mixer, x, context, replace(mask, pairwise=None))
-        way = way_of(mixer, mask, cross=context is not None, size=ranks.size)
+        cross = context is not None
+        way = way_of(mixer, mask, cross=cross, size=ranks.size) if len(x) else "tokens"
         if way == "halo":
             return _by_halo(whole, ranks, x, mask, mixer.reach)
         if way == "heads":
@@ -202,7 +203,7 @@ def _by_halo(
     """The mixer on this rank's tokens between the nearest of the other ranks, `reach` valid ones to each side of a row."""
     rank, every = ranks.rank, torch.ones_like(x[..., 0], dtype=torch.bool)
     order = compaction(every if mask.valid is None else mask.valid)
-    counts = torch.tensor(ranks.facts(order.valid.sum(1).tolist()), device=x.device)
+    counts = torch.tensor(ranks.facts(order.valid.sum(1).tolist()), device=x.device)  # [w B]
 
     def near(a: int, b: int) -> Tensor:
         """Columns [B n] of the compact tokens of rank a that rank b may see."""

@@ -100,7 +100,8 @@ def test_ranks_give_what_one_process_gives(name, variant, options, size):
         try:
             require_shards(subject, request, size)
         except AssertionError as error:
-            way = way_of(subject.make(), request.mask, cross=request.context is not None)
+            crossed = request.context is not None
+            way = way_of(subject.make(), request.mask, cross=crossed, size=size)
             raise AssertionError(f"{request.label}, by {way}: {error}") from error
 
 
@@ -122,25 +123,25 @@ BREAKS = {
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "order", "way"),
+    ("what", "name", "order", "way", "size"),
     [
-        ("state", "gated_delta", -1, "state"),
-        ("sum", "linear", 0, "context"),
-        ("keys", "differential", 0, "context"),
-        ("halo", "local", 0, "halo"),
-        ("heads", "softmax", 0, "heads"),
-        ("tokens", "nystrom", 0, "tokens"),
+        ("state", "gated_delta", -1, "state", 2),
+        ("sum", "linear", 0, "context", 2),
+        ("keys", "differential", 0, "context", 2),
+        ("halo", "local", 0, "halo", 2),
+        ("heads", "softmax", 0, "heads", 3),
+        ("tokens", "nystrom", 0, "tokens", 2),
     ],
 )
-def test_the_law_fails_where_what_is_sent_is_lost(what, name, order, way, monkeypatch):
+def test_the_law_fails_where_what_is_sent_is_lost(what, name, order, way, size, monkeypatch):
     subject = Subject(factory(name, {}))
     request = subject.orders()[order]
-    assert way_of(subject.make(), request.mask) == way
-    require_shards(subject, request, 2)
+    assert way_of(subject.make(), request.mask, size=size) == way
+    require_shards(subject, request, size)
     method, change = BREAKS[what]
     monkeypatch.setattr(Simulated, method, _changed(getattr(Simulated, method), change))
     with pytest.raises(AssertionError, match="not close"):
-        require_shards(subject, request, 2)
+        require_shards(subject, request, size)
 
 
 def _changed(method, change):
