@@ -2,7 +2,7 @@
 
 regard arena questions.memory:QUESTION --rows docs/findings/rows/memory.jsonl
 
-About 38 core-minutes, estimated: 108 runs of 18 s, and a sixth more where rates are widened.
+About 38 core-minutes, estimated: 96 runs of 20 s, and a sixth more where rates are widened.
 """
 
 from functools import partial
@@ -86,7 +86,7 @@ QUESTION = Question(
         ),
     ),
     vary=(
-        Column(name="two back", task=TwoBack(train_size=19200), train=Short(steps=600), shell=SHELLS[0]),
+        Column(name="two back", task=TwoBack(train_size=12800), train=Short(steps=400), shell=SHELLS[0]),
     ),
     shells=SHELLS,
     rates=(3e-3, 6e-3, 12e-3),
