@@ -1,6 +1,6 @@
 """A byte model trained on one long sequence over several processes: losses, seconds, and the bytes that the backward needs.
 
-    torchrun --nproc-per-node 2 benchmarks/sequence.py --mixer local --tokens 65536 --steps 3
+    torchrun --nproc-per-node 2 examples/long_sequence.py --mixer local --tokens 65536 --steps 3
 
 The text is the standard library's source. Activations are the storages that autograd saves in one forward, parameters left out.
 """
