@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Observation, OptionError, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core import OPEN, Mask, Observation, OptionError, UnsupportedError
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance

@@ -107,7 +107,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
             nn.init.uniform_(self.v_p, -bound, bound)
 
     def _split(self, x, context, at=None):
-        q, k, v = super()._split(x, context, at)
+        q, k, v = self.heads.split(x, context, None if at is None else at[:, 0])
         return q, self.score.keys(k, at if context is None else None), v
 
     def mix(self, x, context, mask):

@@ -15,9 +15,8 @@ token belongs to the nearest centroid of q^ + k^ and sees the last W earlier tok
 nearest centroid alone, as its neighbours may be later ones, and sees the W keys nearest to that centroid (causal: the
 last W of its keys). `shared_qk=True` makes keys of the queries, as the official causal code does; `scale=1` is its scale.
 `attend_raw=True` clusters by q^, k^ and attends with q, k. The commitment loss is a method of its own, for the caller to
-add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads being local, as the paper advises, is
-`head_groups`'s business. `num_kv_heads`: arXiv 2305.13245. No rotary positions: clusters are of what tokens hold, wherever they stand,
-and turned tokens would lie in clusters of places.
+add with weight 1e-4 (`regard train --train.commitment 1e-4`). Half of the heads are local, as the paper advises, in `head_groups`. `num_kv_heads`:
+arXiv 2305.13245. No rotary positions: clusters are of what tokens hold, wherever they stand, and turned tokens would lie in clusters of places.
 
 Args:
     num_clusters: clusters in each head; None: near the root of max_len
@@ -107,8 +106,7 @@ class Routing(HeadsMixer):
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if published_causal:
             why = No("later tokens push earlier ones out of the clusters")
-            cross = No("its clusters compare positions of one axis")
-            self.declare(causal=why, streaming=why, cross=cross)
+            self.declare(causal=why, streaming=why, cross=No("its clusters are of one axis"))
 
     def mix(self, x, context, mask):
         counted = self.training and not self.heads.apart
@@ -129,9 +127,8 @@ class Routing(HeadsMixer):
         check_request(self, x, context, mask)
         of, heads = self.centroids.distance, self.heads
         loss = of(heads.queries, x, mask.valid if context is None else None)
-        if self.shared_qk:
-            return loss
-        return loss + of(heads.keys, x if context is None else context, mask.valid)
+        source = x if context is None else context
+        return loss if self.shared_qk else loss + of(heads.keys, source, mask.valid)
 
     def _after_step(self) -> None:
         self.centroids.update()
