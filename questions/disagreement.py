@@ -13,6 +13,7 @@ import torch
 
 from questions.heads import COLUMN, SHELLS
 from regard.lab import Claim, Column, Entry, Question, below, reaches
+from regard.lab.data.records import Examples
 from regard.lab.experiment.question import Fitted
 from regard.models import LanguageModelConfig
 from regard.nn.disagreement import Kind, disagreement
@@ -57,7 +58,7 @@ def _pushed(
 
 def _apart(kind: Kind, column: Column) -> Disagreeing:
     task, shell = column.task, column.shell
-    sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
+    sizes: Any = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
     return Disagreeing(
         kind=kind, max_len=task.max_len, position=shell.position, **sizes, **task.facts
     )
@@ -66,6 +67,7 @@ def _apart(kind: Kind, column: Column) -> Disagreeing:
 @torch.no_grad()
 def alike(fitted: Fitted) -> dict[str, float]:
     """Mean cosine of the outputs of two heads, each with itself too: from 1/H to 1."""
+    assert isinstance(fitted.splits.test, Examples)
     tokens, _ = fitted.splits.test.rows()
     with recorded(fitted.model.eval()) as calls:
         fitted.model(tokens[:32])

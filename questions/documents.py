@@ -72,7 +72,7 @@ def _han(column: Column, **more: Any) -> HANConfig:
     )
 
 
-PLAIN = {"word_encoder": "none", "sentence_encoder": "none"}
+PLAIN: dict[str, Any] = {"word_encoder": "none", "sentence_encoder": "none"}
 YANG = "Yang et al. 2016, NAACL"
 SHELLS = (Shell(dim=32), Shell(dim=48))
 

@@ -5,6 +5,8 @@ regard arena questions.heads:QUESTION --rows docs/findings/rows/heads.jsonl
 About 17 core-minutes, estimated: 120 runs of 7.5 s, and a sixth more where rates are widened.
 """
 
+from typing import Any
+
 import torch.nn.functional as F
 
 from regard.lab import Claim, Column, Entry, Question, Shell, below, near
@@ -21,13 +23,13 @@ class NonlinearValuesConfig(LanguageModelConfig):
     def build(self) -> LanguageModel:
         model = super().build()
         for mixer in model.encoder.mixers:
-            mixer.heads.value.register_forward_hook(lambda linear, given, v: F.gelu(v))  # type: ignore[union-attr]
+            mixer.heads.value.register_forward_hook(lambda linear, given, v: F.gelu(v))
         return model
 
 
 def _nonlinear(column: Column) -> NonlinearValuesConfig:
     task, shell = column.task, column.shell
-    sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
+    sizes: Any = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
     return NonlinearValuesConfig(
         max_len=task.max_len, position=shell.position, **sizes, **task.facts
     )

@@ -16,10 +16,10 @@ from regard.lab.train.short import Short
 def _hybrid(mixers: list[Any]) -> Any:
     def make(column: Column) -> ReaderConfig:
         shell, task = column.shell, column.task
-        facts = {
+        facts: Any = {
             name: getattr(task, name) for name in ("vocab_size", "max_len", "num_classes", "causal")
         }
-        sizes = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
+        sizes: Any = dict(dim=shell.dim, num_heads=shell.num_heads, num_layers=shell.num_layers)
         return ReaderConfig(
             mixers=mixers, position=shell.position, **facts, **sizes, **shell.fields
         )
@@ -28,7 +28,7 @@ def _hybrid(mixers: list[Any]) -> Any:
 
 
 SMALL = ("gated_delta", {"key_dim": 2})
-RATIOS = {
+RATIOS: dict[str, list[Any]] = {
     "0:1": ["softmax"],
     "1:1": [SMALL, "softmax"],
     "3:1": [*[SMALL] * 3, "softmax"],

@@ -69,7 +69,8 @@ def _title(name: str, memory: int) -> str:
 
 
 MEMORIES = (1, SEGMENT, 2 * SEGMENT)
-DAI, TWO = "Dai et al. 2019, arXiv 1901.02860", {"measure": "two back"}
+DAI = "Dai et al. 2019, arXiv 1901.02860"
+TWO: dict[str, Any] = {"measure": "two back"}
 SHELLS = tuple(Shell(fields={"feed_forward": one}) for one in ("relu", "gelu"))
 
 QUESTION = Question(

@@ -24,7 +24,7 @@ class Needles(Lookup):
 
     num_pairs: int = 24
     causal: bool = True
-    num_keys: int = 96  # type: ignore[assignment]
+    num_keys: int = 96
 
 
 TASK = Needles()
@@ -50,7 +50,7 @@ def _sized(
         yield Entry(mixer=name, title=f"{title or name}, {numbers}", options={option: size, **more})
 
 
-CONV = {"conv_size": None}
+CONV: dict[str, Any] = {"conv_size": None}
 TWELVE = (
     *_sized("local", "window_size", (1, 2, 4)),
     *_sized("linear", "num_kv_heads", (1, 2, 4)),

@@ -66,7 +66,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         "entry": label,
         "line": label in results.lines,
         "mixer": mixer,
-        "family": MIXERS[mixer].family if mixer in MIXERS else "",
+        "family": MIXERS[str(mixer)].family if mixer in MIXERS else "",
         "options": entry["options"],
         "source": entry["source"],
         "causal": next((cell.causal for cell in cells.values()), None),
