@@ -41,7 +41,7 @@ def test_a_decoding_step_keeps_the_shapes_of_its_state(counted):
     assert all(step["launches"] <= most.get(name, 120) for name, step in steps.items()), steps
 
 
-MANY = {"bigbird": 250, "nystrom": 230, "native_sparse": 210}
+MANY = {"bigbird": 260, "nystrom": 230, "native_sparse": 210}
 """Kernels of a forward pass, where they are more than 200: a window, first, last and random blocks without FlexAttention; six steps of an inverse; three branches."""
 
 
@@ -56,10 +56,15 @@ def test_a_forward_pass_is_a_bounded_number_of_kernels(counted):
 
 
 def test_patterns_launch_no_more_around_flex_attention_than_softmax_around_its_kernel(counted):
-    """Forward: one launch is the attention, the others are projections. FlexAttention's backward cannot run without CUDA."""
+    """Forward: one launch is the attention, the others are projections. FlexAttention's backward cannot run without CUDA.
+
+    The default head_mix has three patterns; heads of one pattern are taken out, asked by themselves and put back.
+    """
     flex = {name: row["flex"]["launches"] for name, row in counted.items() if "flex" in row}
     assert {"local", "strided", "global", "head_mix", "longformer", "bigbird"} <= flex.keys()
-    assert all(n <= counted["softmax"]["fused"]["launches"] for n in flex.values()), flex
+    apart = {"head_mix": 10}  # two attentions more, and the heads taken out and put back
+    softmax = counted["softmax"]["fused"]["launches"]
+    assert all(n <= softmax + apart.get(name, 0) for name, n in flex.items()), flex
 
 
 def test_longer_sequences_launch_no_more_kernels(counted):

@@ -73,10 +73,11 @@ def pattern_attention(
         found: dict[int, Tensor] = {}
         for one in dict.fromkeys(pattern.heads):
             heads = [h for h, other in enumerate(pattern.heads) if other == one]
-            own, pairs = [z[:, heads] for z in (q, k, v)], mask.pairwise
-            pairs = pairs if pairs is None or pairs.shape[1] == 1 else pairs[:, heads]
+            pairs = mask.pairwise
+            pairs = pairs if pairs is None or pairs.shape[1] == 1 else heads_of(pairs, heads)
             how = {"pattern": one, "mask": replace(mask, pairwise=pairs), "scale": scale}
-            how["prefix"] = prefix and (prefix[0][:, heads], prefix[1][:, heads])
+            how["prefix"] = prefix and (heads_of(prefix[0], heads), heads_of(prefix[1], heads))
+            own = [heads_of(z, heads) for z in (q, k, v)]
             y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
             found |= dict(zip(heads, y.unbind(1), strict=True))
         return torch.stack([found[h] for h in range(len(found))], dim=1)
@@ -93,6 +94,12 @@ def pattern_attention(
     for at, present in rows:
         y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=prefix, impl=impl)
     return y
+
+
+def heads_of(z: Shaped[Tensor, "B H *n"], heads: list[int]) -> Shaped[Tensor, "B h *n"]:
+    """These heads; a list as an index would be copied to the device, which waits for it."""
+    every = z.unbind(1)
+    return torch.stack([every[h] for h in heads], 1)
 
 
 def attend(

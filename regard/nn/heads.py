@@ -126,8 +126,8 @@ class Heads(nn.Module):
 
     def merge(
         self, mixed: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"] | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """x: the tokens, for the gate."""
+    ) -> Float[Tensor, "B T _"] | Float[Tensor, "B H T V"]:
+        """x: the tokens, for the gate. A copy that is `observed` gives the heads."""
         if self.gate is not None:
             mixed = mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
         return mixed if self.apart else self.out(mixed.transpose(1, 2).flatten(2))

@@ -52,7 +52,7 @@ FIELDS = ("pairwise", "global_tokens", "documents")
 
 
 def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 2) -> Way:
-    """How so many ranks exchange for such requests; cross: with a context, which is cut as well.
+    """How ranks exchange for such requests; cross: with a context, which is cut as well; size: number of ranks.
 
     Raises UnsupportedError where no way gives what one process gives.
     """
