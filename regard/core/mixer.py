@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from sys import modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -74,12 +73,6 @@ class Mixer(Recorded):
 
     updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _owner: Owner  # name and options that the states carry
-
-    def __init_subclass__(cls, **kwargs: Any):
-        """The library's mechanisms have the docstrings of their files."""
-        super().__init_subclass__(**kwargs)
-        if cls.__doc__ is None and cls.__module__.startswith("regard.mixers."):
-            cls.__doc__ = modules[cls.__module__].__doc__
 
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls, *args, **kwargs)

@@ -31,6 +31,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Differential(CachedMixer):
+    __doc__ = __doc__
     name = "differential"
     family = "softmax"
     paper = "Ye et al. 2024, arXiv 2410.05258"

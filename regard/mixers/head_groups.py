@@ -40,14 +40,13 @@ class State(Streamed):
 
 
 class HeadGroups(HeadsMixer):
+    __doc__ = __doc__
     name = "head_groups"
     family = "banded"
     paper = "Roy et al. 2020, arXiv 2003.05997"
     capabilities = together([("local", Local.capabilities), ("linear", Linear.capabilities)])
     variants = {
-        "small": {
-            "groups": (HeadGroup("local", 2, {"window_size": 2}), HeadGroup("linear", 1)),
-        },
+        "small": {"groups": (HeadGroup("local", 2, {"window_size": 2}), HeadGroup("linear", 1))},
         "softmax_linear": {"groups": (HeadGroup("softmax", 1), HeadGroup("linear", 2))},
         "local_routing": {
             "groups": (

@@ -36,6 +36,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Indexed(SelectedMixer):
+    __doc__ = __doc__
     name = "indexed"
     family = "routed"
     paper = "DeepSeek-AI 2025, arXiv 2512.02556"

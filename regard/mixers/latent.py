@@ -37,6 +37,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class Latent(CachedMixer):
+    __doc__ = __doc__
     name = "latent"
     family = "softmax"
     paper = "DeepSeek-AI 2024, arXiv 2405.04434"

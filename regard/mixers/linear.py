@@ -29,6 +29,7 @@ from regard.positions.relative import Rotary
 
 
 class Linear(RecurrentMixer):
+    __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
     capabilities = RecurrentMixer.capabilities.but(positions=frozenset({"absolute", "rotary"}))

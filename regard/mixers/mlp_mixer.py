@@ -19,6 +19,7 @@ from regard.mixers._base import ALL
 
 
 class MLPMixer(Mixer):
+    __doc__ = __doc__
     name = "mlp_mixer"
     family = "score-free"
     paper = "Tolstikhin et al. 2021, arXiv 2105.01601"

@@ -24,6 +24,7 @@ NO_MARKS = No("keys are chosen by their scores, and a mark adds none")
 
 
 class MoBA(SelectedMixer):
+    __doc__ = __doc__
     name = "moba"
     family = "routed"
     paper = "Lu et al. 2025, arXiv 2502.13189"

@@ -32,6 +32,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class NativeSparse(SelectedMixer):
+    __doc__ = __doc__
     name = "native_sparse"
     family = "routed"
     paper = "Yuan et al. 2025, arXiv 2502.11089"

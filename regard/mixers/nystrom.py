@@ -20,6 +20,7 @@ from regard.mixers._base import ALL, HeadsMixer
 
 
 class Nystrom(HeadsMixer):
+    __doc__ = __doc__
     name = "nystrom"
     family = "low-rank"
     paper = "Xiong et al. 2021, arXiv 2102.03902"

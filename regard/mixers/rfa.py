@@ -37,6 +37,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class RFA(RecurrentMixer):
+    __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = RecurrentMixer.capabilities.but(approximates="softmax", memory="T H M")

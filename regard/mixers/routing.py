@@ -48,6 +48,7 @@ from regard.nn.heads import in_full_precision
 
 
 class Routing(HeadsMixer):
+    __doc__ = __doc__
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"
@@ -100,8 +101,8 @@ class Routing(HeadsMixer):
             num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
             window_size = window_size or -(-max_len // num_clusters)
         self.num_clusters, self.window_size = num_clusters, window_size
-        sizes = num_heads, num_clusters, self.heads.head_dim
-        self.centroids = Centroids(*sizes, decay=decay, seed=seed)
+        K = self.heads.head_dim
+        self.centroids = Centroids(num_heads, num_clusters, K, decay=decay, seed=seed)
         self.shared_qk, self.attend_raw, self.published = shared_qk, attend_raw, published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if published_causal:
@@ -125,10 +126,9 @@ class Routing(HeadsMixer):
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
         check_request(self, x, context, mask)
-        of, heads = self.centroids.distance, self.heads
-        loss = of(heads.queries, x, mask.valid if context is None else None)
-        source = x if context is None else context
-        return loss if self.shared_qk else loss + of(heads.keys, source, mask.valid)
+        of, source = self.centroids.distance, x if context is None else context
+        loss = of(self.heads.queries, x, mask.valid if context is None else None)
+        return loss if self.shared_qk else loss + of(self.heads.keys, source, mask.valid)
 
     def _after_step(self) -> None:
         self.centroids.update()
