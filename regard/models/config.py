@@ -49,10 +49,14 @@ class ModelConfig(metaclass=CheckedOptions):
         dataclass(frozen=True, kw_only=True)(cls)
 
     def build(self) -> Any:
-        """The model of this configuration, newly initialised. Raises OptionError for fields that do not go together."""
+        """The model of this configuration, or of the nearest parent that has one, newly initialised.
+
+        Raises OptionError for fields that do not go together.
+        """
         from regard.models import MODELS  # which is made of the files that read this one
 
-        return MODELS[self.name](self)
+        names = [vars(kind).get("name", "") for kind in type(self).__mro__]
+        return next(MODELS[name] for name in names if name in MODELS)(self)
 
 
 class Model(nn.Module, metaclass=CheckedOptions):

@@ -7,6 +7,8 @@ from torch.func import functional_call, grad
 
 from regard import MIXERS, UnsupportedError, build
 from regard.models import (
+    Classifier,
+    ClassifierConfig,
     DualEncoder,
     DualEncoderConfig,
     PatchClassifierConfig,
@@ -17,6 +19,16 @@ from regard.models import (
 )
 from regard.models.patches import PatchClassifier
 from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged
+
+
+class Renamed(ClassifierConfig):
+    """A configuration of one's own, under a name that no catalogue has."""
+
+    name = "renamed"
+
+
+def test_a_configuration_of_ones_own_builds_its_parents_model():
+    assert isinstance(Renamed(**STACK, num_classes=2).build(), Classifier)
 
 
 @pytest.mark.parametrize("mixer", MIXERS.names())

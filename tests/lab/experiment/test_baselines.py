@@ -10,6 +10,7 @@ import torch
 from regard import Mask
 from regard.lab.experiment.baselines import Convolution, Gru
 from regard.lab.experiment.models import ReaderConfig
+from regard.lab.experiment.trial import model_config
 from regard.testing import check_mixer
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +45,18 @@ def test_a_question_is_named_by_its_file_and_short(path: Path):
     assert question.name == path.stem and question.kind == "comparison" and len(question.limits) > 1
     assert len(path.read_text().splitlines()) <= 120 and str(path.stem) in path.read_text()[:400]
     assert all(claim.smallest > 0 for claim in question.claims)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_entry_of_a_question_has_a_model(path: Path):
+    question = import_module(f"questions.{path.stem}").QUESTION
+    for column in question.trained:
+        read = column.task.kind in ("table", "vectors")
+        splits = column.task.load() if read else None
+        for entry in question.entries:
+            config = model_config(column, entry, splits)
+            with torch.device("meta"):
+                assert isinstance(config.build(), torch.nn.Module), entry.label
 
 
 def test_the_known_claims_are_asked_in_their_words():
