@@ -177,6 +177,12 @@ class Call(NamedTuple):
     """True if keys and values go in as a context: they are of other tokens, or it makes no difference."""
 
 
+REFUSED = {
+    "head_mask": "heads are not switched off one by one",
+    "cache": "its keys and values are not paged",
+}
+"""Arguments of Transformers' attention functions that change the mathematics -> why they are refused."""
+
 SCORED = ("position_bias", "s_aux", "softcap")
 """Arguments of Transformers' attention functions that change scores: numbers added to them, logits of sinks [H], a cap."""
 
@@ -203,10 +209,9 @@ class AttentionFunction:
         config = self.config
         if others.get("sliding_window") is not None:
             config = config.windowed or config
-        if others.get("cache") is not None:
-            raise UnsupportedError(
-                f"{config.cls.name} does not support cache: its keys and values are not paged"
-            )
+        for name, reason in REFUSED.items():
+            if others.get(name) is not None:
+                raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
         mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, others)
         k, v = key[:, :, :S], value[:, :, :S]

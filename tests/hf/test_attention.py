@@ -10,7 +10,7 @@ from tests.hf.small import MODELS, SEQ2SEQ_MODELS, SIZES, TOKENS, inputs, model,
 import regard.hf  # isort: skip
 from regard import UnknownNameError, UnsupportedError
 from regard.hf import AttentionConfig
-from regard.hf.attention import TokenMask, token_mask
+from regard.hf.attention import AttentionFunction, TokenMask, token_mask
 
 NAMES = regard.hf.register()
 ONE_AXIS = {
@@ -150,6 +150,11 @@ def test_what_would_be_ignored_is_refused():
     assert moved.mask.causal and torch.equal(moved.mask.valid, mask.mask.valid)
     with pytest.raises(UnsupportedError, match="this model changes masks itself"):
         mask[:, :, :, :3]
+    q = torch.randn(1, 2, 5, 8)
+    for name in ("head_mask", "cache"):
+        with pytest.raises(UnsupportedError, match=f"softmax does not support {name}: "):
+            attend = AttentionFunction(AttentionConfig("softmax"))
+            attend(torch.nn.Identity(), q, q, q, None, is_causal=True, **{name: torch.ones(2)})
     bias = torch.full((2, 1, 11, 11), 0.5, dtype=torch.float64)
     with pytest.raises(UnsupportedError, match="masks that are added to scores"):
         model("bert", "regard_softmax")(inputs("bert")["input_ids"], attention_mask=bias)
