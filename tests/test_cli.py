@@ -3,12 +3,13 @@
 import inspect
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import regard
-from regard.cli import COMMANDS
+from regard.cli import COMMANDS, arena
 from regard.cli.arguments import amount, option, parse
 from regard.cli.commands import CLASSES
 from regard.cli.describe import about, catalog
@@ -186,6 +187,13 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     monkeypatch.setattr(questions, "QUESTIONS", Catalog("question", (tiny,)))
     asked = [loaded(capsys, "arena tiny --workers 1") for _ in range(2)]
     assert [(one["new"], one["found"]) for one in asked] == [(1, 0), (0, 1)]
+    started: list[list[str]] = []  # by the command that was given, whatever this process was
+    other = SimpleNamespace(wait=lambda: 0, terminate=lambda: None)
+    popen = SimpleNamespace(Popen=lambda line, **how: started.append(line) or other, DEVNULL=None)
+    monkeypatch.setattr(arena, "subprocess", popen)
+    assert ran(capsys, "arena tiny --workers 2 --seeds 0 1 --json")[0] == 0
+    asked_too = ["arena", "tiny", "--seeds", "0", "1", "--workers", "2", "--json"]
+    assert [line[1:] for line in started] == [["-m", "regard", *asked_too]]
     assert "0 new results" in ran(capsys, "arena tiny --workers 1")[1]
     code, out, _ = ran(capsys, "report")
     assert code == 0 and str(tmp_path / "runs/arena/report.html") in out

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,7 +121,7 @@ class Arena(metaclass=CheckedOptions):
 
     @contextmanager
     def _others(self, part: bool) -> Iterator[None]:
-        """The other processes of `workers`, of the same command line; each computes with one thread, and so does this one."""
+        """The other processes of `workers`; each computes with one thread, and so does this one."""
         import torch
 
         from regard.lab.experiment.workers import cores
@@ -132,7 +132,7 @@ class Arena(metaclass=CheckedOptions):
             return
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "regard", *sys.argv[1:]]
+        command = [sys.executable, "-m", "regard", "arena", *self._words()]
         silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         others = [subprocess.Popen(command, env=environment, **silent) for _ in range(count - 1)]
         try:
@@ -144,6 +144,16 @@ class Arena(metaclass=CheckedOptions):
         finally:
             for other in others:
                 other.wait()
+
+    def _words(self) -> list[str]:
+        """The options as they are typed."""
+        words = [self.question]
+        for one in fields(self)[1:]:
+            value = getattr(self, one.name)
+            if value != one.default:
+                given = value if isinstance(value, tuple) else () if value is True else (value,)
+                words += [f"--{one.name.replace('_', '-')}", *map(str, given)]
+        return words
 
     def _question(self) -> "Question":
         from regard.lab.experiment.question import columns
