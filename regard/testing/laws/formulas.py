@@ -78,6 +78,8 @@ def map(subject: Subject) -> None:
     if subject.oracle is None:
         subject.cannot_judge("the weights themselves: no oracle is given")
     mixer, x = subject.make(), subject.x
+    half = subject.make(torch.bfloat16).attention_map(x.bfloat16(), mask=subject.mask)
+    require(half.isfinite().all(), "bfloat16: the map is not finite")
     for request in subject.requests():
         weights = request(mixer.attention_map, x)
         keys, label, shape = T if request.context is None else S, request.label, [*weights.shape]

@@ -18,6 +18,7 @@ from regard.testing.laws.long import LENGTH
 from regard.testing.subject import B, LawError, Request, Subject, T, require, seeded
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
 DRAWS = 3  # of parameters and inputs
 MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
 STEPS = 2  # perturbations of each draw
@@ -41,11 +42,10 @@ def low_precision(subject: Subject) -> None:
     Worst over several draws on both sides, since one draw of a rounding error says little; of our gradients the median,
     since a unit that rounding brings to the other side of zero has another gradient.
     """
-    padded = "causal interior padding" if subject.can.causal else "interior padding"
     for dtype in (torch.float32, torch.bfloat16):
         drawn = lru_cache(partial(_Drawn, subject, dtype))
         for request in subject.requests(dtype=dtype):
-            if request.label in ("plain", "causal", "cross", padded):
+            if request.label in LABELS:
                 _is_near(subject, request, dtype, drawn)
 
 

@@ -1,6 +1,5 @@
 """torch.compile and torch.export make programs with the mixer's outputs and gradients."""
 
-from itertools import product
 from typing import Any, cast
 
 import torch
@@ -30,20 +29,22 @@ def exported(subject: Subject) -> None:
     """torch.export gives one program for all lengths, and one for the length at hand, with the mixer's outputs and gradients.
 
     The first is exported at 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T
-    may not, which would have the length at which it was exported. Here every order is asked with and without padding, but for the largest program,
-    which is `free_length`'s. What strict=True adds, the capture by Dynamo, is what `compiled` asks.
+    may not, which would have the length at which it was exported. `free_length` is about padded batches, whose graph is the larger one;
+    `exported` about those without padding, and about programs of one length.
     """
-    paddings = (False, True) if subject.can.padding else (False,)
-    for order, padded in [*product(subject.orders(), paddings)][:-1]:
-        _serves_all_lengths(subject, order, padded=padded)
+    for order in subject.orders() if subject.can.padding else []:
+        _serves_all_lengths(subject, order, padded=False)
     mixer, x = subject.make(blocks="own"), subject.x
     request = subject.samples()[-1]
-    _require_program(_exported(mixer, x, request), mixer, x, request, "exported")
+    for strict in (False, True):
+        program = _exported(mixer, x, request, strict=strict)
+        _require_program(program, mixer, x, request, f"exported, strict={strict}")
 
 
 def free_length(subject: Subject) -> None:
-    """One exported program serves batches of all lengths, in the last order, and padded where that is declared."""
-    _serves_all_lengths(subject, subject.orders()[-1], padded=True)
+    """One exported program serves batches of all lengths, padded where that is declared."""
+    for order in subject.orders():
+        _serves_all_lengths(subject, order, padded=True)
 
 
 def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> None:
@@ -60,7 +61,9 @@ def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> No
             _require_program(program, mixer, *at(length), what)
 
 
-def _exported(mixer: Mixer, x: Tensor, request: Request, *, free: bool = False) -> nn.Module:
+def _exported(
+    mixer: Mixer, x: Tensor, request: Request, *, free: bool = False, strict: bool = False
+) -> nn.Module:
     options = dict[str, Any]()
     if free:
         length = {1: Dim.DYNAMIC}
@@ -69,7 +72,7 @@ def _exported(mixer: Mixer, x: Tensor, request: Request, *, free: bool = False) 
         options["dynamic_shapes"] = {"x": length, "mask": of_mask}
         options["prefer_deferred_runtime_asserts_over_guards"] = True
     try:
-        program = torch.export.export(mixer, (x,), {"mask": request.mask}, strict=False, **options)
+        program = torch.export.export(mixer, (x,), {"mask": request.mask}, strict=strict, **options)
     except Exception as error:
         which = "for any length" if free else f"for {x.shape[1]} tokens"
         said = f"{request.label}: {type(error).__name__}: {error}"
