@@ -75,7 +75,7 @@ def decayed_attention(
     if log_decay.dim() == 3:
         total = None if state is None else state[..., 0]
         if q.shape[2] == 1:
-            y, _, S, _ = causal_sums(q, k, v, log_decay, state, total)
+            y, _, S, _ = causal_sums(q, k, v, log_decay, state, total, impl=impl)
         else:
             sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
             y, _, S, _ = sums(q, k, v, log_decay, state, total)

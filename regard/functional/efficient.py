@@ -52,9 +52,8 @@ def attend(
         return rho @ summed(k, v, mask)
     state: tuple[Tensor, ...] = ()
     if T != S or mask.shift is not None:
-        last = mask.last_key(
-            T, S, k.device
-        )  # b T: the last key that each query sees; below 0: none
+        # b T: the last key that each query sees; below 0: none
+        last = mask.last_key(T, S, k.device)
         every = torch.arange(S, device=k.device) < last[:, :1]
         state = all_before(present_keys(k, Mask(valid=every)), v)
         k, v = (pick(z, last.clamp(min=0)) for z in (k, v))

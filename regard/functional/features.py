@@ -184,9 +184,8 @@ def favor_keys(
     top = peak - size
     top = top if absent is None else top.masked_fill(absent, lowest(top.dtype))
     c, log_decay = top.amax(-1, keepdim=True), None
-    if (
-        causal
-    ):  # c_i = max(before, top_0 .. top_i), and what a sum under the previous c is multiplied by
+    # c_i = max(before, top_0 .. top_i), and what a sum under the previous c is multiplied by
+    if causal:
         none = lowest(top.dtype)
         c = torch.full_like(c, none) if before is None else before.detach().to(c.dtype)[..., None]
         c = torch.cat([c, top.clamp_min(none)], dim=-1).cummax(-1).values

@@ -173,12 +173,10 @@ def causal_sums(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`weighted_sums` of the next tokens. donate: the state after one token may be where the state before it was."""
     if phi_q.shape[2] > 1 or S is None or z is None:
-        return choose("causal sums", weighted_sums, impl, chunk=CHUNK)(
-            phi_q, phi_k, v, log_decay, S, z
-        )
-    if not is_ours(
-        donate, S, phi_k, v
-    ):  # a decoding step: few operations, since each costs more than its numbers
+        sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+        return sums(phi_q, phi_k, v, log_decay, S, z)
+    # A decoding step: few operations, since each costs more than its numbers.
+    if not is_ours(donate, S, phi_k, v):
         S, z = S.clone(), z.clone()
     if log_decay is not None:
         decay = log_decay.exp().to(S.dtype)

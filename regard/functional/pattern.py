@@ -86,14 +86,24 @@ def pattern_attention(
     if prefix is not None or mask.global_tokens is not None:
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
-    for term in pattern.terms:
-        if isinstance(term, Global) and not (mask.causal and term.start == 0):
-            at = torch.arange(q.shape[2], device=q.device)[term.start : term.stop]
-            at = at.expand(q.shape[0], -1)
-            rows.append((at, torch.ones_like(at, dtype=torch.bool)))
+    marked = [term for term in pattern.terms if isinstance(term, Global)]
+    if spans := marked and _spans(marked, mask.causal):
+        every = torch.arange(q.shape[2], device=q.device)
+        at = torch.cat([every[span] for span in spans]).expand(q.shape[0], -1)
+        rows.append((at, torch.ones_like(at, dtype=torch.bool)))
     for at, present in rows:
         y = replace_rows(y, q, k, v, mask, at, present, scale=scale, prefix=prefix, impl=impl)
     return y
+
+
+def _spans(terms: list[Global], causal: bool) -> list[slice]:
+    """The tokens that see all, each once; in causal order the first see each other alone, as all do."""
+    spans, end = [], 0
+    for start, stop in sorted((term.start, term.stop) for term in terms):
+        if start > 0 or not causal:
+            spans.append(slice(max(start, end), stop))
+            end = max(end, stop)
+    return spans
 
 
 def heads_of(z: Shaped[Tensor, "B H *n"], heads: list[int]) -> Shaped[Tensor, "B h *n"]:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import TILE, in_chunks, masked_softmax, tiled
+from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, tiled
 
 ROOM = 1 << 24
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
@@ -98,9 +98,8 @@ def chosen(
     first = (N * torch.arange(B * G, device=at.device)).view(B, G, 1, 1)
     places = at.clamp_min(0) + first.repeat_interleave(g // G, 1)
     found = keys.flatten(0, 2).index_select(0, places.flatten()).view(*j.shape, K)
-    wide = torch.promote_types(q.dtype, torch.float32)
-    q = K**-0.5 * q.unflatten(1, (g, -1)).transpose(2, 3).to(wide)
-    return masked_softmax(q @ found.to(wide).mT, allowed[:, :, :, None]), places
+    found = scores(q.unflatten(1, (g, -1)).transpose(2, 3), found)
+    return masked_softmax(found, allowed[:, :, :, None]), places
 
 
 def read(

@@ -92,9 +92,8 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     Raises OptionError for a group that this process is not part of, and for a model that has no mixer or is cut already.
     """
     ranks = group if hasattr(group, "receive") else Ranks(group)
-    mixers = {
-        mixer for _, mixer in outermost(model)
-    }  # an inner one gets what the outer one has gathered
+    # An inner mixer gets what the outer one has gathered.
+    mixers = {mixer for _, mixer in outermost(model)}
     if not mixers or any("forward" in vars(mixer) for mixer in mixers):
         why = "its mixers have a forward of their own already" if mixers else "it has no mixer"
         raise OptionError(f"regard.parallel.sequence cannot cut {type(model).__name__}: {why}")

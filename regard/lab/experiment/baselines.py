@@ -4,7 +4,6 @@ gru          y = W_out GRU(x)
 convolution  y_i = sum_s W_s x_(i - s),  s = 0 .. size - 1
 """
 
-from dataclasses import replace
 from typing import Any
 
 import torch.nn.functional as F
@@ -42,7 +41,7 @@ class Convolution(Mixer):
     name = "convolution"
     family = "convolution"
     paper = "Gehring et al. 2017, arXiv 1705.03122"
-    capabilities = replace(_CAUSAL, memory="T D")
+    capabilities = _CAUSAL
 
     def __init__(self, dim: int, *, size: int):
         super().__init__(dim)

@@ -41,8 +41,9 @@ class Claims:
 
     def __init__(self, ledger: Path):
         self.folder = ledger.with_name(f".{ledger.name}.locks")
-        with reported(self.folder), locked(self.folder / f"probe.{os.getpid()}"):
-            with suppress(Timeout), locked(self.folder / f"probe.{os.getpid()}", timeout=0):
+        probe = self.folder / "probe"  # one file, for which processes wait: locks are not removed
+        with reported(self.folder), locked(probe):
+            with suppress(Timeout), locked(probe, timeout=0):
                 why = "its file system does not lock files, and processes would share no work"
                 raise path_error(self.folder, None, why)
         self.machine = hashlib.sha256(space().encode()).hexdigest()[:16]

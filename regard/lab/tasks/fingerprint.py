@@ -254,14 +254,8 @@ class Reach(Ability):
 
     length: int = 64
     symbols: int = 8
-    distances: tuple[int, ...] = (
-        1,
-        3,
-        6,
-        11,
-        19,
-        31,
-    )  # rising; powers of two would suit strides and dilations
+    # rising; powers of two would suit strides and dilations
+    distances: tuple[int, ...] = (1, 3, 6, 11, 19, 31)
     train_size: int = 32000
 
     @property
