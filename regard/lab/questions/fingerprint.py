@@ -84,8 +84,8 @@ ENTRIES = (
     _entry("mixed_chunk, chunks of 8", chunk_size=8),
     _entry("transformer_xl"),
     _entry("scalar_decay, retention"),
-    _entry("gated_delta"),
-    _entry("kimi_delta"),
+    _entry("gated_delta, no convolution", conv_size=None),
+    _entry("kimi_delta, no convolution", conv_size=None),
     _entry("gated_linear"),
     _entry("latent, 8 channels", latent_dim=8),
     _entry("forgetting"),
@@ -165,6 +165,7 @@ FINGERPRINT = Question(
     limits=(
         "One layer of width 32, rows of 32 to 48 tokens, learned positions: a cell says what was reached within so many steps, never what cannot be.",
         "The settings were tuned so that softmax attention solves the four columns.",
+        "A token is a whole pair here, and its neighbours are noise: delta rules stand without their short convolution, which leaves lookup at chance for 500 steps.",
         "A low cell has one of three causes: the structure, the steps or the rate. Parameters are printed, not matched.",
         "Counting asks for the histogram of a row, which a bag holds whole: what it asks is to read it, and the bag's line is high.",
         "The order is one permutation, drawn so that a window of 4 reaches no answer; another gives strided attention 4 to 12 of its 24 pairs. The share of needed pairs that a structure allows is printed with each cell.",
