@@ -12,16 +12,16 @@ NO_READER = {
     "pretraining_tp reorder_and_upcast_attn tpu_short_seq_length",
     "ids for tokenizers and decoding": "begin_suppress_tokens bos_token_id decoder_start_token_id eos_token_id pad_token_id "
     "sep_token_id suppress_tokens",
-    "how a new model starts": "axial_norm_std init_std initializer_factor initializer_range",
+    "how a new model starts": "init_std initializer_factor initializer_range",
     "training: a loaded stack has no dropout": "attention_dropout attention_probs_dropout_prob attn_dropout attn_pdrop "
-    "dropatt dropout dropout_rate emb_dropout embd_pdrop ff_dropout hidden_dropout_prob local_attention_probs_dropout_prob "
-    "lsh_attention_probs_dropout_prob resid_pdrop",
+    "dropatt dropout dropout_rate emb_dropout embd_pdrop ff_dropout hidden_dropout_prob "
+    "resid_pdrop",
     "classifiers, whose tensors are in `left`": "classifier_dropout end_n_top start_n_top summary_activation "
     "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj",
     "said by other fields or tensors": "is_encoder_decoder max_window_layers",
-    "read where a model has the part": "axial_pos_embds_dim axial_pos_shape block_size hash_seed local_attn_chunk_length "
-    "local_num_chunks_after local_num_chunks_before lsh_attn_chunk_length lsh_num_chunks_after lsh_num_chunks_before max_position_embeddings "
-    "num_buckets num_decoder_layers num_hashes num_random_blocks same_length scale_decoder_outputs sliding_window tie_word_embeddings",
+    "read where a model has the part": "block_size "
+    "max_position_embeddings "
+    "num_decoder_layers num_random_blocks same_length scale_decoder_outputs sliding_window tie_word_embeddings",
 }
 """Reason -> fields that may stay unread, since then they change no output in evaluation."""
 WITHOUT_EFFECT = frozenset(" ".join(NO_READER.values()).split())

@@ -29,7 +29,7 @@ from regard.functional.positions.rotary import Pairing
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.convert import converted
 from regard.hf.fields import Fields
-from regard.hf.kinds import bert, decoders, reformer, t5, xlnet
+from regard.hf.kinds import bert, decoders, t5, xlnet
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
@@ -52,7 +52,6 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
     "t5": t5.t5,
-    "reformer": reformer.reformer,
 }
 """model_type of a config -> how its checkpoint is read."""
 

@@ -10,25 +10,11 @@ from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import checked
 from regard.functional.cache import advance
 from regard.models.block import Block
-from regard.models.blocks import Mixing, streamed
+from regard.models.blocks import streamed
 from regard.models.decoder import DecoderBlock
 from regard.models.encoder import State, Streams
 from regard.models.tokens import Places, check_state, check_tokens, longest
 from regard.nn.recorded import recorded
-from regard.nn.reversible import ReversibleBlock, ReversibleSequence
-
-
-class AxialTable(nn.Module):
-    """Row p of a table [n1 n2 D] that is [E1[p // n2] ; E2[p % n2]], and is never stored (Kitaev et al. 2020)."""
-
-    def __init__(self, first: Float[Tensor, "n1 d1"], second: Float[Tensor, "n2 d2"]):
-        super().__init__()
-        self.first, self.second = nn.Parameter(first), nn.Parameter(second)
-        self.num_embeddings = len(first) * len(second)
-
-    def forward(self, rows: Int[Tensor, "b T"]) -> Float[Tensor, "b T D"]:
-        n = len(self.second)
-        return torch.cat([self.first[rows // n], self.second[rows % n]], dim=-1)
 
 
 class TokenEmbedding(nn.Module):
@@ -41,7 +27,7 @@ class TokenEmbedding(nn.Module):
         self,
         word: nn.Embedding,
         *,
-        place: nn.Embedding | AxialTable | None = None,
+        place: nn.Embedding | None = None,
         kind: nn.Embedding | None = None,
         after: nn.Module | None = None,
         offset: int = 0,
@@ -170,22 +156,6 @@ class Stack(Streams):
         for block in self.blocks:
             x = block(x, mask=mask)
         return x
-
-
-class ReversibleStack(Stack):
-    """Two streams that both begin as the embedding and end side by side (Kitaev et al. 2020, arXiv 2001.04451).
-
-    y_1 = x_1 + mixer(norm x_2),   y_2 = x_2 + feed_forward(norm y_1);   training stores the activations of the last block alone.
-    """
-
-    def run(self, x, mask):
-        pairs = []
-        for block in self.layers:
-            assert block.feed_forward is not None and block.feed_forward_norm is not None
-            f = Mixing(block.mixer_norm, block.mixer, 0.0)
-            g = nn.Sequential(block.feed_forward_norm, block.feed_forward)
-            pairs.append(ReversibleBlock(f, g))
-        return ReversibleSequence(pairs, recompute=self.training)(x, mask=mask)
 
 
 class EncoderDecoder(nn.Module):

@@ -12,7 +12,6 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from tests.hf.small import transformers
-from tests.hf.test_kinds import REFORMER
 from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, XLNET, tokens
 
 import regard.hf  # isort: skip
@@ -35,10 +34,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
-    "reformer": ("ReformerModel", REFORMER),
-    "reformer local": ("ReformerModel", {**REFORMER, "attn_layers": ["local"], "axial_pos_embds": False}),
 }  # fmt: skip
-HEADS = {"reformer head": ("ReformerModelWithLMHead", REFORMER)}  # insists on one direction
 OTHERS: dict[str, list[Any]] = {
     "hidden_act": ["relu", "silu", "gelu_pytorch_tanh", "tanh"],
     "activation_function": ["relu", "tanh"],
@@ -47,23 +43,16 @@ OTHERS: dict[str, list[Any]] = {
     "feed_forward_proj": ["silu", "gated-silu"],
     "attention_type": ["other"],  # blocks: test_bigbirds_blocks_given_the_same_random_ones
     "attention_window": [4, [4, 4], [5, 6], [6]],
-    "attn_layers": [["lsh", "local", "lsh"], ["local", "lsh"]],
     "attn_type": ["uni"],
-    "axial_pos_shape": [[8, 4]],
-    "axial_pos_embds_dim": [[6, 6]],
     "chunk_size_feed_forward": [1],  # Transformers insists that it divides the length
     "chunk_size_lm_head": [1],
     "clamp_len": [-1, 2],
     "dtype": ["float16"],
-    "hash_seed": [4],
     "layer_types": [["sliding_attention", "full_attention"]],
-    "local_attn_chunk_length": [8, 2],
-    "lsh_attn_chunk_length": [8, 2],
     "max_window_layers": [0],
     "mem_len": [3, 0, None],
     "model_type": ["bort"],
     "n_inner": [48],
-    "num_buckets": [2, 8, [2, 2]],
     "pad_token_id": [1, 2],
     "per_layer_config": [{0: {"num_attention_heads": 2}}],
     "position_embedding_type": ["relative_key"],
@@ -102,7 +91,7 @@ def others(name: str, value: Any) -> list[Any]:
 
 
 def made(kind: str, **changes: Any):
-    cls, config = (KINDS | HEADS)[kind]
+    cls, config = KINDS[kind]
     torch.manual_seed(0)
     original = getattr(transformers, cls)
     original = original(original.config_class(**{**config, **changes})).to(dtype_of(kind)).eval()
@@ -229,7 +218,7 @@ UNTIED = ("bert", "longformer", "xlnet", "gpt2", "llama", "t5")  # each has a he
 
 
 @pytest.mark.parametrize(
-    "kind, tied", [*((kind, True) for kind in KINDS | HEADS), *((kind, False) for kind in UNTIED)]
+    "kind, tied", [*((kind, True) for kind in KINDS), *((kind, False) for kind in UNTIED)]
 )
 def test_every_tensor_is_read_or_named(kind, tied):
     original = made(kind, tie_word_embeddings=tied)
