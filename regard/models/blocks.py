@@ -96,7 +96,7 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
         options = options_with_position(config, layer.mixer, layer.options)
         first = build(layer.mixer, **config.facts, **options)
         first.require("causal" if causal else "bidirectional")
-        if config.has_globals:
+        if config.global_tokens:
             first.require("global_tokens")
         more = (
             build(layer.mixer, **config.facts, **options)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, ClassVar, Literal, dataclass_transform
 
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
@@ -13,7 +12,6 @@ from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Count, Depth, Rate
 from regard.core.request import first_parameter
 from regard.mixers.build import resolve
-from regard.models.tokens import Tokens
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
@@ -103,7 +101,7 @@ class StackConfig(SizesConfig):
     with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ; mixers is a short way to one.
     hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
-    Tokens that see all and are seen by all, punctuation say, are of a bidirectional stack.
+    global_tokens are of a bidirectional stack.
 
     Less memory in training, for the same function: feed_forward_chunk tokens at a time in the feed-forward layers;
     checkpoint computes every block again for its backward; residual="reversible" computes the inputs of blocks back
@@ -122,8 +120,6 @@ class StackConfig(SizesConfig):
         norm: norm layer of a block
         embedding_norm: True: a norm follows the positions
         global_tokens: first tokens of a row that see all and are seen by all
-        global_every: tokens from one global token to the next; None: no such tokens
-        global_ids: token ids that see all and are seen by all
         feed_forward_chunk: tokens that pass the feed-forward layer at once; None: all
         residual: how layers are added: plainly, or in two streams that are computed back to save memory
     """
@@ -141,8 +137,6 @@ class StackConfig(SizesConfig):
     norm_after: bool = False
     embedding_norm: bool = False
     global_tokens: Count = 0
-    global_every: int | None = None
-    global_ids: tuple[int, ...] = ()
     feed_forward_chunk: int | None = None
     residual: Residual = "plain"
 
@@ -156,22 +150,11 @@ class StackConfig(SizesConfig):
         """What every block is told of its residual paths."""
         return {"norm": self.norm, "norm_first": self.norm_first, "dropout": self.dropout}
 
-    @property
-    def has_globals(self) -> bool:
-        return bool(self.global_tokens or self.global_every or self.global_ids)
-
-    def global_at(self, place: Int[Tensor, "b T"], tokens: Tokens) -> Bool[Tensor, "B T"] | None:
-        """The tokens that see all and are seen by all, of their places and ids; None where no rule names any."""
-        if not self.has_globals:
+    def global_at(self, place: Int[Tensor, "b T"], batch_size: int) -> Bool[Tensor, "B T"] | None:
+        """The tokens that see all and are seen by all, by their places; None where there are none."""
+        if not self.global_tokens:
             return None
-        marked = (place < self.global_tokens).expand(tokens.shape)
-        if self.global_every:
-            marked = marked | (place % self.global_every == 0)
-        if self.global_ids:
-            marked = marked | torch.isin(
-                tokens, torch.tensor(self.global_ids, device=tokens.device)
-            )
-        return marked
+        return (place < self.global_tokens).expand(batch_size, -1)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -191,22 +174,20 @@ class StackConfig(SizesConfig):
                 raise OptionError(f"{self.name} takes one of mixer and mixers")
             object.__setattr__(self, "mixer", pattern(self.mixers))
             object.__setattr__(self, "mixers", ())
-        if isinstance(self.mixer, tuple):
-            self._check_layers(self.mixer)
-        else:
+        if not isinstance(self.mixer, tuple):
             check_mixer("mixer", self.mixer, self.mixer_options)
+        elif not self.mixer or not all(isinstance(layer, Layer) for layer in self.mixer):
+            raise OptionError(
+                f"mixer must be a name, a class or a tuple of Layers, got {self.mixer!r}"
+            )
+        elif self.mixer_options:
+            raise OptionError(
+                "mixer_options must be empty where mixer is a tuple: each Layer has its own"
+            )
         self._check_memory()
         FEED_FORWARDS[self.feed_forward]
         POSITIONS[self.position]
         NORMS[self.norm]
-
-    def _check_layers(self, layers: tuple[Layer, ...]) -> None:
-        if not layers or not all(isinstance(layer, Layer) for layer in layers):
-            raise OptionError(f"mixer must be a name, a class or a tuple of Layers, got {layers!r}")
-        if self.mixer_options:
-            raise OptionError(
-                "mixer_options must be empty where mixer is a tuple: each Layer has its own"
-            )
 
     def _check_memory(self) -> None:
         if self.norm_after and (self.residual != "plain" or not self.norm_first):

@@ -92,10 +92,9 @@ class Encoder(Streams):
     def __init__(self, config: StackConfig, *, causal: bool = False):
         super().__init__()
         self.who = f"{type(self).__name__.lower()}({config.mixer_name})"
-        if causal and config.has_globals:
+        if causal and config.global_tokens:
             raise OptionError(
-                f"{self.who}: global_tokens ({config.global_tokens}), global_every and global_ids must name none in a "
-                "causal stack, whose streams have none"
+                f"{self.who}: global_tokens ({config.global_tokens}) must be 0 in a causal stack, whose streams have none"
             )
         position = added_position(config)
         self.causal = causal
@@ -136,7 +135,7 @@ class Encoder(Streams):
         length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
         check_length(self.who, "length", length, self.max_len)
         x = self.embedding(tokens, place, valid)
-        marks = self.config.global_at(place, tokens)
+        marks = self.config.global_at(place, len(tokens))
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 

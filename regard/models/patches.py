@@ -64,8 +64,6 @@ class PatchClassifierConfig(StackConfig):
             raise OptionError(
                 f"patch_size ({self.patch_size}) must be a multiple of the product of the stem's strides ({self.stem_stride})"
             )
-        if self.global_ids:
-            raise OptionError("global_ids must be (): a patch is no token, and has no id")
         object.__setattr__(self, "max_len", self.channels * height * width)
         super().__post_init__()
 
@@ -142,7 +140,7 @@ class PatchClassifier(Model):
         patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
         place = torch.arange(patches.shape[1], device=patches.device)[None]
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
-        marked = self.config.global_at(place, place.expand(x.shape[:2]))
+        marked = self.config.global_at(place, len(x))
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
         return self.head(self.pool(x)[:, 0])
 

@@ -84,22 +84,17 @@ class TwoStreamLayer(Block):
         """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks
-        after = self.after_mixer(h, self._mix(h, seen, content, segments))
+        after = self.after_mixer(h, mixed(self.mixer, h, seen, content, segments))
         if g is None:
             return after, None
         if predicted is None:
-            return after, self.after_mixer(g, self._mix(g, seen, query, segments))
+            return after, self.after_mixer(g, mixed(self.mixer, g, seen, query, segments))
         return after, self.after_mixer(g, self._mix_predicted(g, seen, query, segments, predicted))
-
-    def _mix(self, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None) -> Tensor:
-        if segments is None:
-            return self.mixer(x, context=seen, mask=mask)
-        return self.mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
     def _mix_predicted(
         self, g: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None, place: Tensor
     ) -> Tensor:
-        """`_mix` for queries at these places: their P S pairs with keys are gathered one by one."""
+        """`mixed` for queries at these places: their P S pairs with keys are gathered one by one."""
         mixer, S = self.mixer, seen.shape[1]
         q, k, v = mixer.heads.split(g, seen)
         assert mask.pairwise is not None
@@ -114,6 +109,15 @@ class TwoStreamLayer(Block):
         weights = masked_softmax(q.shape[-1] ** -0.5 * scores, allowed)
         weights = F.dropout(weights, mixer.dropout, self.training)
         return mixer.heads.merge(weights @ v)
+
+
+def mixed(
+    mixer: TransformerXL, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None
+) -> Tensor:
+    """What x mixes of memory and tokens, `seen`."""
+    if segments is None:
+        return mixer(x, context=seen, mask=mask)
+    return mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
 
 def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:

@@ -101,8 +101,6 @@ REFUSED = {
         ("leave checkpoint=False", lambda: reformer(checkpoint=True)),
         ("must be empty", lambda: lm(mixer=(m.Layer("softmax"),), mixer_options={"bias": True})),
         ("global_tokens", lambda: lm(**GLOBAL | {"global_tokens": 1})),
-        ("global_every and global_ids", lambda: lm(**GLOBAL, global_every=4)),
-        ("global_every and global_ids", lambda: lm(**GLOBAL, global_ids=(7,))),
         ("gau includes its feed-forward", lambda: transformer(decoder_mixer="gau")),
         ("cross_mixer_options must not", lambda: transformer(cross_mixer_options={"dim": 3})),
         ("includes its feed-forward", lambda: m.Block(
@@ -183,8 +181,6 @@ REFUSED = {
         ("gau does not support residual='reversible'", lambda: reformer(mixer="gau")),
         ("sinkhorn does not support global_tokens", lambda: published(
             "longformer", mixer="sinkhorn")),
-        ("sinkhorn does not support global_tokens", lambda: published(
-            "longformer", mixer="sinkhorn", global_tokens=0, global_every=3)),
         ("no pixel is padding", lambda: image()(
             torch.zeros(3, 24).long(), valid=torch.ones(3, 24).bool())),
         ("transformer_xl does not support documents", lambda: xl()(TEXT, documents=TEXT)),

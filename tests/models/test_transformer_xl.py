@@ -90,7 +90,9 @@ def test_a_memory_is_not_stale_after_a_step(padded):
     for parameter in model.encoder.blocks.parameters():
         parameter.data.mul_(1.5).add_(0.1)
     found, _ = model.extend(text()[:, 12:], state, valid=valid[:, 12:])
-    wanted = model.with_memory(1, segment_len=23)(text(), valid=valid)[:, 12:]
+    whole = make(segment_len=23, mem_len=1, num_layers=1, norm_first=True)
+    whole.load_state_dict(model.state_dict())
+    wanted = whole(text(), valid=valid)[:, 12:]
     here = valid[:, 12:]
     torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
 

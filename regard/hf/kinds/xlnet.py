@@ -14,6 +14,7 @@ from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
+from regard.models.two_streams import mixed
 
 Memory = tuple[Float[Tensor, "B M D"], ...]
 """Earlier inputs of each layer, newest token last."""
@@ -122,18 +123,10 @@ class XLNetStack(Stack):
             kept = torch.cat([old, content[:, : self.reuse_len or T]], dim=1)
             after.append(kept[:, -(self.mem_len or kept.shape[1]) :].detach())
             streams = [
-                block.after_mixer(z, _mixed(block, z, seen, mask, types))
+                block.after_mixer(z, mixed(cast(TransformerXL, block.mixer), z, seen, mask, types))
                 for z, mask in zip(streams, masks, strict=False)
             ]
         return streams, tuple(after)
-
-
-def _mixed(block: Block, x: Tensor, seen: Tensor, mask: Mask, types: Tensor | None) -> Tensor:
-    mixer = cast(TransformerXL, block.mixer)
-    if types is None:
-        return mixer(x, context=seen, mask=mask)
-    of_keys = F.pad(types, (seen.shape[1] - types.shape[1], 0))
-    return mixer.relate(x, types, of_keys, context=seen, mask=mask)
 
 
 SHAPES = {
