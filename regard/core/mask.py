@@ -146,16 +146,15 @@ class Mask:
 
 
 def check_integers(what: str, value: object, dims: int) -> None:
-    if not isinstance(value, Tensor) or value.dim() != dims or not _is_integer(value.dtype):
+    integer = isinstance(value, Tensor) and not (
+        value.is_floating_point() or value.is_complex() or value.dtype == torch.bool
+    )
+    if not integer or value.dim() != dims:  # type: ignore[attr-defined]
         got = shown(value)
         if isinstance(value, Tensor) and not value.is_nested:
             got = f"{value.dtype} {list(value.shape)}"
         axes = "[B, S]" if dims == 2 else "[N + 1]"
         raise ShapeError(f"{what} must be an integer tensor {axes}, got {got}")
-
-
-def _is_integer(dtype: torch.dtype) -> bool:
-    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 OPEN = Mask()

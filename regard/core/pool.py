@@ -95,23 +95,20 @@ class Pool(Recorded):
         assert isinstance(x, Tensor)
         B, S, _ = x.shape
         check_mask(self.name, Mask(valid=valid), B, S, S, device=x.device)
-        self._check_query(query, B, weight)
-        if valid is None:
-            return x, x.new_ones(B, S, dtype=torch.bool)
-        return clear(x, valid), valid
-
-    def _check_query(self, query: object | None, B: int, weight: Tensor | None) -> None:
         if self.query_dim is None:
             if query is not None:
                 raise ShapeError(f"{self.name}: its queries are its own. Pass no query.")
-            return
-        if query is None:
+        elif query is None:
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
-        check_tokens(self.name, "query", query, self.query_dim, weight)
-        assert isinstance(query, Tensor)
-        if query.shape[0] != B:
-            raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
-        if self.num_queries is not None and query.shape[1] != self.num_queries:
-            raise ShapeError(
-                f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
-            )
+        else:
+            check_tokens(self.name, "query", query, self.query_dim, weight)
+            assert isinstance(query, Tensor)
+            if query.shape[0] != B:
+                raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
+            if self.num_queries not in (None, query.shape[1]):
+                raise ShapeError(
+                    f"{self.name}: query must hold {self.num_queries} queries, got {query.shape[1]}"
+                )
+        if valid is None:
+            return x, x.new_ones(B, S, dtype=torch.bool)
+        return clear(x, valid), valid

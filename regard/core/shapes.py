@@ -4,9 +4,6 @@ B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-k
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -43,18 +40,6 @@ def check_flag(**flags: bool) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise OptionError(f"{name} ({shown(flag)}) must be True or False")
-
-
-def check_mapping(name: str, options: object) -> Mapping[str, Any]:
-    """A mapping of option names, which is returned."""
-    if not isinstance(options, Mapping):
-        raise OptionError(f"{name} must be a mapping of option names, got {type(options).__name__}")
-    for option in options:
-        if not isinstance(option, str):
-            raise OptionError(
-                f"{name} must be a mapping of option names, got the key {shown(option)}"
-            )
-    return options
 
 
 def is_dense(x: Tensor) -> bool:

@@ -174,7 +174,9 @@ def extended(
         state.origin.given_away = True
     if x.shape[0] == 0:
         row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
-        y, after = mixer._extend(one_row(x), _one_row(state), row.valid, donate)
+        # of the same shapes; its sums are one, since some are divided by
+        stand_in = pytree.tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
+        y, after = mixer._extend(one_row(x), stand_in, row.valid, donate)
         y, after = y[:0], _no_rows(after)
     elif valid is None:
         y, after = mixer._extend(x, state, None, donate)
@@ -184,11 +186,6 @@ def extended(
         y = permute(clear(y, order.valid), order.target)
     after = stamped(after, mixer._owner, most)
     return y, after if state.document is None else with_document(after, state.document)
-
-
-def _one_row(state: Any) -> Any:
-    """A state for the row that stands for none, of the same shapes; its sums are one, since some are divided by."""
-    return pytree.tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
 
 
 def _no_rows(state: Any) -> Any:
@@ -222,7 +219,7 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
     if origin is not None and origin.shapes is not None:
         if origin.shapes != _shapes(state):
             raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
-    elif not any(_alike(state, other) for other in _new_ones(mixer)):
+    elif _widths(state) not in map(_widths, _new_ones(mixer)):
         raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
 
 
@@ -279,20 +276,13 @@ def _shapes(state: Any) -> list[Any]:
     return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 
-def _alike(state: Any, other: Any) -> bool:
-    """Same fields, and in floating ones the same width and, before a time axis, the same number of heads."""
-    ours, theirs = tensors(state), tensors(other)
-    same = type(state) is type(other) and ours.keys() == theirs.keys()
-    return same and all(_fits(ours[name], theirs[name]) for name in ours)
-
-
-def _fits(ours: Tensor, theirs: Tensor) -> bool:
-    floating = ours.is_floating_point() and theirs.is_floating_point()
-    if ours.dim() != theirs.dim() or not (floating or ours.dtype == theirs.dtype):
-        return False
-    if floating and ours.dim() > 1 and ours.shape[-1] != theirs.shape[-1]:
-        return False
-    return ours.dim() <= 3 or ours.shape[1] == theirs.shape[1]
+def _widths(state: Any) -> tuple[Any, ...]:
+    """The class, and of each field its axes and type, the width of floating ones, and the heads before a time axis."""
+    fields = []
+    for name, z in tensors(state).items():
+        floating, heads = z.is_floating_point(), z.shape[1] if z.dim() > 3 else None
+        fields.append((name, z.dim(), floating or z.dtype, floating and z.shape[1:][-1:], heads))
+    return type(state), fields
 
 
 def _spelled(state: Any) -> str:

@@ -25,7 +25,7 @@ from regard.core.errors import shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
 from regard.explore.readout import kind_of
-from regard.models.generation import evaluating
+from regard.models.generation import evaluating, last_valid
 from regard.nn.gated import GatedUnit
 from regard.nn.heads import Heads, Values
 from regard.nn.recorded import Call, recorded
@@ -124,11 +124,8 @@ def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tens
         return output
     if valid is not None and len(valid) != len(output):
         raise ShapeError(f"valid has {len(valid)} rows, the model's output {len(output)}")
-    if valid is None or valid.shape[1] != output.shape[1]:
-        return output[:, -1]
-    place = torch.arange(valid.shape[1], device=valid.device)
-    last = torch.where(valid, place, 0).amax(1)
-    return output[torch.arange(len(output), device=output.device), last]
+    aligned = valid is not None and valid.shape[1] == output.shape[1]
+    return last_valid(output, valid if aligned else None)
 
 
 class Gradients(NamedTuple):

@@ -120,7 +120,10 @@ class Stack(Streams):
     ) -> Float[Tensor, "B T D"]:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         x = self.embedding(tokens, valid, types, documents=documents)
-        return self.norm(self.run(x, Mask(self.causal, valid, None, global_tokens, documents)))
+        mask = Mask(self.causal, valid, None, global_tokens, documents)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        return self.norm(x)
 
     @checked
     def extend(
@@ -148,14 +151,8 @@ class Stack(Streams):
     ) -> list[Float[Tensor, "B H T T"]]:
         """The weights of every layer."""
         with recorded(self) as calls:
-            Stack.forward(self, tokens, valid=valid, types=types, global_tokens=global_tokens)
+            self(tokens, valid=valid, types=types, global_tokens=global_tokens)
         return [call.attention_map() for call in calls]
-
-    def run(self, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T width"]:
-        """The blocks alone, one after the other."""
-        for block in self.blocks:
-            x = block(x, mask=mask)
-        return x
 
 
 class EncoderDecoder(nn.Module):

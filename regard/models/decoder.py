@@ -151,8 +151,7 @@ class Decoder(nn.Module):
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
             x, valid = permute(x, order.source), order.valid
-        masks: dict[str, Any] = {"mask": Mask(causal=True, valid=valid)}
-        masks["seen"] = Mask(valid=context_valid)
+        masks = {"mask": Mask(causal=True, valid=valid), "seen": Mask(valid=context_valid)}
         for block in self.blocks:
             x = recomputed(block, x, context, when=self.checkpoint, random=True, **masks)
         x = self.norm(x)

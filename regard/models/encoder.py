@@ -164,8 +164,9 @@ class Encoder(Streams):
         else:
             place = self._places_in_documents(tokens, state, valid, documents)
         x = self.embedding(tokens, place, valid)
-        options = {"valid": valid, "documents": documents, "donate": donate}
-        x, blocks = self.blocks.stream(x, state.blocks, **options)
+        x, blocks = self.blocks.stream(
+            x, state.blocks, valid=valid, documents=documents, donate=donate
+        )
         return self.norm(x), State(blocks, blocks[0].length)
 
     def _places_in_documents(

@@ -126,7 +126,10 @@ class Search(metaclass=CheckedOptions):
     def __call__(self, prompt: Continuation) -> Beams:
         """The best continuations of each row."""
         beams, (B, V), last = self.beams, prompt.logits.shape, prompt.max_new_tokens
-        self._require_room(prompt)
+        held = sum(z.nbytes for z in pytree.tree_leaves(prompt.state) if isinstance(z, Tensor))
+        # all states, twice while rows are picked, and their logits
+        each = 2 * held + 4 * prompt.logits.nbytes + 16 * B * last
+        _require_memory(self.name, f"{beams} beams", beams, each, prompt.logits.device)
         eos = -1 if prompt.eos is None else prompt.eos
         rows = torch.arange(B, device=prompt.logits.device)[:, None]
         state = reorder(prompt.state, rows.expand(B, beams).flatten())
@@ -153,13 +156,6 @@ class Search(metaclass=CheckedOptions):
             state = reorder(state, source.flatten())
             logits, state = prompt.step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
-
-    def _require_room(self, prompt: Continuation) -> None:
-        """Raise OptionError if so many states, twice while rows are picked, and their logits do not fit in memory."""
-        logits, states = prompt.logits, pytree.tree_leaves(prompt.state)
-        held = sum(z.nbytes for z in states if isinstance(z, Tensor))
-        each = 2 * held + 4 * logits.nbytes + 16 * len(logits) * prompt.max_new_tokens
-        _require_memory(self.name, f"{self.beams} beams", self.beams, each, logits.device)
 
 
 def _require_memory(who: str, what: str, count: int, each: int, device: torch.device) -> None:

@@ -73,8 +73,7 @@ class LanguageModel(GenerativeModel):
         return self.encoder.initial_state(batch_size, max_len=max_len)
 
     def _extend(self, tokens, state, *, valid=None, documents=None, donate=False):
-        options = {"valid": valid, "documents": documents, "donate": donate}
-        return self.encoder.extend(tokens, state, **options)
+        return self.encoder.extend(tokens, state, valid=valid, documents=documents, donate=donate)
 
     def _logits(self, hidden):
         if self.own_logits is not None:

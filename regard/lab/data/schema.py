@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError, UnknownNameError
-from regard.core.shapes import check_mapping, check_positive
+from regard.core.options import check_option
+from regard.core.shapes import check_positive
 from regard.lab.data.records import Ragged, Records
 from regard.nn.fields import (
     FIRST_KNOWN,
@@ -66,7 +67,7 @@ class Schema:
         Raises UnknownNameError, OptionError and ShapeError.
         """
         check_positive(min_count=min_count)
-        check_mapping("of", of := {} if of is None else of)
+        check_option("Schema", "of", of := {} if of is None else of, Mapping[str, str])
         if isinstance(numeric, str | Tensor) or not isinstance(numeric, Collection | None):
             raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
         columns = _columns(table, column_names(table))

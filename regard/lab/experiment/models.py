@@ -121,7 +121,7 @@ class TokenReader(nn.Module):
         self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T num_classes"]:
         place = torch.arange(tokens.shape[1], device=tokens.device)
-        marked = None if self.config.causal else self.config.global_at(place[None], tokens)
+        marked = None if self.config.causal else self.config.global_at(place[None], len(tokens))
         mask = Mask(causal=self.config.causal, valid=valid, global_tokens=marked)
         x = self.embedding(tokens) + self.position(place)
         return self.readout(self.norm(self.block(x, mask=mask)))
