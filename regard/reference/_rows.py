@@ -47,22 +47,10 @@ class Row:
 def oracle(mix_row: Callable) -> Callable:
     """`mix_row(params, options, row) -> (y [T D], weights [H T S] | None)` as an oracle of whole requests."""
 
-    def whole(
-        params,
-        options,
-        x,
-        *,
-        context=None,
-        causal=False,
-        valid=None,
-        pairwise=None,
-        global_tokens=None,
-        plan=None,
-    ):
-        masks, H = (causal, valid, pairwise, global_tokens), options.get("num_heads") or 1
+    def whole(params, options, x, *, context=None, **request):
         y, weights = torch.zeros_like(x), None
-        S = x.shape[1] if context is None else context.shape[1]
-        for row, queries, keys in _rows(x, context, *masks, plan, H):
+        S, H = (x if context is None else context).shape[1], options.get("num_heads") or 1
+        for row, queries, keys in _rows(x, context, H, **request):
             mixed, found = mix_row(params, options, row)
             external = 0 if found is None else found.shape[2] - len(keys)  # learned keys come first
             columns = [*range(external), *(external + j for j in keys)]
@@ -83,12 +71,13 @@ def oracle(mix_row: Callable) -> Callable:
 def _rows(
     x: Tensor,
     context: Tensor | None,
-    causal: bool,
-    valid: Tensor | None,
-    pairwise: Tensor | None,
-    global_tokens: Tensor | None,
-    plan: dict[str, Tensor] | None,
     H: int,
+    *,
+    causal: bool = False,
+    valid: Tensor | None = None,
+    pairwise: Tensor | None = None,
+    global_tokens: Tensor | None = None,
+    plan: dict[str, Tensor] | None = None,
 ) -> Iterator[tuple[Row, list[int], list[int]]]:
     """Each row with a query and a key, and where its queries and keys were."""
     source, is_cross = x if context is None else context, context is not None

@@ -6,18 +6,7 @@ import regard.reference as oracles
 from regard.reference._rows import linear, part
 
 
-def head_groups(
-    params,
-    options,
-    x,
-    *,
-    context=None,
-    causal=False,
-    valid=None,
-    pairwise=None,
-    global_tokens=None,
-    plan=None,
-):
+def head_groups(params, options, x, *, pairwise=None, plan=None, **request):
     """-> (y [B T D], weights [B H T S] | None)"""
     D, mixed, maps, first = x.shape[-1], [], [], 0
     K = D // options["num_heads"]
@@ -29,24 +18,12 @@ def head_groups(
             own[f"heads.{side}.weight"] = params[f"heads.{side}.weight"][rows]
         own["heads.out.weight"] = torch.eye(D, count * K).to(x)  # its heads as they are, then zeros
         given = {**group.options, "num_heads": count}
-        y, weights = getattr(oracles, name)(
-            own,
-            given,
-            x,
-            context=context,
-            causal=causal,
-            valid=valid,
-            pairwise=_of_heads(pairwise, first, count),
-            global_tokens=global_tokens,
-            plan=part(plan or {}, f"{i}."),
-        )
+        request["plan"] = part(plan or {}, f"{i}.")
+        request["pairwise"] = pairwise
+        if pairwise is not None and pairwise.shape[1] > 1:
+            request["pairwise"] = pairwise[:, first : first + count]
+        y, weights = getattr(oracles, name)(own, given, x, **request)
         mixed.append(y[..., : count * K])
         maps.append(weights)
         first += count
     return linear(params, "heads.out", torch.cat(mixed, -1)), torch.cat(maps, 1)
-
-
-def _of_heads(pairwise, first: int, count: int):
-    if pairwise is None or pairwise.shape[1] == 1:
-        return pairwise
-    return pairwise[:, first : first + count]
