@@ -15,7 +15,7 @@ from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
 from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
-from regard.functional.rows import Form, plain_alone, record_of_this
+from regard.functional.rows import Form, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
 
@@ -171,14 +171,13 @@ def twice_differentiable(
     """fast(*inputs), where plain(*inputs) is the same function in operations that autograd can differentiate again.
 
     The first derivative is that of `fast`, which may be written by hand: autograd would take the tensors saved for it
-    for constants. Where it is differentiated itself (create_graph=True), and under torch.func's transforms, `plain`
-    takes its place, as in torch.export, which drops a backward by hand. Neither function may hold a tensor that needs a gradient and is
-    not among the inputs.
+    for constants. Where it is differentiated itself (create_graph=True), `plain` takes its place. Neither function may hold a tensor
+    that needs a gradient and is not among the inputs.
     """
-    if plain_alone():
-        return plain(*inputs)
     y = fast(*inputs)
-    if torch.compiler.is_compiling() or not _needs_gradient(inputs):
+    given = (z for z in inputs if z is not None)
+    needs = torch.is_grad_enabled() and any(z.requires_grad for z in given)
+    if torch.compiler.is_compiling() or not needs:
         return y
     if isinstance(y, Tensor):
         return _Twice.apply(plain, 1, y, *inputs)[0]
@@ -203,10 +202,6 @@ def by_autograd(
     outputs, their = zip(*given, strict=True)
     found = iter(torch.autograd.grad(outputs, asked, their, create_graph=True, allow_unused=True))
     return [next(found) if z is not None and z.requires_grad else None for z in own]
-
-
-def _needs_gradient(inputs: Sequence[Tensor | None]) -> bool:
-    return torch.is_grad_enabled() and any(z is not None and z.requires_grad for z in inputs)
 
 
 class _Twice(torch.autograd.Function):

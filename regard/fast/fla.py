@@ -24,15 +24,7 @@ WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers,
 
 
 def causal_sums(
-    phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
-    v: Float[Tensor, "B H T V"],
-    log_decay: Float[Tensor, "B H T"] | None = None,
-    S: Float[Tensor, "B H M V"] | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
-    *,
-    mask: Mask = CAUSAL,
-    form: Form,
+    phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask: Mask = CAUSAL, form: Form
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums in the dtype of v."""
     M, V = phi_q.shape[-1], v.shape[-1]

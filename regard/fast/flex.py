@@ -30,24 +30,9 @@ BLOCKS = [
 ]
 
 
-def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    *,
-    pattern: Pattern,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    form: Form,
-) -> Float[Tensor, "B H T V"]:
+def attend(q, k, v, *, pattern: Pattern, mask: Mask = OPEN, scale=None, form: Form) -> Tensor:
     """Takes causal and padding masks."""
-    how: dict[str, Any] = {
-        "causal": mask.causal,
-        "device": q.device,
-        "size": BLOCK,
-        "valid": mask.valid,
-    }
-    blocks = block_mask(pattern, q.shape[2], **how)
+    blocks = block_mask(pattern, q.shape[2], causal=mask.causal, device=q.device, valid=mask.valid)
     return _flex(q)(q, k, v, block_mask=blocks, scale=scale)
 
 

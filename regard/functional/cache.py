@@ -136,9 +136,4 @@ def same_in_all(length: Int[Tensor, "B"]) -> int | None:
 
 def readable(z: Tensor) -> bool:
     """True if steps may depend on the values of z: no device sync, no compiler and no torch.func."""
-    return z.device.type == "cpu" and concrete(z)
-
-
-def concrete(z: Tensor) -> bool:
-    """True if z has values, which may be read after a device sync."""
-    return z.device.type != "meta" and not (torch.compiler.is_compiling() or plain_alone())
+    return z.device.type == "cpu" and not (torch.compiler.is_compiling() or plain_alone())

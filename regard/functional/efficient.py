@@ -39,14 +39,7 @@ def efficient_attention(
     return choose("efficient", attend, impl, chunk=CHUNK)(q, k, v, mask=mask)
 
 
-def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    *,
-    mask: Mask = OPEN,
-    chunk: int = CHUNK,
-) -> Float[Tensor, "B H T V"]:
+def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
     rho, k, T, S = q.softmax(-1), present_keys(k, mask), q.shape[2], k.shape[2]
     if not mask.causal:
         return rho @ summed(k, v, mask)

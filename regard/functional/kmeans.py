@@ -104,33 +104,10 @@ def attend(
 
 
 def within(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    queries: Int[Tensor, "B H N W"],
-    keys: Int[Tensor, "B H N W"],
-    *,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, queries, keys, *, mask: Mask, scale=None, exclude_self=False
 ) -> Float[Tensor, "B H T V"]:
     """A token's output is the mean over the clusters that have it among their `queries` and offer it a key; of no cluster: zero."""
     B, H, T, V = *q.shape[:3], v.shape[3]
-    allowed = _members_allowed(queries, keys, mask, exclude_self)
-    queries, keys = queries.clamp(min=0), keys.clamp(min=0)
-    a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
-    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(0, 3)
-    at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
-    some = allowed.any(-1).expand(queries.shape).flatten().to(y.dtype)
-    total = y.new_zeros(B * H * T, V).index_add(0, at, y)
-    times = y.new_zeros(B * H * T).index_add(0, at, some)
-    return (total / times.clamp(min=1)[:, None]).view(B, H, T, V)
-
-
-def _members_allowed(
-    queries: Int[Tensor, "B H N W"], keys: Int[Tensor, "B H N W"], mask: Mask, exclude_self: bool
-) -> Bool[Tensor, "#B #H #N #W #W"]:
-    """Allowed pairs of each cluster."""
     i, j = queries[..., None], keys[..., None, :]
     allowed = (i >= 0) & (j >= 0)
     if mask.causal:
@@ -140,7 +117,14 @@ def _members_allowed(
     if exclude_self:
         others = allowed & (i != j)
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
-    return allowed
+    queries, keys = queries.clamp(min=0), keys.clamp(min=0)
+    a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
+    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(0, 3)
+    at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
+    some = allowed.any(-1).expand(queries.shape).flatten().to(y.dtype)
+    total = y.new_zeros(B * H * T, V).index_add(0, at, y)
+    times = y.new_zeros(B * H * T).index_add(0, at, some)
+    return (total / times.clamp(min=1)[:, None]).view(B, H, T, V)
 
 
 def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H T W"]:

@@ -189,18 +189,19 @@ def turned_sums(
     phi_q: Float[Tensor, "B H T M"],
     phi_k: Float[Tensor, "B H T M"],
     v: Float[Tensor, "B H T V"],
-    turn: Callable[[Tensor], Tensor],
+    a: Float[Tensor, "B H T M"],
+    e: Float[Tensor, "B H T M"],
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
     causal: bool,
     impl: Impl = "auto",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`weighted_sums`, where positions turn the features of the numerator (Su et al. 2021, arXiv 2104.09864, 3.3).
+    """`weighted_sums`, where the numerator has turned features a and e (Su et al. 2021, arXiv 2104.09864, 3.3).
 
     Turned features may be negative, so that those of the denominator, and z, are left as they are.
     """
-    a, e, none = turn(phi_q), turn(phi_k), v[..., :0]
+    none = v[..., :0]
     if not causal:
         S, z = summed(e, v)[0], phi_k.sum(2)
         return a @ S, phi_q @ z[..., None], S, z

@@ -118,7 +118,9 @@ def between(
     T, wide = v.shape[2], wide_type(v)
     if not mask.causal:
         k = k if mask.valid is None else k * mask.valid[:, None, :, None]
-        M = (k.mT @ v).to(wide) * share(token_count(mask, T, v.device), wide)[:, None, :, None]
+        one = torch.ones(1, T, dtype=torch.bool, device=v.device)
+        count = (one if mask.valid is None else mask.valid).sum(1, keepdim=True)
+        M = (k.mT @ v).to(wide) * share(count, wide)[:, None, :, None]
         return q @ M.to(v.dtype)
     C = fitted(chunk_size, T)
     q, k, v = (in_chunks(z, C) for z in (q, k, v))
@@ -126,12 +128,6 @@ def between(
     summed = C * torch.arange(q.shape[2], device=v.device)
     y = q @ (M * share(summed, wide)[:, None, None]).to(v.dtype)
     return y.flatten(2, 3)[:, :, :T]
-
-
-def token_count(mask: Mask, T: int, device: torch.device) -> Int[Tensor, "b 1"]:
-    if mask.valid is None:
-        return torch.full((1, 1), T, device=device)
-    return mask.valid.sum(1, keepdim=True)
 
 
 def units(v: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T T"]:

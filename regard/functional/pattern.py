@@ -113,15 +113,8 @@ def heads_of(z: Shaped[Tensor, "B H *n"], heads: list[int]) -> Shaped[Tensor, "B
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    *first: Tensor,
-    pattern: Pattern,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
+    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask = OPEN, scale=None, tile=TILE
+) -> Tensor:
     """All rows but those of global tokens. first: the tensors of a `Prefix`, or none."""
     prefix = Prefix(*first) if first else None
     earlier: list[Pattern] = []
@@ -149,14 +142,14 @@ def sharing(pattern: Pattern) -> list[list[Pattern]]:
 
 
 def _part(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    q,
+    k,
+    v,
     prefix: Prefix | None,
     terms: list[Pattern],
     earlier: list[Pattern],
     mask: Mask,
-    scale: float | None,
+    scale,
     tile: int,
     merged: bool,
 ) -> Float[Tensor, "B H T V"]:
@@ -183,7 +176,10 @@ def _part(
             own.append(pairs)
             before.append(term)
         pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
-        pairs = pairs if prefix is None else beside(_seen(prefix, mask, query), pairs)
+        if prefix is not None:
+            first, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
+            seen = _masked(present, mask, query, first.clamp(min=0)) | (first < 0)
+            pairs = beside(seen, pairs)
         found = scores(q, k, scale)
         a = masked_softmax(found, pairs)
         y = a.to(v.dtype) @ v
@@ -240,21 +236,8 @@ def _masked(
     return pairs & mask.pairwise[b, h, i, j]
 
 
-def _seen(prefix: Prefix, mask: Mask, i: Int[Tensor, "1 1 N d t 1"]) -> Bool[Tensor, "b h N d t E"]:
-    at, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
-    return _masked(present, mask, i, at.clamp(min=0)) | (at < 0)
-
-
 def _dense(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    learned: KeysAndValues | None,
-    *,
-    pattern: Pattern,
-    mask: Mask,
-    scale: float | None,
-    impl: Impl,
+    q, k, v, learned: KeysAndValues | None, *, pattern: Pattern, mask: Mask, scale, impl: Impl
 ) -> Float[Tensor, "B H T V"]:
     """Every query is compared with every key."""
     E = 0 if learned is None else learned[0].shape[2]

@@ -39,21 +39,6 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-def initial_state(
-    like: Tensor,
-    batch_size: int,
-    num_heads: int,
-    head_dim: int,
-    pattern: Pattern,
-    max_len: int | None,
-) -> State:
-    """The state before the first token, in the dtype and on the device of `like`."""
-    rooms = (max_len or 0, 0) if pattern.reach is None else (pattern.reach, pattern.sinks)
-    last, first = (like.new_zeros(batch_size, num_heads, room, head_dim) for room in rooms)
-    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
-    return State(last, last.clone(), first, first.clone(), length)
-
-
 def extend(
     q: Float[Tensor, "B H N K"],
     k: Float[Tensor, "B H N K"],
@@ -98,15 +83,7 @@ def extend(
 
 
 def attend_next(
-    q: Float[Tensor, "B H N K"],
-    k: Float[Tensor, "B H n K"],
-    v: Float[Tensor, "B H n V"],
-    *,
-    pattern: Pattern,
-    query: Int[Tensor, "B N"],
-    key: Int[Tensor, "B S"],
-    store: tuple[int, int] | None = None,
-    chunk: int = CHUNK,
+    q, k, v, *, pattern: Pattern, query, key, store=None, chunk=CHUNK
 ) -> Float[Tensor, "B H N V"]:
     """Each query over the keys of its pattern, and those of the prefix, which come first.
 
@@ -115,8 +92,7 @@ def attend_next(
     """
     N, S = q.shape[2], key.shape[1]
     E = k.shape[2] - S
-    many = store is not None and N > chunk
-    if store is not None and many:
+    if store is not None and N > chunk:
         sinks, reach = store
         first = chunk * torch.arange((N + chunk - 1) // chunk, device=q.device)[:, None]
         i = first + torch.arange(chunk, device=q.device)
@@ -131,14 +107,9 @@ def attend_next(
         query, key = query[:, None], key[:, None]
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H n t V"]:
-        pairs = seen_pairs(pattern, query[:, None, :, rows, None], key[:, None, :, None], E)
+        i, j = query[:, None, :, rows, None], key[:, None, :, None]
+        pairs = pattern.contains(i, j) & (j >= 0) & (j <= i)
+        pairs = F.pad(pairs, (E, 0), value=True)  # all see the keys of a prefix
         return masked_softmax(scores(q, k), pairs).to(v.dtype) @ v
 
     return tiled(some, TILE, q, k, v).flatten(2, 3)[:, :, :N]
-
-
-def seen_pairs(
-    pattern: Pattern, i: Int[Tensor, "*#b t 1"], j: Int[Tensor, "*#b 1 S"], E: int
-) -> Bool[Tensor, "*b t _"]:
-    """True where the query at i sees the key at j (-1: none), and at the E keys of a prefix before them, which all see."""
-    return F.pad(pattern.contains(i, j) & (j >= 0) & (j <= i), (E, 0), value=True)

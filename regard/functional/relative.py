@@ -9,7 +9,7 @@ Each tile of queries is multiplied once with the vector of each distance, and th
 numbers with rows one shorter) moves the products to their keys: no [T S K] is stored, and no [T S] beyond a tile.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -64,24 +64,7 @@ def relative_attention(
     of ragged rows has its tokens at their end.
     """
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    return softmax_attention(
-        q + terms.u[:, None],
-        k,
-        v,
-        bias=score_bias(q, terms, k.shape[2], mask.causal, scale),
-        mask=mask,
-        scale=scale,
-        window=window,
-        dropout=dropout,
-        impl=impl,
-    )
-
-
-def score_bias(
-    q: Float[Tensor, "B H T K"], terms: Terms, S: int, causal: bool, scale: float
-) -> Bias:
-    """All terms beside scale (q_i + u) . k_j."""
-    T, segments = q.shape[2], terms.segments
+    T, S, segments = q.shape[2], k.shape[2], terms.segments
     turned, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
     segment = None if segments is None else segment_bias(q, segments, scale)
 
@@ -89,12 +72,13 @@ def score_bias(
         """scale (q_i + v_b) . r_(p_i - j) and of segments; finite and without meaning where causality hides the key."""
         t, s = rows.stop - rows.start, cols.stop - cols.start
         first = T - rows.stop + cols.start
-        count = s if causal and T <= S else t + s - 1
+        count = s if mask.causal and T <= S else t + s - 1
         every = turned[:, :, rows] @ r[:, first : first + count].transpose(-1, -2)
         distance = relative_shift(every, s)
         return distance if segment is None else distance + segment(rows, cols)
 
-    return bias
+    how: dict[str, Any] = {"scale": scale, "window": window, "dropout": dropout, "impl": impl}
+    return softmax_attention(q + terms.u[:, None], k, v, bias=bias, mask=mask, **how)
 
 
 def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:

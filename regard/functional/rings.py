@@ -24,21 +24,13 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-def empty(
-    like: Tensor,
-    batch_size: int,
-    num_heads: int,
-    head_dim: int,
-    rounds: int,
-    groups: int,
-    width: int,
-) -> State:
-    """The state before the first token, in the dtype and on the device of `like`."""
-    shape = (batch_size, num_heads, rounds, groups + 1)
-    store = like.new_zeros(*shape, width, head_dim)
+def empty(like: Float[Tensor, "B H 0 K"], rounds: int, groups: int, width: int) -> State:
+    """The state before the first token."""
+    shape = (*like.shape[:2], rounds, groups + 1)
+    store = like.new_zeros(*shape, width, like.shape[3])
     count = like.new_zeros(shape, dtype=torch.long)
     nowhere = count.new_full((*shape, width, rounds), -GAP)
-    return State(store, store.clone(), nowhere, count, count.new_zeros(batch_size))
+    return State(store, store.clone(), nowhere, count, count.new_zeros(len(like)))
 
 
 def extend(

@@ -137,25 +137,6 @@ Sort = Callable[[Float[Tensor, "b G D"], Float[Tensor, "b H S K"]], Float[Tensor
 """Scores of the first N blocks, whose keys are given, for the blocks whose summaries are given."""
 
 
-def empty(
-    like: Tensor,
-    batch_size: int,
-    num_heads: int,
-    head_dim: int,
-    block_size: int,
-    *,
-    max_len: int | None,
-    dim: int,
-) -> State:
-    """The state before the first token, in the dtype and on the device of `like`."""
-    room = -(-(max_len or 0) // block_size) * block_size
-    store = like.new_zeros(batch_size, num_heads, room, head_dim)
-    block = like.new_zeros(batch_size, num_heads, block_size, head_dim)
-    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
-    total = like.new_zeros(batch_size, dim)
-    return State(store, store.clone(), block, block.clone(), total, length)
-
-
 def extend(
     q: Float[Tensor, "B H N K"],
     k: Float[Tensor, "B H N K"],

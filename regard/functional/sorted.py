@@ -83,18 +83,18 @@ def sorted_attention(
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    q,
+    k,
+    v,
     *,
-    group: Int[Tensor, "B H R T"],
+    group,
     window: Window,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
-    count_once: bool = True,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
+    mask=OPEN,
+    scale=None,
+    exclude_self=False,
+    count_once=True,
+    tile=TILE,
+) -> Tensor:
     rules = group, window, mask, scale, exclude_self, count_once
     if mask.global_tokens is not None:
 
@@ -191,15 +191,7 @@ def _at(z: Shaped[Tensor, "B H R T"], at: Int[Tensor, "B H R *n"]) -> Shaped[Ten
 
 
 def _dense(
-    q: Float[Tensor, "B H t K"],
-    k: Float[Tensor, "B H T K"],
-    rows: slice,
-    group: Int[Tensor, "B H R T"],
-    window: Window,
-    mask: Mask,
-    scale: float | None,
-    exclude_self: bool,
-    count_once: bool,
+    q, k, rows: slice, group, window: Window, mask: Mask, scale, exclude_self, count_once
 ) -> Float[Tensor, "B H t T"]:
     T, place = k.shape[2], places(group, window)[0]
     rounds = window.near(place[..., rows, None], place[..., None, :]).sum(2)

@@ -62,17 +62,8 @@ def window_attention(
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
-    *,
-    window: int,
-    dilation: int = 1,
-    soft_cap: float | None = None,
-    sinks: Float[Tensor, "H"] | None = None,
-    mask: Mask = OPEN,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
+    q, k, v, *, window, dilation=1, soft_cap=None, sinks=None, mask: Mask = OPEN, tile=TILE
+) -> Tensor:
     T, S, d = q.shape[2], k.shape[2], dilation
     k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
     if mask.global_tokens is not None:

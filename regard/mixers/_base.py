@@ -15,7 +15,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
-from regard.nn.heads import HeadBias, HeadNorm, Heads
+from regard.nn.heads import Heads
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -162,13 +162,12 @@ class HeadsMixer(SplitMixer):
         max_len: int | None = None,
         turned: bool = True,
         head_dim: int | None = None,
-        bias: HeadBias = False,
-        qk_norm: HeadNorm = False,
         gate: bool = False,
         sinks: bool = False,
         shared_qk: bool = False,
         repeat: bool = True,
         alike: bool = False,
+        **of_heads: Any,
     ):
         """turned: a rotation turns queries and keys. The others: see `Mixer` and `Heads`."""
         super().__init__(dim, max_len=max_len)
@@ -183,13 +182,12 @@ class HeadsMixer(SplitMixer):
             num_heads,
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
-            bias=bias,
-            qk_norm=qk_norm,
             gate=gate,
             shared_qk=shared_qk,
             repeat=repeat,
             alike=alike and not sinks and not isinstance(self.position, BiasPosition),
             position=self.position if turned else None,
+            **of_heads,
         )
         if self.position is not None and self.capabilities.cross:
             self.declare(cross=No("relative positions need queries and keys on one axis"))

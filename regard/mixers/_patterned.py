@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask, No, Observation, OptionError
 from regard.functional.pattern import pattern_attention, weights
-from regard.functional.pattern_stream import extend, initial_state
+from regard.functional.pattern_stream import State, extend
 from regard.functional.patterns import Pattern
 from regard.mixers._base import ALL, HeadsMixer
 
@@ -74,9 +74,10 @@ class PatternMixer(HeadsMixer):
         return y
 
     def _start(self, length, max_len):
-        store, pattern = self.heads.zeros(len(length), 0), self._request(0, CAUSAL)[0]
-        H, K = store.shape[1], store.shape[3]
-        return initial_state(store, len(length), H, K, pattern, max_len)
+        pattern = self._request(0, CAUSAL)[0]
+        rooms = (max_len or 0, 0) if pattern.reach is None else (pattern.reach, pattern.sinks)
+        last, first = (self.heads.zeros(len(length), room) for room in rooms)
+        return State(last, last.clone(), first, first.clone(), length)
 
     def _step(self, x, state, valid, donate):
         how = {"pattern": self._request(0, CAUSAL)[0], "valid": valid, "impl": self.impl}

@@ -24,10 +24,7 @@ Args:
 import math
 from typing import Literal
 
-from jaxtyping import Int
-from torch import Tensor
-
-from regard.core import Mask, No, OptionError
+from regard.core import No, OptionError
 from regard.functional.rows import Impl, check_impl, first_places
 from regard.functional.squared_relu import squared_relu_attention
 from regard.mixers._base import ALL
@@ -94,16 +91,15 @@ class GAU(CachedMixer):
         (k,) = turned(self.unit.views(context)[:, 1:], first_places(context), 1.0, (1,))
         return q, k, self.unit.values(context)
 
-    def _how(self, query: Int[Tensor, "#b T"], key: Int[Tensor, "#b S"], mask: Mask) -> dict:
-        """Mask, divisor, and the bias that is not in the channels."""
-        how: dict = {"mask": mask, "divisor": self.divisor, "impl": self.impl}
-        if self.relative.form == "toeplitz":
-            at = self.relative.at
-            how["bias"] = lambda rows: at(key[:, None, None] - query[:, None, rows, None])
-        return how
-
     def _attend(self, q, k, v, mask, query=None, key=None):
-        return squared_relu_attention(q, k, v, **self._how(query, key, mask))
+        bias, at = None, self.relative.at
+        if self.relative.form == "toeplitz":  # a bias that is not in the channels
+
+            def bias(rows):
+                return at(key[:, None, None] - query[:, None, rows, None])
+
+        how: dict = {"bias": bias, "divisor": self.divisor, "impl": self.impl}
+        return squared_relu_attention(q, k, v, mask=mask, **how)
 
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)
@@ -118,5 +114,4 @@ class GAU(CachedMixer):
             key = first_places(context)
             query = mask.last_key(query.shape[1], key.shape[1], x.device) if mask.causal else query
         q, k, v = self._split(x, context, query)
-        how = self._how(query, key, mask)
-        return squared_relu_attention(q, k, v if of is None else of(v), **how)
+        return self._attend(q, k, v if of is None else of(v), mask, query, key)

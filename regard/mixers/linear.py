@@ -15,7 +15,6 @@ Args:
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from regard.core import Mask
@@ -25,7 +24,6 @@ from regard.functional.linear import linear_attention, positive, turned_sums
 from regard.functional.rows import Impl, ranged
 from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
-from regard.positions.relative import Rotary
 
 
 class Linear(RecurrentMixer):
@@ -67,20 +65,17 @@ class Linear(RecurrentMixer):
         self, q, k, v, mask: Mask, state: State | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs of the heads, and the sums S, z after them."""
-        dtype, after = v.dtype, None if state is None else state.length
+        dtype = v.dtype
         S, z = (None, None) if state is None else ranged(state.S, state.z)
         q, k, v = ranged(q, k, v)
         phi_q, phi_k = self.phi(q), present(self.phi(k), mask.valid)
-        turn, causal = self._turn(q.shape[2], q.device, after), mask.causal
-        sums, total, S, z = turned_sums(phi_q, phi_k, v, turn, S, z, causal=causal, impl=self.impl)
+        place = torch.arange(q.shape[2], device=q.device)
+        place = place if state is None else state.length[:, None] + place
+        a, e = (self.position.rotate(phi, place) for phi in (phi_q, phi_k))
+        sums, total, S, z = turned_sums(
+            phi_q, phi_k, v, a, e, S, z, causal=mask.causal, impl=self.impl
+        )
         return (sums / positive(total)).to(dtype), S.to(dtype), z.to(dtype)
-
-    def _turn(
-        self, T: int, device: torch.device, after: Int[Tensor, "B"] | None = None
-    ) -> Callable:
-        assert isinstance(self.position, Rotary)
-        place, rotate = torch.arange(T, device=device), self.position.rotate
-        return lambda phi: rotate(phi, place if after is None else after[:, None] + place)
 
     def _step(self, x, state, valid, donate):
         if self.position is None:

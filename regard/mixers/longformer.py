@@ -20,9 +20,9 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.core import Mask, No, OptionError, ShapeError
+from regard.core import No, OptionError, ShapeError
 from regard.core.options import Count
 from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
@@ -85,31 +85,28 @@ class Longformer(PatternMixer):
         self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
 
     def _global_rows(self, y, x, mask):
-        self._check_global(mask)
         q, k, v = self.global_heads.split(x)
         if self.max_global is None:
             rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             return torch.where(mask.global_tokens[:, None, :, None], rows, y)
+        self._check_global(mask.global_tokens, self.max_global)
         at, present = global_places(mask.global_tokens, self.max_global)
         return replace_rows(y, q, k, v, mask, at, present)
 
-    def _check_global(self, mask: Mask) -> None:
+    def _check_global(self, marks: Tensor, limit: int) -> None:
         """A row with more global tokens than promised is refused; a device refuses it by itself, so that nobody waits."""
-        marks = mask.global_tokens
-        if self.max_global is None or marks is None or marks.is_meta:
-            return
-        if torch.compiler.is_compiling():
+        if marks.is_meta or torch.compiler.is_compiling():
             return
         if marks.device.type != "cpu" or plain_alone():
             torch._assert_async(
-                (marks.sum(1) <= self.max_global).all(),
-                f"longformer: mask.global_tokens marks more tokens of a row than max_global={self.max_global}",
+                (marks.sum(1) <= limit).all(),
+                f"longformer: mask.global_tokens marks more tokens of a row than max_global={limit}",
             )
             return
         most = int(marks.sum(1).max())
-        if most > self.max_global:
+        if most > limit:
             raise ShapeError(
-                f"longformer: mask.global_tokens marks {most} tokens of a row, max_global is {self.max_global}. "
+                f"longformer: mask.global_tokens marks {most} tokens of a row, max_global is {limit}. "
                 "Raise max_global, or leave it out for any number."
             )
 

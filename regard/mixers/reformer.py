@@ -143,8 +143,8 @@ class Reformer(HeadsMixer):
         return angular_hash(q, [*self.buffers(recurse=False)])
 
     def _start(self, length, max_len):
-        sizes = len(length), self.num_heads, self.heads.head_dim, self.num_hashes
-        return empty(self._like, *sizes, math.prod(self.factors), self.chunk_size)
+        sizes = self.num_hashes, math.prod(self.factors), self.chunk_size
+        return empty(self.heads.zeros(len(length), 0), *sizes)
 
     def _step(self, x, state, valid, donate):
         q, k, v, group = self._hashed(x, state.length)

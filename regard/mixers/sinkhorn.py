@@ -41,9 +41,9 @@ from regard.functional.cache import place
 from regard.functional.rows import plain_alone
 from regard.functional.sinkhorn import (
     Join,
+    State,
     balance,
     earlier_blocks,
-    empty,
     extend,
     sinkhorn_attention,
 )
@@ -152,8 +152,10 @@ class Sinkhorn(HeadsMixer):
         return (logits + noise) / self.temperature
 
     def _start(self, length, max_len):
-        sizes = len(length), self.num_heads, self.heads.head_dim, self.block_size
-        return empty(self._like, *sizes, max_len=max_len, dim=self.dim)
+        room = -(-(max_len or 0) // self.block_size) * self.block_size
+        store, block = (self.heads.zeros(len(length), n) for n in (room, self.block_size))
+        total = store.new_zeros(len(length), self.dim)
+        return State(store, store.clone(), block, block.clone(), total, length)
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)

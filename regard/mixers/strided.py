@@ -84,21 +84,13 @@ class Strided(PatternMixer):
             raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
         if stride is None:
             stride = 128 if max_len is None else max(1, isqrt(max_len // 2))
-        self.pattern = _pattern(
-            kind, stride, window_size or stride, summary_width, merged, num_heads
-        )
+        w, c = window_size or stride, summary_width or max(1, stride // 8)
         if kind == "dilated":
+            self.pattern = Window(w, w, stride)
             self.declare(time="T W H K", state="W H K")
-
-
-def _pattern(
-    kind: Kind, stride: int, w: int, c: int | None, merged: bool, num_heads: int
-) -> Pattern:
-    if kind == "dilated":
-        return Window(w, w, stride)
-    sets: tuple[Pattern, Pattern]
-    if kind == "strided":
-        sets = Window(w, w), Stride(stride)
-    else:
-        sets = Block(stride), Summary(stride, max(1, stride // 8) if c is None else c)
-    return Union(sets) if merged else PerHead(tuple(sets[h % 2] for h in range(num_heads)))
+            return
+        sets: tuple[Pattern, Pattern] = Window(w, w), Stride(stride)
+        if kind == "fixed":
+            sets = Block(stride), Summary(stride, c)
+        each = tuple(sets[h % 2] for h in range(num_heads))
+        self.pattern = Union(sets) if merged else PerHead(each)

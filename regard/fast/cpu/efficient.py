@@ -19,14 +19,7 @@ from regard.functional.rows import Form, exp, recomputed, wide_type
 RANGE = 40.0
 
 
-def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    *,
-    mask: Mask = OPEN,
-    form: Form,
-) -> Float[Tensor, "B H T V"]:
+def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
     k, wide = present_keys(k, mask), wide_type(v)
 
     def step(q, k, v, S, z, m) -> tuple[Tensor, ...]:

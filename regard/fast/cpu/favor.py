@@ -28,16 +28,8 @@ RANGE = 40.0
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    w: Float[Tensor, "h M K"],
-    *,
-    features: Favor,
-    stabiliser: str,
-    mask: Mask = OPEN,
-    form: Form,
-) -> Float[Tensor, "B H T V"]:
+    q, k, v, w, *, features: Favor, stabiliser: str, mask: Mask = OPEN, form: Form
+) -> Tensor:
     """Some rows of the batch after the other, as many as the room allows."""
     tile = form.tile or TILE
     token = k.element_size() * k.shape[1] * w.shape[1]

@@ -38,18 +38,7 @@ class Call(NamedTuple):
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    first_k: Float[Tensor, "B H E K"] | None = None,
-    first_v: Float[Tensor, "B H E V"] | None = None,
-    at: Int[Tensor, "B E"] | None = None,
-    present: Bool[Tensor, "B E"] | None = None,
-    *,
-    pattern: Pattern,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    form: Form,
+    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask = OPEN, scale=None, form: Form
 ) -> Float[Tensor, "B H T V"]:
     H, T, K = q.shape[1:]
     others = None if mask.global_tokens is None else ~mask.global_tokens
@@ -59,8 +48,8 @@ def attend(
     even = all(isinstance(term, EVEN) for term in pattern.terms)
     merged = len(pattern.terms) > 1
     scale = 1 / math.sqrt(K) if scale is None else scale
-    call = Call(each, mask, marks, scale, even, merged, at, present)
-    return _tiled(call, q, k, v, first_k, first_v)
+    call = Call(each, mask, marks, scale, even, merged, *first[2:])
+    return _tiled(call, q, k, v, *first[:2])
 
 
 def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import LOG2_E, Form, wide_type
+from regard.functional.rows import LOG2_E, wide_type
 from regard.functional.sorted import Window, alone
 
 EXACT = 1 << 22  # the last place up to which float32 tells halves apart
@@ -31,18 +31,18 @@ ROOM = 1 << 20
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    q,
+    k,
+    v,
     *,
-    group: Int[Tensor, "B H R T"],
+    group,
     window: Window,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
-    count_once: bool = True,
-    form: Form,
-) -> Float[Tensor, "B H T V"]:
+    mask=OPEN,
+    scale=None,
+    exclude_self=False,
+    count_once=True,
+    form,
+) -> Tensor:
     size, _, least, most = window
     c = size if size > 1 else max(1, min(form.tile or TILE, most))
     valid = None if mask.valid is None else mask.valid[:, None].expand(q.shape[:3]).flatten(0, 1)
