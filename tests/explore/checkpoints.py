@@ -8,7 +8,6 @@ import numpy as np
 
 from regard.lab.data.debian import Document
 from regard.lab.data.pairs import Pair
-from regard.lab.data.synthetic import generate_planted_histories
 from regard.lab.tables import TableClassifier
 from regard.lab.tasks import DebianSections, Digits, Task, TextPairs
 from regard.lab.tasks.language_models import OwnText
@@ -113,11 +112,12 @@ def run(folder: Path, task: Task, model: ModelConfig, **splits: Any) -> Path:
 
 
 def of_histories(folder: Path) -> Path:
-    drawn = generate_planted_histories(120, length=4, num_items=9, num_kinds=3)
-    table = {"items": drawn.candidate, "history": [list(row) for row in drawn.history]}
-    return table_model(
-        folder, DINConfig(history=("history",), dim=3), table, drawn.liked, {"history": "items"}
-    )
+    drawn = np.random.default_rng(0).integers(0, 9, (120, 5))
+    history, items = drawn[:, :-1], drawn[:, -1]
+    liked = (history % 3 == items[:, None] % 3).any(1)
+    table = {"items": items, "history": [list(row) for row in history]}
+    model = DINConfig(history=("history",), dim=3)
+    return table_model(folder, model, table, liked, {"history": "items"})
 
 
 def of_fields(folder: Path) -> Path:

@@ -5,10 +5,11 @@ from regard.lab import require_packages
 from regard.lab.tasks.greek_english import GreekEnglish
 from regard.lab.tasks.images import Digits, FashionMNIST, Pathfinder
 from regard.lab.tasks.language_models import OwnText, StdlibBytes
+from regard.lab.tasks.listops import ListOps
 from regard.lab.tasks.masked import SpamMasked, StdlibMasked
 from regard.lab.tasks.pairs import DebianSummary, Dialogue, TextFiles, TranslateDe
 from regard.lab.tasks.permuted import StdlibPermuted
-from regard.lab.tasks.synthetic import ListOps, Recall
+from regard.lab.tasks.recall import Recall
 from regard.lab.tasks.tables import Adult, MovieLens, OwnTable, PlantedHistories
 from regard.lab.tasks.task import IGNORED, KINDS, Batch, Splits, Task
 from regard.lab.tasks.text_pairs import TextPairs

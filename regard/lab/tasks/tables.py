@@ -11,7 +11,6 @@ import numpy as np
 from regard.core import OptionError
 from regard.lab.data.own import column, own_path, read_delimited
 from regard.lab.data.sources import archive
-from regard.lab.data.synthetic import generate_planted_histories
 from regard.lab.data.tables import next_items, parse_adult, parse_movielens
 from regard.lab.tasks.table import TableSplits, TableTask, table_splits
 from regard.lab.tasks.task import Drawn
@@ -113,9 +112,11 @@ def _typed(cells: Sequence[str]) -> list:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedHistories(Drawn, TableTask):
-    """Planted histories: is something of the candidate's kind among what was seen before? For DIN, and without a download.
+    """Planted histories: is something of the candidate's kind among what was seen before? For DIN (arXiv 1706.06978), and without a download.
 
-    The baseline sees the candidate and the history separately, which carry no information alone: its AUC is 1/2.
+        y = [kind(candidate) in {kind(h) for h in history}]
+
+    All items are drawn alike. The baseline sees the candidate and the history separately, which carry no information alone: its AUC is 1/2.
 
     history: items of each; their kinds are what counts.
     """
@@ -140,19 +141,12 @@ class PlantedHistories(Drawn, TableTask):
         return self.history
 
     def load(self) -> TableSplits:
-        found = generate_planted_histories(
-            self.total,
-            length=self.history,
-            num_items=self.num_items,
-            num_kinds=self.num_kinds,
-            seed=self.seed,
-        )
-        return table_splits(
-            {"item": found.candidate, "history": found.history},
-            found.liked[:, None].astype(float),
-            self.parts,
-            of={"history": "item"},
-        )
+        rng = np.random.default_rng(self.seed)
+        drawn = rng.integers(0, self.num_items, (self.total, self.history + 1))
+        history, item = drawn[:, :-1], drawn[:, -1]
+        liked = (history % self.num_kinds == item[:, None] % self.num_kinds).any(1, keepdims=True)
+        table = {"item": item, "history": history}
+        return table_splits(table, liked.astype(float), self.parts, of={"history": "item"})
 
 
 @dataclass(frozen=True, kw_only=True)

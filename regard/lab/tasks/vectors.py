@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from regard.core.options import LARGEST, Range
 from regard.lab.data.records import Records
-from regard.lab.data.synthetic import generate_correlated_tasks
 from regard.lab.tasks.table import Tabular
 from regard.lab.tasks.task import Batch, Drawn, Splits
 from regard.models import ModelConfig
@@ -36,10 +35,14 @@ class Regression(Tabular):
 class CorrelatedTasks(Drawn, Regression):
     """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
 
+        w_1 = u_1,   w_2 = rho u_1 + sqrt(1 - rho^2) u_2,   u_1 and u_2 unit vectors at right angles
+        x ~ N(0, I),   y_k = w_k . x + sum_i sin(alpha_i w_k . x + beta_i) + e,   e ~ N(0, 0.01)
         R2 = 1 - sum (y - output)^2 / sum (y - mean y)^2, mean over tasks
 
-    The lower `rho`, the less the tasks share, and the more separate gates are worth. Labels are divided by the training
-    part's deviation, which R2 does not see. The baseline is linear regression.
+    The paper does not give alpha and beta: here alpha_i in [0, 4) and beta_i in [0, 2 pi) are drawn from the seed before anything else,
+    the same for both tasks and every rho; more rows of a seed begin with the same ones. The lower `rho`, the less the tasks share, and
+    the more separate gates are worth. Labels are divided by the training part's deviation, which R2 does not see. The baseline is
+    linear regression.
 
     rho: cosine of the two tasks' weight vectors.
     dim: numbers of an input vector.
@@ -59,10 +62,18 @@ class CorrelatedTasks(Drawn, Regression):
     def facts(self) -> dict[str, Any]:
         return {"input_dim": self.dim, "num_tasks": 2}
 
+    def draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """x [n dim] and y [n 2] of all parts."""
+        rng, sines, dim = np.random.default_rng(self.seed), self.num_sines, self.dim
+        alpha, beta = 4 * rng.random(sines), 2 * np.pi * rng.random(sines)
+        u, _ = np.linalg.qr(rng.standard_normal((dim, 2)))
+        drawn = rng.standard_normal((self.total, dim + 2))
+        x = drawn[:, :dim]
+        z = x @ (u @ np.array([[1, self.rho], [0, np.sqrt(1 - self.rho**2)]]))
+        return x, z + np.sin(alpha * z[..., None] + beta).sum(-1) + 0.1 * drawn[:, dim:]
+
     def load(self) -> Splits:
-        x, y = generate_correlated_tasks(
-            self.total, rho=self.rho, dim=self.dim, num_sines=self.num_sines, seed=self.seed
-        )
+        x, y = self.draw()
         rows = Records({"x": x, "label": y / y[: self.train_size].std(0)})
         return Splits(*map(rows.take, self.parts))
 

@@ -152,9 +152,38 @@ def test_correlated_tasks():
     assert 0.2 < task.trivial_baseline(splits) < 0.95
 
 
+def weights(rho):
+    """Least squares sees the linear part and what the sines add along it."""
+    x, y = CorrelatedTasks(train_size=20000, rho=rho, dim=10, num_sines=2).draw()
+    w = np.linalg.lstsq(x, y, rcond=None)[0]
+    return w / np.linalg.norm(w, axis=0)
+
+
+@pytest.mark.parametrize("rho", [-1.0, 0.0, 0.5, 1.0])
+def test_rho_is_the_cosine_of_the_tasks(rho):
+    w = weights(rho)
+    assert abs(w[:, 0] @ w[:, 1] - rho) < 0.03
+    np.testing.assert_allclose(w[:, 0], weights(0.3)[:, 0], atol=0.03)
+
+
+def test_tasks_differ_by_noise_alone_and_more_rows_begin_the_same():
+    sizes = {"valid_size": 2, "test_size": 2}
+    _, y = CorrelatedTasks(train_size=4000, rho=1.0, dim=3, **sizes).draw()
+    assert abs((y[:, 0] - y[:, 1]).std() - 0.1 * np.sqrt(2)) < 0.01
+    one, more = (CorrelatedTasks(train_size=n, **sizes).draw() for n in (1, 5))
+    assert np.array_equal(more[0][:5], one[0]) and np.allclose(more[1][:5], one[1])
+    assert one[0].shape == (5, 100) and one[1].shape == (5, 2)
+    assert not np.array_equal(one[0], CorrelatedTasks(train_size=1, seed=1, **sizes).draw()[0])
+
+
 def test_planted_histories():
-    task = PlantedHistories(train_size=600, valid_size=50, test_size=400)
+    task = PlantedHistories(train_size=600, valid_size=50, test_size=400, num_items=20, num_kinds=7)
     splits = task.load()
+    value = {place: item for item, place in splits.schema.ids["item"].items()}
+    assert set(value.values()) == set(range(20))
+    for row in (splits.train[n] for n in range(300)):
+        kinds = {value[h] % 7 for h in row["history"].tolist()}
+        assert float(row["label"]) == (value[int(row["item"])] % 7 in kinds)
     assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [600, 50, 400]
     item, history = splits.schema.fields
     assert history.of == item and splits.train.column("history").shape == (600, task.max_len)

@@ -174,3 +174,13 @@ def test_recall_is_solved_by_looking_and_not_without():
     splits = task.load()
     assert task.score(Looks(), [task.collate([splits.test[i] for i in range(30)])]) == 1.0
     assert 0.08 < task.trivial_baseline(splits) < 0.20
+
+
+def test_each_key_of_recall_is_asked_once_and_its_value_is_the_label():
+    task = Recall(train_size=200, length=40, num_pairs=5, vocab_size=30, spread=0.5, seed=2)
+    for row, asked in zip(*(part.tolist() for part in task.load().train.rows()), strict=True):
+        pairs = dict(zip(row[0:10:2], row[1:10:2], strict=True))
+        assert len(pairs) == 5 and max(pairs) < 15 <= min(pairs.values())
+        places = [place for place, label in enumerate(asked) if label != IGNORED]
+        assert {row[place]: asked[place] for place in places} == pairs and len(places) == 5
+        assert min(places) >= 10 and all(row[place + 1] == asked[place] for place in places)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.listops import VOCABULARY, Grammar, generate_listops
+from regard.lab.tasks.listops import VOCABULARY, ListOps
 
 
 def texts(found):
-    rows = np.split(found.tokens, np.cumsum(found.lengths)[:-1])
+    rows = np.split(found["tokens"], np.cumsum(found["lengths"])[:-1])
     return [" ".join(VOCABULARY[token] for token in row) for row in rows]
 
 
@@ -49,12 +49,14 @@ def read_words(text: str) -> Read:
 
 
 def test_values_are_those_of_the_printed_expressions():
-    found = generate_listops(1500, Grammar(min_length=20, max_length=120, max_depth=5))
-    assert [read_words(text).value for text in texts(found)] == found.values.tolist()
+    found = ListOps(train_size=1500, min_length=20, max_length=120, max_depth=5).draw()
+    assert [read_words(text).value for text in texts(found)] == found["values"].tolist()
 
 
 def test_published_grammar():
-    found = texts(generate_listops(300, Grammar(), seed=3))
+    published = {"max_depth": 10, "min_length": 500, "max_length": 2000}
+    sizes = {"train_size": 100, "valid_size": 100, "test_size": 100}
+    found = texts(ListOps(**published, **sizes, seed=3).draw())
     words = [word for text in found for word in text.split()]
     operators = [word for word in words if word.startswith("[")]
     for name in RULES:
@@ -73,5 +75,4 @@ def test_published_grammar():
 )  # fmt: skip
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(OptionError, match=words):
-        Grammar(**options).check()
-        generate_listops(5, Grammar(**options))
+        ListOps(train_size=5, **options).draw()
