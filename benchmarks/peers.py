@@ -25,7 +25,7 @@ from pairs import Pair, Pass, chosen
 from regard.cli.printing import print_json, print_table
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
-from regard.lab.experiment.mechanism_laws import fault, verdict
+from regard.lab.experiment.mechanism_laws import fault
 from regard.lab.experiment.provenance import provenance
 
 ROUNDS = {1024: 7, 4096: 5, 16384: 3}
@@ -92,7 +92,7 @@ def _faults(mixers: Iterable[str], path: Path) -> dict[str, str]:
         found = {}
         for mixer in sorted(mixers):
             print(f"laws  {mixer}", file=sys.stderr, flush=True)
-            found[mixer] = fault(verdict(Entry(mixer=mixer), ledger))
+            found[mixer] = fault(Entry(mixer=mixer), ledger)
     return {mixer: fault for mixer, fault in found.items() if fault is not None}
 
 

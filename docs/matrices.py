@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,19 +131,21 @@ def main(check: bool) -> int:
     made = pictures()
     influence = {name: effective(name) for name in regard.MIXERS}
     made[EFFECTIVE] = json.dumps(influence, indent=1) + "\n"
+    return refresh(made, check, gone=[path for path in FOLDER.glob("*") if path not in made])
+
+
+def refresh(made: dict[Path, str], check: bool, gone: Sequence[Path] = ()) -> int:
+    """Writes the files that are not as they should be and removes those that are gone, or says which; 1 where a check found some."""
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    stale += [path for path in FOLDER.glob("*") if path not in made]
-    if not check:
-        FOLDER.mkdir(exist_ok=True)
-        for path in stale:
-            if path in made:
-                path.write_text(made[path])
-            else:
-                path.unlink()
-    if stale:
-        names = ", ".join(sorted(path.name for path in stale))
+    for path in () if check else stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made[path])
+    for path in () if check else gone:
+        path.unlink()
+    if stale or gone:
+        names = ", ".join(sorted(str(path.relative_to(ROOT)) for path in (*stale, *gone)))
         print(f"{'stale' if check else 'rewritten'}: {names}")
-    return 1 if check and stale else 0
+    return int(check and bool(stale or gone))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import api
 import matrices
 import torch
 from docutils import nodes
+from speed import table
 from sphinx.util.docutils import SphinxDirective
 
 import regard
@@ -186,8 +187,7 @@ def _laws(name: str) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
-    body = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *body]
+    return table(head, ([str(cell).replace("|", "\\|") for cell in row] for row in rows))
 
 
 def names() -> str:

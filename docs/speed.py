@@ -5,7 +5,7 @@ python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && make 
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def beside_peers(length: int, columns: tuple[str, ...] = ()) -> str:
                 "share of the machine": row["share"] and f"{row['share']:.0%}",
             }
         )
-    return f"{_packages(found)}\n\n{_table(rows, columns)}"
+    return f"{_packages(found)}\n\n{_shown(rows, columns)}"
 
 
 def page(length: int) -> str:
@@ -85,7 +85,7 @@ def on_cuda(folder: Path = FOLDER / "cuda") -> str:
     checks = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     where = speed[0]["origin"]
     told = f"{where['device']}; torch {where['torch']}, python {where['python']}. Checks on the device: {checks or 'none'}."
-    return f"{told}\n\n{_table(rows)}"
+    return f"{told}\n\n{_shown(rows)}"
 
 
 def _packages(found: dict[str, Any]) -> str:
@@ -119,11 +119,16 @@ def _against(row: dict[str, Any]) -> str | None:
     return "{} ({} to {})".format(*(_cell(row[name]) for name in names))
 
 
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...] = ()) -> str:
+def _shown(rows: list[dict[str, Any]], columns: tuple[str, ...] = ()) -> str:
     columns = columns or tuple(rows[0])
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
-    return "\n".join(lines)
+    return "\n".join(table(columns, ([_cell(row[name]) for name in columns] for row in rows)))
+
+
+def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    names = list(head)
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (names, *rows)]
+    return [lines[0], "|---" * len(names) + "|", *lines[1:]]
 
 
 def _cell(value: Any) -> str:

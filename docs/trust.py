@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from speed import table
+
 FOLDER = Path(__file__).parent
 PARTS = {
     "kills": "Kills of saving and of training",
@@ -56,17 +58,16 @@ def counts() -> str:
     for row in found["matrix"].values():
         for cell in row.values():
             verdicts.update({name: cell.get(name, 0) for name in (*OUTCOMES, "comparisons")})
-    lines = [
-        "| what was run | how often | went wrong | one by one |",
-        "|---" * 4 + "|",
-        f"| {len({law for row in found['matrix'].values() for law in row})} laws on {len(found['matrix'])} mechanisms and their variants | "
-        f"{verdicts['passed']:,} times, with {verdicts['comparisons']:,} comparisons | 0 | [laws](trust/laws.md) |",
-    ]
+    laws = len({law for row in found["matrix"].values() for law in row})
+    what = f"{laws} laws on {len(found['matrix'])} mechanisms and their variants"
+    often = f"{verdicts['passed']:,} times, with {verdicts['comparisons']:,} comparisons"
+    rows = [(what, often, 0, "[laws](trust/laws.md)")]
     for part, one in measured("faults").items():
         tried = sum(count for what, count in one["done"].items() if what not in WITHIN)
         wrong = sum(one["wrong"].values())
-        lines.append(f"| {PARTS[part]} | {tried:,} | {wrong:,} | [faults](trust/faults.md) |")
-    return "\n".join([_origin(found), *lines])
+        rows.append((PARTS[part], f"{tried:,}", f"{wrong:,}", "[faults](trust/faults.md)"))
+    head = ("what was run", "how often", "went wrong", "one by one")
+    return "\n".join([_origin(found), *table(head, rows)])
 
 
 def laws() -> str:
@@ -74,25 +75,17 @@ def laws() -> str:
     found = measured("laws")
     matrix: dict[str, dict[str, Any]] = found["matrix"]
     names = sorted({law for row in matrix.values() for law in row})
-    lines = [
-        LAWS,
-        _origin(found),
-        f"| law | {' | '.join(OUTCOMES)} | comparisons | worst error of what is allowed | in |",
-        "|---" * 7 + "|",
-    ]
+    rows = []
     for law in names:
         cells = {name: row[law] for name, row in matrix.items() if law in row}
-        counts = Counter[str]()
-        for cell in cells.values():
-            counts.update({outcome: cell.get(outcome, 0) for outcome in OUTCOMES})
         worst = max(cells, key=lambda name: cells[name]["worst"])
         compared = sum(cell["comparisons"] for cell in cells.values())
-        told = f"{_share(cells[worst]['worst'])} | `{worst}`" if compared else "- | -"
-        of = " | ".join(f"{counts[outcome]}" for outcome in OUTCOMES)
-        lines.append(f"| {law} | {of} | {compared:,} | {told} |")
-    lines += ["", f"| mechanism | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for name, row in matrix.items():
-        lines.append(f"| `{name}` | {' | '.join(_cell(row.get(law)) for law in names)} |")
+        told = (_share(cells[worst]["worst"]), f"`{worst}`") if compared else ("-", "-")
+        of = (sum(cell.get(outcome, 0) for cell in cells.values()) for outcome in OUTCOMES)
+        rows.append((law, *of, f"{compared:,}", *told))
+    head = ("law", *OUTCOMES, "comparisons", "worst error of what is allowed", "in")
+    every = ((f"`{name}`", *(_cell(row.get(law)) for law in names)) for name, row in matrix.items())
+    lines = [LAWS, _origin(found), *table(head, rows), "", *table(("mechanism", *names), every)]
     return "\n".join([*lines, ""])
 
 
@@ -116,12 +109,14 @@ def faults() -> str:
     lines = [FAULTS]
     for part, found in measured("faults").items():
         lines += [f"## {PARTS[part]}", "", _origin(found)]
-        lines += ["| what | count |", "|---|---|"]
-        for kind, word in (("done", "tried"), ("held", "held"), ("wrong", "**wrong**")):
-            lines += [f"| {word}: {what} | {count:,} |" for what, count in found[kind].items()]
-        if not found["wrong"]:
-            lines.append("| wrong | 0 |")
-        lines += [f"| most: {what} | {value:,.3g} |" for what, value in found["worst"].items()]
+        rows = [
+            (f"{word}: {what}", f"{count:,}")
+            for kind, word in (("done", "tried"), ("held", "held"), ("wrong", "**wrong**"))
+            for what, count in found[kind].items()
+        ]
+        rows += [("wrong", 0)] * (not found["wrong"])
+        rows += [(f"most: {what}", f"{value:,.3g}") for what, value in found["worst"].items()]
+        lines += table(("what", "count"), rows)
         lines.append("")
     return "\n".join(lines)
 

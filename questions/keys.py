@@ -53,7 +53,7 @@ def trained_weights(fitted: Fitted) -> dict[str, float]:
     mixers = [one for one in fitted.model.modules() if getattr(one, "name", "") == "softmax"]
     if not mixers:
         return {}
-    tokens, _ = fitted.splits.test.rows()  # type: ignore[attr-defined]
+    tokens, _ = fitted.splits.test.rows()
     matrices = torch.cat(
         [layer.found.values.flatten(0, 1) for layer in layers(fitted.model, tokens[:32])]
     )

@@ -28,7 +28,7 @@ def at_start(fitted: Fitted) -> dict[str, float]:
     mixers = [one for one in model.modules() if getattr(one, "name", "") == "softmax"]
     if not mixers:
         return {}
-    tokens, labels = (part[:64] for part in fitted.splits.test.rows())  # type: ignore[attr-defined]
+    tokens, labels = (part[:64] for part in fitted.splits.test.rows())
     torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten()).backward()
     entropy = head_statistics(layers(model, tokens)[0].found.values).entropy
     return {

@@ -191,13 +191,13 @@ def _faults(choices: "list[Entry]", path: Path) -> dict[str, str | None]:
     from rich.console import Console
 
     from regard.lab.experiment.ledger import Ledger
-    from regard.lab.experiment.mechanism_laws import fault, verdict
+    from regard.lab.experiment.mechanism_laws import fault
 
     faults = {}
     with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
         for one in choices:
             status.update(f"laws  {one.name}")
-            faults[one.name] = fault(verdict(one, ledger))
+            faults[one.name] = fault(one, ledger)
     return faults
 
 

@@ -108,7 +108,7 @@ class Convert(metaclass=CheckedOptions):
 
         found = quality(" untaught")
         kept: list[str] = []
-        error = whole.score(student, whole.choosing())
+        error = whole.score(student, whole.held_out("valid"))
         each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
         facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
         origin = {name: getattr(self, name) for name in facts} | {
@@ -136,7 +136,7 @@ class Convert(metaclass=CheckedOptions):
             how: dict[str, Any] = {"origin": {"convert": origin}, "progress": not self.json}
             before = copy.deepcopy(student.state_dict())
             fit(student, task, config, self.out / "teaching" / phase, splits=splits, **how)
-            after = whole.score(student, whole.choosing())
+            after = whole.score(student, whole.held_out("valid"))
             if after < error:
                 error, kept = after, [*kept, phase]
             else:

@@ -6,8 +6,7 @@
 
 A table is a dict of columns or a pandas DataFrame. The schema is inferred on the rows that are trained on: a part of those
 given to `fit` is held out, by which the best step is chosen. With one label (y [n]) `predict_proba` is that of any classifier;
-with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier. One label may be two words:
-`predict` gives these, and the second in the order of the alphabet is the 1 of `predict_proba`.
+with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier.
 """
 
 import dataclasses
@@ -30,9 +29,9 @@ from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_opti
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
-from regard.lab.data.tables import numbered
-from regard.lab.tasks.table import LABEL, Figures, TableSplits, TableTask, figures, table_splits
-from regard.lab.tasks.task import DataSeed, evaluation
+from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits
+from regard.lab.tasks.tables import numbered
+from regard.lab.tasks.task import DataSeed, Splits, evaluation
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
 from regard.lab.train.resume import capture, restore
@@ -72,8 +71,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
         self._check()
-        words = _words(y)
-        y, names, single = _labels(y, words)
+        y, names, single = _labels(y)
         if names is None:
             names = (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(y.shape[1]))
         _check_rows(X, len(y))
@@ -85,7 +83,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         splits = table_splits(
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
-        self._set(splits.schema, names, single, words)
+        self._set(splits.schema, names, single)
         task, config, before = Given(names=names), self._training(len(parts[0])), capture()
         try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
@@ -104,8 +102,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
     def predict(self, X: Columns) -> NDArray[np.integer]:
-        likely = (self.decision_function(X) > 0).astype(int)
-        return likely if self.words_ is None else self.classes_[likely]
+        return (self.decision_function(X) > 0).astype(int)
 
     def decision_function(self, X: Columns) -> NDArray[np.floating]:
         """Log-odds, [n] for one label and [n K] for several."""
@@ -125,7 +122,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted()
         fitted = self.label_names_
-        y, names, _ = _labels(y, self.words_)
+        y, names, _ = _labels(y)
         if y.shape[1] != len(fitted):
             raise ShapeError(f"{y.shape[1]} labels are given, and {len(fitted)} were fitted")
         if sorted(names := names or fitted) != sorted(fitted):
@@ -157,7 +154,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             "schema": self.schema_.plain(),
             "labels": list(self.label_names_),
             "single": self.single_,
-            "words": self.words_,
         }
         save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
 
@@ -170,18 +166,16 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             config: Any = from_json(state["model"])
             found = cls(dataclasses.replace(config, fields=(), num_tasks=1))
             schema = Schema.of_plain(config.fields, state["schema"])
-            found._set(schema, tuple(state["labels"]), state["single"], state["words"])
+            found._set(schema, tuple(state["labels"]), state["single"])
             found.module_ = config.build().eval()
             found.module_.load_state_dict(stored.model)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
         return found
 
-    def _set(
-        self, schema: Schema, names: tuple[str, ...], single: bool, words: list[str] | None
-    ) -> None:
-        self.schema_, self.label_names_, self.single_, self.words_ = schema, names, single, words
-        two = np.array([0, 1] if words is None else words)
+    def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
+        self.schema_, self.label_names_, self.single_ = schema, names, single
+        two = np.array([0, 1])
         self.classes_ = two if single else [two for _ in names]
         self.n_features_in_ = len(schema.fields)
 
@@ -221,43 +215,14 @@ class Given(TableTask):
     def labels(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.names
 
-    def load(self) -> TableSplits:
+    def load(self) -> Splits:
         raise OptionError("the rows are given to `fit`")
 
 
-def _words(y: Any) -> list[str] | None:
-    """The two words that labels are, in order: the second one counts as 1. None for labels that are no words.
-
-    Raises OptionError where words are not two.
-    """
-    if isinstance(y, Mapping) or hasattr(y, "columns") or not hasattr(y, "__len__"):
-        return None
-    values = [value for value in cells("y", y) if not is_missing(value)]
-    if not any(isinstance(value, str) for value in values):
-        return None
-    words = sorted({str(value) for value in values})
-    if len(words) != 2 or not all(isinstance(value, str) for value in values):
-        raise OptionError(
-            f"labels must be 0, 1 or missing, or two words, got {len(words)}: {', '.join(words[:5])}. For more classes give a "
-            "column of 0 and 1 for each, y [n K]"
-        )
-    return words
-
-
-def _coded(y: Any, words: list[str]) -> list[float]:
-    """0 for the first word, 1 for the second, NaN where a label is missing."""
-    codes = {word: float(place) for place, word in enumerate(words)}
-    for value in (found := cells("y", y)):
-        if not is_missing(value) and value not in codes:
-            raise OptionError(f"labels were fitted as {words[0]!r} and {words[1]!r}, got {value!r}")
-    return [float("nan") if is_missing(value) else codes[value] for value in found]
-
-
 def _labels(
-    y: Any, words: list[str] | None
+    y: Any,
 ) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
-    """Labels, their names where they have some, and whether there is one. 0, 1 or missing, or these two words."""
-    y = y if words is None else _coded(y, words)
+    """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
         given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)

@@ -160,19 +160,3 @@ def test_predictions_refuse_what_the_schema_refuses(fitted):
         fitted.predict(changed)
     with pytest.raises(ShapeError, match="a table is a dict"):
         fitted.predict(None)
-
-
-def test_two_words_are_labels_and_come_back_from_a_file(tmp_path):
-    words = np.where(CLICKED == 1, "yes", "no").astype(object)
-    words[:3] = None
-    model = make().fit(TABLE, list(words))
-    numbers = make().fit(TABLE, np.where(words == None, np.nan, CLICKED))  # noqa: E711
-    assert np.array_equal(model.predict_proba(OTHER), numbers.predict_proba(OTHER))
-    assert list(model.classes_) == ["no", "yes"] and set(model.predict(OTHER)) == {"no", "yes"}
-    there = ["yes" if one else "no" for one in CLICKED_THERE]
-    assert model.score(OTHER, there) == numbers.score(OTHER, CLICKED_THERE)
-    model.save(tmp_path / "model")
-    back = TableClassifier.load(tmp_path / "model")
-    assert list(back.predict(OTHER)) == list(model.predict(OTHER))
-    with pytest.raises(OptionError, match="labels were fitted as 'no' and 'yes', got 'perhaps'"):
-        back.score(OTHER, ["perhaps", *there[1:]])

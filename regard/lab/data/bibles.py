@@ -34,9 +34,17 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
 
     (book, chapter) -> its verses, a line each.
     """
-    text, numbers = _literals(archive)
+    (name,) = (name for name in archive if name.endswith(_HTML_FILE))
+    assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
+    call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
+    text, numbers = (ast.literal_eval(argument) for argument in call.args[1:3])
+    cut: list[list[str]] = []
+    pieces = _VERSE.split(text.strip())
+    for number, verse in zip(pieces[1::2], pieces[2::2], strict=True):
+        if number == "1":
+            cut.append([])
+        cut[-1].append(_PARAGRAPH_TAG.sub(" ", verse).strip())
     places = sorted({number // 1000 for number in numbers})
-    cut = _cut_chapters(text)
     chapters: dict[tuple[int, int], list[str]] = {}
     key = (0, 0)
     for place, verses in zip(places, cut, strict=True):
@@ -50,26 +58,6 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
         key: "\n".join(" ".join(_MARK.sub("", verse).split()) for verse in verses)
         for key, verses in chapters.items()
     }
-
-
-def _cut_chapters(text: str) -> list[list[str]]:
-    """Verses by chapter; a chapter begins at each verse 1."""
-    pieces = _VERSE.split(text)
-    chapters: list[list[str]] = []
-    for number, verse in zip(pieces[1::2], pieces[2::2], strict=True):
-        if number == "1":
-            chapters.append([])
-        chapters[-1].append(_PARAGRAPH_TAG.sub(" ", verse).strip())
-    return chapters
-
-
-def _literals(archive: Mapping[str, bytes]) -> tuple[str, Mapping[int, int]]:
-    """The text with its verse numbers, and the table of starts."""
-    (name,) = (name for name in archive if name.endswith(_HTML_FILE))
-    assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
-    call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
-    text, starts = (ast.literal_eval(argument) for argument in call.args[1:3])
-    return text.strip(), starts
 
 
 def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from regard.lab.data.pairs import Pair
 from regard.lab.data.splits import first_of_each
 
 
@@ -22,10 +21,6 @@ class Description(NamedTuple):
     package: str
     short: str
     paragraphs: tuple[str, ...]  # each in one line
-
-    @property
-    def long(self) -> str:
-        return "\n".join(self.paragraphs)
 
 
 def read_packages(text: str) -> dict[str, Listed]:
@@ -47,34 +42,6 @@ def read_descriptions(text: str, language: str) -> dict[str, Description]:
             described = Description(stanza["Package"], short.strip(), tuple(_paragraphs(rest)))
             found.setdefault(stanza["Description-md5"], described)
     return found
-
-
-def translations(
-    listed: Mapping[str, Listed],
-    english: Mapping[str, Description],
-    other: Mapping[str, Description],
-) -> list[Pair]:
-    """English -> the other language: short lines, and paragraphs where both texts have equally many."""
-    pairs = []
-    for md5, translated in other.items():
-        text = english.get(md5)
-        if text is None:
-            continue
-        group = source_of(listed, text)
-        parts = [(text.short, translated.short)]
-        if len(text.paragraphs) == len(translated.paragraphs):
-            parts += zip(text.paragraphs, translated.paragraphs, strict=True)
-        pairs += [Pair(a, b, group) for a, b in parts if a and b and a != b]
-    return pairs
-
-
-def summaries(listed: Mapping[str, Listed], english: Mapping[str, Description]) -> list[Pair]:
-    """The long text -> the short line."""
-    return [
-        Pair(text.long, text.short, source_of(listed, text))
-        for text in english.values()
-        if text.long and text.short
-    ]
 
 
 def source_of(listed: Mapping[str, Listed], text: Description) -> str:

@@ -117,6 +117,12 @@ class Records(Dataset):
         column = self.columns["label"]
         return _tensor(column.values if isinstance(column, Ragged) else column)
 
+    def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
+        """All tokens and all labels of Examples of one length, where every token has a label or -100."""
+        columns: Any = self.columns
+        tokens, labels = (columns[name].values for name in ("tokens", "label"))
+        return _tensor(tokens.reshape(len(self), -1)), _tensor(labels.reshape(len(self), -1))
+
     def content(self) -> Iterator[NDArray[Any]]:
         for name in sorted(self.columns):
             column = self.columns[name]
@@ -154,13 +160,6 @@ class Examples(Records):
     def windows(cls, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> "Examples":
         """Sequences of one length with a label for each token, both [n T]."""
         return cls(tokens.ravel(), np.full(len(tokens), tokens.shape[1]), labels.ravel())
-
-    def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
-        """All tokens and all labels, where sequences are of one length and every token has a label or -100."""
-        tokens, labels = self.columns["tokens"], self.columns["label"]
-        assert isinstance(tokens, Ragged) and isinstance(labels, Ragged)
-        n = len(self)
-        return _tensor(tokens.values.reshape(n, -1)), _tensor(labels.values.reshape(n, -1))
 
     def content(self) -> Iterator[NDArray[Any]]:
         """Borders, tokens, labels: the order that stored checksums are of."""

@@ -5,7 +5,7 @@ Byte pair encoding: Sennrich et al. 2016 (arXiv 1508.07909); over bytes, as GPT-
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from regard.core import OptionError
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 PAD, BEGIN, END = 0, 1, 2
 _SPECIAL = ("\0pad", "\0begin", "\0end")  # no text holds a zero byte
 _SMALLEST = len(_SPECIAL) + 256
-
-
-class Words(NamedTuple):
-    tokens: list[int]
-    word_of: list[int]  # of each token, the number of the word that it is part of
 
 
 class Vocabulary:
@@ -36,11 +31,11 @@ class Vocabulary:
         """`decode` gives each text back as it was."""
         return [found.ids for found in self._tokenizer.encode_batch_fast(list(texts))]
 
-    def encode_words(self, words: Sequence[str]) -> Words:
-        """The words joined by spaces; no token reaches over a border of words."""
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Tokens of the words joined by spaces, none over a border of words; and the number of the word that each is part of."""
         spaced = [*words[:1], *(f" {word}" for word in words[1:])]
         found = self._tokenizer.encode(spaced, is_pretokenized=True)
-        return Words(found.ids, found.word_ids)  # type: ignore[arg-type]  # no token is of no word
+        return found.ids, found.word_ids  # type: ignore[return-value]  # no token is of no word
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text up to the first end; padding, beginning and ids beyond the vocabulary are skipped."""

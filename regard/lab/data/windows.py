@@ -36,11 +36,5 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     return windows
 
 
-def sample(windows: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """`size` of the windows, or all if there are no more, in random order."""
-    order = rng.permutation(len(windows.tokens))[:size]
-    return Rows(windows.tokens[order], windows.labels[order])
-
-
 def _encode(text: bytes) -> NDArray[np.integer]:
     return np.append(np.int32(START), np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1)

@@ -11,7 +11,6 @@ at 99 %, since a hundred verdicts are given. It is a little wide, as the noise w
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -197,42 +196,27 @@ def _stated(results: "Results", claim: Facts) -> Row:
 def _bound(
     results: "Results", expected: Facts, smallest: float, stated: Row
 ) -> tuple[dict[str, Any], Interval | None]:
-    found = _difference(results, expected)
+    column, labels = results.column(expected), filter(None, (expected["of"], expected["beside"]))
+    cells = [results.cells.get((label, column)) for label in labels]
+    found = interval(*({} if cell is None else cell.by_seed(expected["measure"]) for cell in cells))
     word = verdict(found, *_least_most(expected))
     reason = None
     if word in ("agrees", "disagrees"):
-        reason = _early(results, expected, stated) or _unfit(results, expected)
-        reason = reason or next(filter(None, map(partial(_unmet, results), expected["when"])), None)
+        there = [cell for cell in cells if cell is not None]
+        reason = _early(there, stated) or _unfit(results, there)
     if reason is None and word in ("agrees", "cannot tell"):
         reason = _too_small(found, expected, smallest)
     return {
         **expected,
-        "column": results.column(expected),
+        "column": column,
         "interval": found and found.plain,
         "verdict": "cannot tell" if reason else word,
         "reason": reason,
     }, found
 
 
-def _values(results: "Results", label: str, expected: Facts) -> dict[int, Scores]:
-    cell = results.cells.get((label, results.column(expected)))
-    return {} if cell is None else cell.by_seed(expected["measure"])
-
-
-def _difference(results: "Results", expected: Facts) -> Interval | None:
-    beside = None if expected["beside"] is None else _values(results, expected["beside"], expected)
-    return interval(_values(results, expected["of"], expected), beside)
-
-
-def _cells_of(results: "Results", expected: Facts) -> list["Cell"]:
-    labels = filter(None, (expected["of"], expected["beside"]))
-    found = (results.cells.get((label, results.column(expected))) for label in labels)
-    return [cell for cell in found if cell is not None]
-
-
-def _early(results: "Results", expected: Facts, stated: Row) -> str | None:
+def _early(cells: Sequence["Cell"], stated: Row) -> str | None:
     """Rows that were begun before the claim was kept cannot judge it."""
-    cells = [cell for one in (expected, *expected["when"]) for cell in _cells_of(results, one)]
     rows = [row for cell in cells for row in cell.rows]
     early = sum(row.provenance.started < stated.provenance.started for row in rows)
     if not early:
@@ -240,26 +224,13 @@ def _early(results: "Results", expected: Facts, stated: Row) -> str | None:
     return f"{early} of {len(rows)} results were begun before the claim was written down"
 
 
-def _unfit(results: "Results", expected: Facts) -> str | None:
-    for cell in _cells_of(results, expected):
+def _unfit(results: "Results", cells: Sequence["Cell"]) -> str | None:
+    for cell in cells:
         if not results.passes(cell):
             return f"`{cell.entry}` does not pass the three lines of {cell.column}"
         if cell.at_edge:
             return f"the best rate of `{cell.entry}` is at the edge of those tried"
     return None
-
-
-def _unmet(results: "Results", condition: Facts) -> str | None:
-    found = _difference(results, condition)
-    if found is not None and verdict(found, *_least_most(condition)) == "agrees":
-        return None
-    told = "not known"
-    if found is not None:
-        told = f"{said(found.mean)} ({said(found.low)} to {said(found.high)})"
-    beside = f" less `{condition['beside']}`" if condition["beside"] else ""
-    least, most = _least_most(condition)
-    needs = f"above {said(least)}" if math.isinf(most) else f"below {said(most)}"
-    return f"the bound holds where `{condition['of']}`{beside} is {needs}, and here it is {told}"
 
 
 def _least_most(expected: Facts) -> tuple[float, float]:

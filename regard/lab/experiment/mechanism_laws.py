@@ -2,6 +2,7 @@
 
 import time
 
+from regard.lab.experiment.display import told
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.provenance import provenance, versions
@@ -18,18 +19,13 @@ def key(entry: Entry) -> str:
     return trial_key({"kind": "laws"} | as_json(entry.identity()) | versions())
 
 
-def fault(row: Row) -> str | None:
-    """Why the mechanism may not be measured, or None."""
-    return None if row.reason is None else f"{row.mixer} breaks a law. {row.reason}"
-
-
-def verdict(entry: Entry, ledger: Ledger) -> Row:
-    """From the ledger, or judged now and put into it."""
+def fault(entry: Entry, ledger: Ledger) -> str | None:
+    """Why the mechanism may not be measured, or None: from the ledger, or judged now and put into it."""
     row = ledger.get(key(entry))
     if row is None:
         row = judge(entry, "laws")
         ledger.put(key(entry), row)
-    return row
+    return None if row.reason is None else told(row)
 
 
 def judge(entry: Entry, question: str, _: None = None) -> Row:

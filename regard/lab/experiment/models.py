@@ -60,7 +60,7 @@ class ReaderConfig(StackConfig):
     num_classes: int = 0
     causal: bool = False
 
-    def build(self) -> "Reader":
+    def build(self) -> Any:
         return Reader(self)
 
 
@@ -79,17 +79,14 @@ class Reader(nn.Module):
         return self.readout(self.encoder(tokens, valid=valid))
 
 
-class TokenReaderConfig(StackConfig):
+class TokenReaderConfig(ReaderConfig):
     """One block and a readout at every token: what a screen of single layers trains."""
 
     name: ClassVar[str] = "token_reader"
-    kinds = ("masked_language_model", "language_model")
     num_layers: int = 1
     position: str = "learned"
-    num_classes: int = 0
-    causal: bool = False
 
-    def build(self) -> "TokenReader":
+    def build(self) -> Any:
         return TokenReader(self)
 
 

@@ -110,18 +110,16 @@ class Column(metaclass=CheckedOptions):
         return replace(self, task=replace(self.task, causal=True))  # type: ignore[call-arg]
 
 
-def columns(task: Task, train: TrainConfig, shell: Shell | None = None) -> tuple[Column, ...]:
+def columns(task: Task, train: TrainConfig) -> tuple[Column, ...]:
     """The column of a task of one's own, named by its file where it reads one; or one for each place of an encoder-decoder."""
     path = getattr(task, "path", None)
     name = f"{task.name} ({Path(path).name})" if path else task.name
     places: tuple[Place, ...] = get_args(Place) if task.kind == "translate" else ("encoder",)
-    shell = shell or Shell()
     return tuple(
         Column(
             name=name if len(places) == 1 else f"{name}, {place}",
             task=task,
             train=train,
-            shell=shell,
             place=place,
         )
         for place in places
@@ -144,7 +142,6 @@ class Expected(metaclass=CheckedOptions):
     """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
 
     column: a trained one; the question's only one by default. measure: of Question.measures; the task's metric by default.
-    when: what must hold on the same column for this bound to be judged at all.
     """
 
     of: str
@@ -153,7 +150,6 @@ class Expected(metaclass=CheckedOptions):
     measure: str | None = None
     least: Bound = -math.inf
     most: Bound = math.inf
-    when: tuple["Expected", ...] = ()
 
 
 def above(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
@@ -246,9 +242,8 @@ class Question(metaclass=CheckedOptions):
 
     @property
     def bounds(self) -> list[Expected]:
-        """Bounds of all claims, and their conditions."""
-        expected = [one for claim in self.claims for one in claim.expected]
-        return [bound for one in expected for bound in (one, *one.when)]
+        """Bounds of all claims."""
+        return [one for claim in self.claims for one in claim.expected]
 
     @property
     def trained(self) -> tuple[Column, ...]:

@@ -143,8 +143,7 @@ def _check_names(config: Mapping[str, Any]) -> None:
     """All that names a column or a line names one of the question's."""
     kinds = {column["name"]: column["kind"] for column in config["columns"]}
     trained = "trained" in kinds.values()
-    expected = [one for claim in config["claims"] for one in claim["expected"]]
-    bounded = {bound["column"] for one in expected for bound in (one, *one["when"])}
+    bounded = {one["column"] for claim in config["claims"] for one in claim["expected"]}
     bounded -= {""} if trained else set()
     wrong = (bounded | {line[1] for line in config["cells"]}) - kinds.keys()
     if wrong or len(config["lines"]) != 2 * trained:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from regard.lab.experiment.workers import Claims, Job, share, share_on_ray
 from regard.lab.train.launched import processes
 
 LEDGER, FOLDER = Path("runs/arena/ledger.sqlite"), Path("runs/arena/trials")
-REDRAW = 10.0  # seconds, at least, between pages
 DRAWING = 0.05  # share of the time, at most, in which pages are drawn
 SEARCHED = {"screen": 1, "comparison": 2}  # seeds from which rates are searched
 RATIO = 3.0  # of neighbouring rates, where a grid has only one
@@ -193,7 +193,7 @@ class Asking:
                 for cell in cells
                 if place < len(grids[cell.id])
             )
-            self._run(self._training(*one, seed) for one in tried for seed in self.searched)
+            self._train((*one, seed) for one in tried for seed in self.searched)
             wider = not self._late() and any(
                 [self._widened(cell, grids[cell.id]) for cell in cells]
             )
@@ -215,11 +215,8 @@ class Asking:
         """Every entry in every column from these seeds, at the best rate so far."""
         first = (self.question.rates or (None,))[0]
         for seed in seeds:
-            self._run(
-                self._training(cell, self._best(cell) or first, seed)
-                for column in columns
-                for cell in self.plan.runnable(column)
-            )
+            cells = [cell for column in columns for cell in self.plan.runnable(column)]
+            self._train((cell, self._best(cell) or first, seed) for cell in cells)
 
     def _best(self, cell: Cell) -> float | None:
         return best_rate(self.ledger.of_cell(cell.id), cell.column.task.better)
@@ -240,6 +237,9 @@ class Asking:
                 scores[cell.id] = best(means.values())
         chosen = best(scores, key=scores.__getitem__, default=None)
         return next((cell.column for cell in tried if cell.id == chosen), column)
+
+    def _train(self, trials: Iterable[tuple[Cell, float | None, int]]) -> None:
+        self._share(starmap(self._training, trials), on_ray=self.on_ray)
 
     def _training(self, cell: Cell, rate: float | None, seed: int) -> Job:
         splits = self.plan.load(cell.column.task)
@@ -295,11 +295,8 @@ class Asking:
 
     # ------------------------------------------------------------------ bookkeeping
 
-    def _run(self, jobs: Iterable[Job]) -> None:
-        """Training, which Ray may do; all else is done by `_share`, here."""
-        self._share(jobs, on_ray=self.on_ray)
-
     def _share(self, jobs: Iterable[Job], on_ray: bool = False) -> None:
+        """Training may be done by Ray; all else is done here."""
         listed, display = list(jobs), self.display
         display.plan(len(display.moved | {job.key for job in listed}))
         on = partial(share_on_ray, gpus=self.gpus or 0)
@@ -328,7 +325,8 @@ class Asking:
         began = time.monotonic()
         if now or began > self.next_draw:
             self.redraw()
-            self.next_draw = time.monotonic() + max(REDRAW, (time.monotonic() - began) / DRAWING)
+            ended = time.monotonic()
+            self.next_draw = ended + (ended - began) / DRAWING
 
     def _untold(self) -> list[Column]:
         """The columns of claims that more seeds would tell."""

@@ -5,7 +5,7 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from importlib.machinery import PathFinder
@@ -55,7 +55,20 @@ def files(of: Any) -> dict[str, Path]:
     """
     of = _bare(of)
     parents = of.__mro__ if isinstance(of, type) else (of,)
-    return _files([one.__module__ for one in parents], home=of.__module__)
+    waiting, home = [one.__module__ for one in parents], of.__module__.partition(".")[0]
+    found: dict[str, Path] = {}
+    own = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        apart = name.startswith(APART) and name not in own
+        path = None if name in found or apart else _located(name)
+        if path is None:
+            continue
+        top = name.partition(".")[0]
+        if top in (LIBRARY, home) or not _installed(path):
+            found[name] = path
+            waiting += _imported(name, path, whole=top != LIBRARY)
+    return found
 
 
 def own_files(of: Any) -> list[Path]:
@@ -86,24 +99,6 @@ def _tree(path: Path) -> ast.Module | None:
     return None
 
 
-def _files(waiting: list[str], home: str) -> dict[str, Path]:
-    """Module -> file, of these and of what they import."""
-    files: dict[str, Path] = {}
-    own = set(waiting)
-    while waiting:
-        name = waiting.pop()
-        apart = name.startswith(APART) and name not in own
-        path = None if name in files or apart else _located(name)
-        if path is None:
-            continue
-        ours = name.partition(".")[0] == LIBRARY
-        same = name.partition(".")[0] == home.partition(".")[0]
-        if ours or same or not _installed(path):
-            files[name] = path
-            waiting += _imported(name, path, whole=not ours)
-    return files
-
-
 @cache
 def _located(name: str) -> Path | None:
     """File of a module, which is not imported for it; None for one that has none."""
@@ -132,21 +127,16 @@ def _installed(path: Path) -> bool:
 @cache
 def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
     """The modules that may be imported by a file's statements; with `whole`, the packages that they are in too."""
-    return tuple(dict.fromkeys(_statements(name, path, whole)))
-
-
-def _statements(name: str, path: Path, whole: bool) -> Iterator[str]:
     tree = _tree(path)
     if tree is None:
-        return
+        return ()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    if whole:
-        yield package
-    for node in ast.walk(tree):
-        for one in _named(node, package):
-            parts = one.split(".")
-            first = len(parts) if parts[0] == LIBRARY else 1
-            yield from (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+    found = [package] if whole else []
+    for one in (one for node in ast.walk(tree) for one in _named(node, package)):
+        parts = one.split(".")
+        first = len(parts) if parts[0] == LIBRARY else 1
+        found += (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+    return tuple(dict.fromkeys(found))
 
 
 def _named(node: ast.AST, package: str) -> list[str]:

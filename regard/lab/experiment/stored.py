@@ -98,16 +98,12 @@ class _Expected(TypedDict):
     most: float | None
 
 
-class _Bound(_Expected):
-    when: list[_Expected]
-
-
 class _Claim(TypedDict):
     text: str
     source: str
     smallest: float
     withdrawn: str
-    expected: list[_Bound]
+    expected: list[_Expected]
 
 
 class AskedQuestion(TypedDict):

@@ -10,7 +10,6 @@ from regard.lab.experiment.row import Row
 from regard.mixers import MIXERS
 
 Told = dict[str, Any]
-CHANCE = "chance"
 
 
 def told(rows: Iterable[Row]) -> Told:
@@ -51,7 +50,7 @@ def _column(results: Results, name: str) -> Told:
 
 def _lines(results: Results, column: str, causal: bool | None) -> dict[str, float | None]:
     lines = results.three_lines(column, causal)
-    names = dict(zip(("chance", "unmixed", "bag"), (CHANCE, *results.lines), strict=True))
+    names = dict(zip(("chance", "unmixed", "bag"), ("chance", *results.lines), strict=True))
     return {name: short(lines.get(label)) for name, label in names.items()}
 
 

@@ -67,15 +67,15 @@ class GreekEnglish(TextPairs):
         """With the word that each token is part of (the end is of none), and the links of words, end to end."""
         encoded = []
         for pair in pairs:
-            source = vocabulary.encode_words(pair.source.split())
-            target = vocabulary.encode_words(pair.target.split())
-            if self.fits(source.tokens, target.tokens):
+            source, source_word = vocabulary.encode_words(pair.source.split())
+            target, target_word = vocabulary.encode_words(pair.target.split())
+            if self.fits(source, target):
                 encoded.append(
                     {
-                        "source": source.tokens,
-                        "target": [*target.tokens, END],
-                        "source_word": source.word_of,
-                        "target_word": [*target.word_of, NO_WORD],
+                        "source": source,
+                        "target": [*target, END],
+                        "source_word": source_word,
+                        "target_word": [*target_word, NO_WORD],
                         "links": [place for link in pair.links for place in link],
                     }
                 )

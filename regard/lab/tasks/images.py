@@ -22,14 +22,6 @@ class Images(NamedTuple):
     labels: NDArray[np.integer]  # [n]
 
 
-def read_idx(packed: bytes) -> NDArray[np.uint8]:
-    """Packed IDX files of bytes, as MNIST's: two zero bytes, a type, the number of axes, big-endian sizes, then the values."""
-    content = gzip.decompress(packed)
-    axes = content[3]
-    shape = np.frombuffer(content, ">u4", count=axes, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
-
-
 _FOLDER = "usr/share/datasets/fashion-mnist"
 
 
@@ -39,9 +31,13 @@ def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "tes
     pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.
     """
     stem = "train" if part == "train" else "t10k"
-    names = (f"{_FOLDER}/{stem}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
-    pixels, labels = (read_idx(archive[name]) for name in names)
-    return Images(pixels, labels.astype(np.int64))
+    found = []
+    for kind in ("images-idx3", "labels-idx1"):
+        # IDX: two zero bytes, a type, the number of axes, big-endian sizes, then the values
+        content = gzip.decompress(archive[f"{_FOLDER}/{stem}-{kind}-ubyte.gz"])
+        shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+        found.append(np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape))
+    return Images(found[0], found[1].astype(np.int64))
 
 
 def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:

@@ -21,7 +21,7 @@ from regard.core import OptionError
 from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.records import Examples, Records, Rows
 from regard.lab.data.splits import split_of
-from regard.lab.data.windows import BYTE_VOCABULARY, cut, sample
+from regard.lab.data.windows import BYTE_VOCABULARY, cut
 from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
 
 
@@ -85,7 +85,9 @@ class LanguageModelling(Task):
         for texts in self.texts(draw.rng):
             found = cut(self.name, texts, self.length)
             size = (len(found.tokens), self.valid_size, self.test_size)[len(parts)]
-            parts.append(self.rows(sample(found, size, draw.rng), not parts, draw))
+            order = draw.rng.permutation(len(found.tokens))[:size]
+            windows = Rows(found.tokens[order], found.labels[order])
+            parts.append(self.rows(windows, not parts, draw))
         return Splits(*parts, notes=self.notes)
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
@@ -127,7 +129,15 @@ def read_modules(root: Path) -> dict[str, bytes]:
     """ "json/decoder.py" -> its bytes, in the order of the names; empty files and repetitions are left out."""
     modules: dict[str, bytes] = {}
     seen: set[bytes] = set()
-    for name, path in sorted(_source_files(root)):
+    paths = {}
+    for folder, folders, files in os.walk(root):
+        kept = (name for name in folders if name not in LEFT_OUT)
+        folders[:] = [name for name in kept if not name.startswith(_GENERATED)]
+        for name in files:
+            if name.endswith(".py") and not name.startswith(_GENERATED):
+                path = Path(folder, name)
+                paths[path.relative_to(root).as_posix()] = path
+    for name, path in sorted(paths.items()):
         text = path.read_bytes()
         digest = sha256(text).digest()
         if text.strip() and digest not in seen:
@@ -139,17 +149,6 @@ def read_modules(root: Path) -> dict[str, bytes]:
             "This interpreter comes without it; use one that has its library as .py files."
         )
     return modules
-
-
-def _source_files(root: Path) -> Iterator[tuple[str, Path]]:
-    for folder, folders, files in os.walk(root):
-        folders[:] = [
-            name for name in folders if name not in LEFT_OUT and not name.startswith(_GENERATED)
-        ]
-        for name in files:
-            if name.endswith(".py") and not name.startswith(_GENERATED):
-                path = Path(folder, name)
-                yield path.relative_to(root).as_posix(), path
 
 
 class OfStdlib:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from regard.lab.data.debian import read_descriptions, read_packages, summaries, translations
+from regard.lab.data.debian import read_descriptions, read_packages, source_of
 from regard.lab.data.own import own_path, read_text_files
 from regard.lab.data.pairs import Pair, key_of, split_pairs
 from regard.lab.data.sources import archive
@@ -33,13 +33,18 @@ class TranslateDe(TextPairs):
     min_words: int = 4  # of the English text
 
     def pairs(self) -> list[Pair]:
-        english = archive("debian_descriptions")
-        german = archive("debian_descriptions_de")
-        pairs = translations(
-            read_packages(english["Packages"].decode()),
-            read_descriptions(english["Translation-en"].decode(), "en"),
-            read_descriptions(german["Translation-de"].decode(), "de"),
-        )
+        index = archive("debian_descriptions")
+        listed = read_packages(index["Packages"].decode())
+        english = read_descriptions(index["Translation-en"].decode(), "en")
+        german = archive("debian_descriptions_de")["Translation-de"].decode()
+        pairs = []
+        for md5, other in read_descriptions(german, "de").items():
+            if text := english.get(md5):
+                parts = [(text.short, other.short)]
+                if len(text.paragraphs) == len(other.paragraphs):
+                    parts += zip(text.paragraphs, other.paragraphs, strict=True)
+                group = source_of(listed, text)
+                pairs += [Pair(a, b, group) for a, b in parts if a and b and a != b]
         return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
 
 
@@ -89,14 +94,14 @@ class DebianSummary(TextPairs):
 
     def pairs(self) -> list[Pair]:
         index = archive("debian_descriptions")
+        listed = read_packages(index["Packages"].decode())
+        english = read_descriptions(index["Translation-en"].decode(), "en").values()
+        pairs = [Pair("\n".join(t.paragraphs), t.short, source_of(listed, t)) for t in english]
+        least = self.min_long, self.min_short
         return [
-            pair
-            for pair in summaries(
-                read_packages(index["Packages"].decode()),
-                read_descriptions(index["Translation-en"].decode(), "en"),
-            )
-            if len(pair.source.split()) >= self.min_long
-            and len(pair.target.split()) >= self.min_short
+            p
+            for p in pairs
+            if len(p.source.split()) >= least[0] and len(p.target.split()) >= least[1]
         ]
 
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:

@@ -65,5 +65,5 @@ class Recall(Drawn):
 
     def trivial_baseline(self, splits: Splits) -> float:
         """Accuracy of always answering the row's first value: in the row, and no association."""
-        tokens, labels = splits.test.rows()  # type: ignore[attr-defined]  # Examples
+        tokens, labels = splits.test.rows()
         return self.measure(*self.compared(tokens[:, 1:2], labels))

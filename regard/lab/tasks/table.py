@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,13 +127,6 @@ def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]
 LABEL, GROUP = "label", "group"
 
 
-@dataclass(frozen=True)
-class TableSplits(Splits):
-    """Splits of Records, and the schema that encoded them."""
-
-    schema: Schema = field(kw_only=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tabular(Task):
     """Rows of columns, and labels [K] of each row."""
@@ -216,7 +209,7 @@ class TableTask(Tabular):
         )
         return mean_auc(LogisticRegression(max_iter=200), known, asked, train.labels, test.labels)
 
-    def boosted_trees(self, splits: TableSplits) -> float:
+    def boosted_trees(self, splits: Splits) -> float:
         """AUC of scikit-learn's HistGradientBoostingClassifier, at its defaults, on the same fields.
 
         Values beyond the 254 most frequent in training count as one; of a sequence, the trees see the length.
@@ -238,7 +231,6 @@ class TableTask(Tabular):
         return mean_auc(trees, known, asked, train.labels, test.labels)
 
     def read_as(self, splits: Splits) -> str:
-        assert isinstance(splits, TableSplits)
         told = []
         for one in splits.schema.fields:
             size = getattr(getattr(one, "of", one), "size", None)
@@ -256,7 +248,7 @@ def table_splits(
     of: Mapping[str, str] | None = None,
     numeric: Collection[str] | None = None,
     min_count: int = 1,
-) -> TableSplits:
+) -> Splits:
     """parts: rows of the training, validation and test part; the schema is inferred on the first. labels [n K], NaN: missing."""
     for name in (LABEL, GROUP):
         if name in table:
@@ -266,4 +258,4 @@ def table_splits(
     rows = Records(columns if groups is None else columns | {GROUP: groups})
     train, valid, test = (rows.take(part) for part in parts)
     facts = {"fields": schema.fields}
-    return TableSplits(train, valid, test, facts=facts, schema=schema)
+    return Splits(train, valid, test, facts=facts, schema=schema)

@@ -40,7 +40,7 @@ KINDS: Mapping[str, str] = {
 class Splits:
     """The three parts of a task's data. `sha256` covers all their content; `notes` names what it depends on.
 
-    facts: fields of a model's configuration that are read off the data; a run fills them in.
+    facts: fields of a model's configuration that are read off the data; a run fills them in. schema: what encoded a table.
     """
 
     train: Records
@@ -48,6 +48,7 @@ class Splits:
     test: Records
     notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     facts: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    schema: Any = field(default=None, kw_only=True)
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -48,11 +48,6 @@ METRICS: Mapping[str, Callable[[Sequence[str], Sequence[str]], float]] = {
 
 
 BITS = "bits_per_byte"
-
-
-class Prepared(NamedTuple):
-    vocabulary: Vocabulary
-    splits: Splits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +110,14 @@ class TextPairs(Task):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return self.prepare().vocabulary
+        return self.prepare()[0]
 
     def load(self) -> Splits:
         """Read once in a process for equal options."""
-        return self.prepare().splits
+        return self.prepare()[1]
 
     @lru_cache(maxsize=4)  # noqa: B019  # a task is a value, and holds no data
-    def prepare(self) -> Prepared:
+    def prepare(self) -> tuple[Vocabulary, Splits]:
         """Raises OptionError where no pair is short enough."""
         parts = self.parts()
         texts = [text for pair in parts["train"] for text in (pair.source, pair.target)]
@@ -146,7 +141,7 @@ class TextPairs(Task):
             records.append(Records(columns, counted=tuple(self.sides)))
             told = f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
             notes[f"{split} pairs"] = told
-        return Prepared(vocabulary, Splits(*records, notes=notes))
+        return vocabulary, Splits(*records, notes=notes)
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
         """{source, target} of each pair that is short enough; targets close with END."""

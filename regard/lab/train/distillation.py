@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -51,13 +51,9 @@ class Distillation(Task):
         parts = rows[2 * HELD :], rows[:HELD], rows[HELD : 2 * HELD]
         return Splits(*(Examples.windows(part, part) for part in parts))
 
-    def held_out(self) -> list[Batch]:
-        """The test windows, four at a time: they compare both models."""
-        return list(in_order(self.load().test, 4, self.collate))
-
-    def choosing(self) -> list[Batch]:
-        """The validation windows, four at a time: they choose weights."""
-        return list(in_order(self.load().valid, 4, self.collate))
+    def held_out(self, part: Literal["valid", "test"] = "test") -> list[Batch]:
+        """Windows, four at a time: the validation part's choose weights, the test part's compare both models."""
+        return list(in_order(getattr(self.load(), part), 4, self.collate))
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return self.error(model, self.teacher, batch["tokens"], batch["valid"])

@@ -8,7 +8,7 @@ from torch import nn
 from regard.lab.data.files import whole
 from regard.lab.data.windows import BYTE_VOCABULARY, PAD, START
 from regard.lab.tasks import Splits, Task
-from regard.lab.tasks.table import TableSplits, TableTask
+from regard.lab.tasks.table import TableTask
 from regard.lab.train.loop import FitResult
 from regard.lab.train.run import Run
 
@@ -39,7 +39,7 @@ def beside(task: Task, splits: Splits) -> dict[str, float]:
     """What needs no model of ours, on the same test split: name -> its metric."""
     name = getattr(task, "baseline", "trivial baseline")
     found = {name: task.chance(splits)}
-    if isinstance(task, TableTask) and isinstance(splits, TableSplits):
+    if isinstance(task, TableTask):
         found["boosted trees"] = task.boosted_trees(splits)
     return found
 

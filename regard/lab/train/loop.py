@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from regard.core import OptionError, RegardError
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks import Batch, Splits, Task
+from regard.lab.train import checkpoint
 from regard.lab.train.batches import Batches, in_order, loaded, packing, steps_for_tokens
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import bar_of, check_trackers, log_to
@@ -277,7 +278,8 @@ class _Trainer:
         state = self.state
         assert state.best_value is not None
         if state.best_step != state.step:
-            self.keeper.take_best(state.best_step)
+            best = checkpoint.path_of(self.keeper.root, state.best_step)
+            self.keeper.take(checkpoint.load(best).model)
         return FitResult(
             metric=self.task.metric,
             better=self.task.better,

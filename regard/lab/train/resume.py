@@ -136,9 +136,6 @@ class Keeper:
         self._require_same("model.", *sizes)
         set_model_state_dict(self.model, dict(weights), options=_WHOLE)
 
-    def take_best(self, step: int) -> None:
-        self.take(checkpoint.load(checkpoint.path_of(self.root, step)).model)
-
     def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
         """Refuses to go on with a run that is not this one, and names the first difference."""
         for name in stored | ours:

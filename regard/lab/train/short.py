@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.core.options import Rate
 from regard.core.shapes import check_positive
-from regard.lab.data.records import IGNORED, Examples, Records
+from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
@@ -80,7 +80,7 @@ def short_fit(
     Raises DivergedError where the loss is not finite.
     """
     began = time.perf_counter()
-    tokens, labels = (part.to(device) for part in _rows(splits.train))
+    tokens, labels = (part.to(device) for part in splits.train.rows())
     steps, most = budget.steps, budget.steps * budget.batch_size
     if len(tokens) < most:
         raise OptionError(
@@ -97,7 +97,8 @@ def short_fit(
     model.train()
     for step, rows in enumerate(order, 1):
         optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)
-        logits, asked = _answers(model, tokens[rows], labels[rows])
+        wanted = labels[rows] != IGNORED
+        logits, asked = model(tokens[rows])[wanted], labels[rows][wanted]
         loss = F.cross_entropy(logits, asked)
         optimizer.zero_grad()
         loss.backward()
@@ -122,19 +123,6 @@ def short_fit(
     )
 
 
-def _answers(
-    model: nn.Module, tokens: Int[Tensor, "B T"], labels: Int[Tensor, "B T"]
-) -> tuple[Tensor, Tensor]:
-    """Logits [n C] and classes [n] of the tokens that are asked."""
-    asked = labels != IGNORED
-    return model(tokens)[asked], labels[asked]
-
-
-def _rows(data: Records) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
-    assert isinstance(data, Examples)
-    return data.rows()
-
-
 def row_accuracies(model: nn.Module, data: Records) -> Tensor:
     """[n] accuracy of each row, whose rows ask equally many tokens."""
     return answered(model, data)[1].float().mean(1)
@@ -144,7 +132,7 @@ def row_accuracies(model: nn.Module, data: Records) -> Tensor:
 def answered(model: nn.Module, data: Records) -> tuple[Int[Tensor, "n a"], Bool[Tensor, "n a"]]:
     """The tokens that are asked, and whether each is answered rightly, of rows that ask equally many."""
     model.eval()
-    tokens, labels = _rows(data)
+    tokens, labels = data.rows()
     asked, device = labels != IGNORED, next(model.parameters()).device
     found = torch.cat([model(part.to(device)).argmax(-1).cpu() for part in tokens.split(128)])
     right, of = (found == labels)[asked], tokens[asked]

@@ -8,7 +8,7 @@
 The first observes each mixer once more, on what it was called with: about twice the time of the attention.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -36,25 +36,26 @@ class Terms:
         self.config, self.model = config, model
         who = type(model).__name__.lower()
         mixers = [module for module in model.modules() if isinstance(module, Mixer)]
-        self.routed = [
-            m
-            for m in mixers
-            if config.commitment and getattr(m, "routed", hasattr(m, "commitment_loss"))
-        ]
-        self.selecting = [
-            m
-            for m in mixers
-            if config.auxiliary and type(m).auxiliary_loss is not Mixer.auxiliary_loss
-        ]
-        self.headed = [m for m in mixers if config.disagreement and getattr(m, "num_heads", 1) > 1]
-        if config.commitment and not self.routed:
-            raise OptionError(
-                f"commitment: {who} has no mixer with centroids. Mixers that do: routing, head_groups"
-            )
-        if config.auxiliary and not self.selecting:
-            raise OptionError(f"auxiliary: {who} has no mixer with an auxiliary loss. indexed has")
-        if config.disagreement and not self.headed:
-            raise OptionError(f"disagreement: {who} has no mixer with several heads")
+
+        def having(term: str, fits: Callable[[Any], bool], what: str) -> list[Any]:
+            found = [m for m in mixers if fits(m)] if getattr(config, term) else []
+            if getattr(config, term) and not found:
+                raise OptionError(f"{term}: {who} has no mixer with {what}")
+            return found
+
+        self.routed = having(
+            "commitment",
+            lambda m: getattr(m, "routed", hasattr(m, "commitment_loss")),
+            "centroids. Mixers that do: routing, head_groups",
+        )
+        self.selecting = having(
+            "auxiliary",
+            lambda m: type(m).auxiliary_loss is not Mixer.auxiliary_loss,
+            "an auxiliary loss. indexed has",
+        )
+        self.headed = having(
+            "disagreement", lambda m: getattr(m, "num_heads", 1) > 1, "several heads"
+        )
         if config.disagreement == "position":
             for mixer in self.headed:
                 mixer.require("attention_map")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.data.tables import (
+from regard.lab.tasks.tables import (
     TEST,
     TRAIN,
     VALID,

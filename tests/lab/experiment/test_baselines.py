@@ -40,16 +40,11 @@ def test_a_reader_answers_every_token():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_question_is_named_by_its_file_and_short(path: Path):
+def test_a_question_is_named_by_its_file_and_short_and_its_entries_have_models(path: Path):
     question = import_module(f"questions.{path.stem}").QUESTION
     assert question.name == path.stem and question.kind == "comparison" and len(question.limits) > 1
     assert len(path.read_text().splitlines()) <= 120 and str(path.stem) in path.read_text()[:400]
     assert all(claim.smallest > 0 for claim in question.claims)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_entry_of_a_question_has_a_model(path: Path):
-    question = import_module(f"questions.{path.stem}").QUESTION
     for column in question.trained:
         read = column.task.kind in ("table", "vectors")
         splits = column.task.load() if read else None

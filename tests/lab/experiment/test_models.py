@@ -1,6 +1,7 @@
 """The arena's own models, and every kind of task with a mechanism that can and one that cannot."""
 
 import re
+from dataclasses import replace
 
 from regard.core import RegardError
 from regard.lab import Entry, Shell
@@ -23,7 +24,9 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
         few_pairs(tmp_path),
     )
     refused, softmax = {}, Entry(mixer="softmax")
-    for column in (one for task in tasks for one in columns(task, TRAIN, Shell(dim=32))):
+    for column in (
+        replace(one, shell=Shell(dim=32)) for task in tasks for one in columns(task, TRAIN)
+    ):
         splits = column.task.load()
         for entry in (Entry(mixer=name) for name in ("softmax", "fnet", "gau")):
             what = column.name.removeprefix(f"text_files ({tmp_path.name}), ")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.lab import above, near, reaches
+from regard.lab import near, reaches
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results, best_rate, questions
 from regard.lab.report.told import told
@@ -53,10 +53,6 @@ def judged(record, rows):
         (claimed(withdrawn="It was unfair."), GOOD, FAIR, "withdrawn", None),
         (claimed(near("softmax", "local, window 4", within=0.5)), GOOD, FAIR, "agrees", None),
         (claimed(reaches("softmax", 0.95)), GOOD, FAIR, "disagrees", None),
-        (
-            claimed(replace(above("softmax", "local, window 4"), when=(reaches("softmax", 0.95),))), GOOD, FAIR, "cannot tell",
-            "the bound holds where `softmax` is above 0.950, and here it is 0.900",
-        ),
     ],
 )  # fmt: skip
 def test_the_verdict_is_right(ask_once, question, softmax, window, word, why):

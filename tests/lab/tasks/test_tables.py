@@ -11,7 +11,8 @@ from torch import nn
 from regard.core import MissingDataError, OptionError
 from regard.lab.data.records import Item
 from regard.lab.tasks import Adult, CorrelatedTasks, PlantedHistories
-from regard.lab.tasks.table import TableSplits, TableTask, figures, gauc, table_splits
+from regard.lab.tasks.table import TableTask, figures, gauc, table_splits
+from regard.lab.tasks.task import Splits
 from regard.lab.train import Run, TrainConfig, start
 from regard.models import AutoIntConfig, MMoEConfig
 
@@ -22,7 +23,7 @@ class Shop(TableTask):
     name = "shop"
     labels = ("clicked", "bought")
 
-    def load(self) -> TableSplits:
+    def load(self) -> Splits:
         rng = np.random.default_rng(self.seed)
         n = 400
         user, price = rng.integers(0, 20, n), rng.normal(3, 2, n)
