@@ -116,12 +116,12 @@ def broken(old: dict[str, list[str] | None], new: dict[str, list[str] | None]) -
     for name in old.keys() & new.keys():
         before, now = old[name] or [], new[name] or []
         found += [f"{name}: {one}" for one in before if one not in now]
-        found += [f"{name}: {one} is needed" for one in now if one not in before and _needed(one)]
+        found += [
+            f"{name}: {one} is needed"
+            for one in now
+            if one not in before and not (one[0] == "*" or "=" in one)
+        ]
     return sorted(found)
-
-
-def _needed(parameter: str) -> bool:
-    return "=" not in parameter and not parameter.startswith("*")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,8 @@ html_static_path = ["_static"]
 html_css_files = ["regard.css"]
 html_js_files = ["saved.js"]
 html_show_sourcelink = False
-ALONE = (
-    "*",
-    "findings/*",
-    "speed/*",
-    "trust/*",
-    "reference/names",
-)  # pages with no others beside them
-html_sidebars = {page: [] for page in ALONE}
+alone = ("*", "findings/*", "speed/*", "trust/*", "reference/names")
+html_sidebars = {page: [] for page in alone}
 html_theme_options = {
     "header_links_before_dropdown": 4,
     "show_toc_level": 2,

@@ -129,8 +129,7 @@ def effective(name: str) -> dict[str, list[str]]:
 
 def main(check: bool) -> int:
     made = pictures()
-    influence = {name: effective(name) for name in regard.MIXERS}
-    made[EFFECTIVE] = json.dumps(influence, indent=1) + "\n"
+    made[EFFECTIVE] = json.dumps({name: effective(name) for name in regard.MIXERS}, indent=1) + "\n"
     return refresh(made, check, gone=[path for path in FOLDER.glob("*") if path not in made])
 
 

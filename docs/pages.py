@@ -70,8 +70,7 @@ class Saved(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         rows = timings(self.arguments[0])
         if not rows:
-            said = "Not timed beside fused softmax attention."
-            return [nodes.paragraph("", said)]
+            return [nodes.paragraph("", "Not timed beside fused softmax attention.")]
         data = json.dumps(rows).replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
         lang = "zh" if self.env.docname.endswith(".zh") else "en"
         text = f"<div class='saved' lang='{lang}' data-mixer='{self.arguments[0]}' data-rows='{data}'></div>"
@@ -81,6 +80,8 @@ class Saved(SphinxDirective):
 def mechanism(cls: type[regard.Mixer]) -> str:
     """The page of one mixer."""
     told, whole = about("mixers", cls), cls.capabilities.approximates
+    taken = inspect.signature(cls).parameters
+    taken = ", ".join(f"{name}={size}" for name, size in SIZES.items() if name in taken)
     can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
     can["inputs in float16"] = (
         f"finite results to a scale of {told['finite_to']:g}, where softmax's are"
@@ -101,7 +102,7 @@ def mechanism(cls: type[regard.Mixer]) -> str:
         "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`.",
         "",
         "```python",
-        f'mixer = regard.build("{cls.name}", {_call(cls)})',
+        f'mixer = regard.build("{cls.name}", {taken})',
         "y = mixer(x)",
         "```",
         "",
@@ -137,11 +138,6 @@ def mechanism(cls: type[regard.Mixer]) -> str:
     return "\n".join(lines)
 
 
-def _call(cls: type[regard.Mixer]) -> str:
-    taken = [name for name in SIZES if name in inspect.signature(cls).parameters]
-    return ", ".join(f"{name}={SIZES[name]}" for name in taken)
-
-
 def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for option in told["options"]:
         needed = "needed" if option["required"] else f"`{option['default']!r}`"
@@ -154,7 +150,7 @@ def _state(cls: type[regard.Mixer]) -> list[str]:
         return []
     torch.manual_seed(0)
     state = regard.build(cls.name, **SIZES).initial_state(2)
-    rows = [(f"`{name}`", _shape(value)) for name, value in tensors(state).items()]
+    rows = ((f"`{name}`", _shape(value)) for name, value in tensors(state).items())
     sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
     return [
         "## Streaming state",
@@ -212,9 +208,8 @@ def names() -> str:
 
 def index() -> str:
     """The list of the mechanisms' pages."""
-    entries = regard.MIXERS.names()
     head = ["# Mechanisms, one by one", "", "```{toctree}", ":maxdepth: 1", ""]
-    return "\n".join([*head, *entries, "```", ""])
+    return "\n".join([*head, *regard.MIXERS.names(), "```", ""])
 
 
 def write() -> None:

@@ -26,7 +26,8 @@ def beside_peers(length: int, columns: tuple[str, ...] = ()) -> str:
     }
     rows = []
     for key, row in zip(of, found["rows"], strict=True):
-        ours, best = row["ours"], _best(row)
+        ours = row["ours"]
+        best = next((one for one in row["peers"] if one["peer"] == row["best_peer"]), None)
         rows.append(
             {
                 "mechanism": row["pair"],
@@ -46,10 +47,8 @@ def beside_peers(length: int, columns: tuple[str, ...] = ()) -> str:
 
 
 def page(length: int) -> str:
-    head = (
-        f"# {length:,} tokens beside public packages\n\nColumns: [the method](../speed.md#method)."
-    )
-    return f"{head}\n\n{beside_peers(length)}\n"
+    method = "Columns: [the method](../speed.md#method)."
+    return f"# {length:,} tokens beside public packages\n\n{method}\n\n{beside_peers(length)}\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -105,10 +104,6 @@ def _packages(found: dict[str, Any]) -> str:
         f"Matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same run; laws "
         f"{'checked' if found['checked'] else 'not checked'} in it. Peers: {', '.join(sorted(peers))}."
     )
-
-
-def _best(row: dict[str, Any]) -> dict[str, Any] | None:
-    return next((peer for peer in row["peers"] if peer["peer"] == row["best_peer"]), None)
 
 
 def _against(row: dict[str, Any]) -> str | None:

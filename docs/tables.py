@@ -14,7 +14,6 @@ from speed import table
 from regard.cli.describe import ABILITIES, catalog
 from regard.lab.data.own import OWN
 from regard.lab.data.sources import SOURCES
-from regard.lab.tasks import Task
 from regard.lab.train import run_for
 
 DOCS = Path(__file__).parent
@@ -41,25 +40,18 @@ def mechanisms() -> str:
 
 
 def tasks() -> str:
-    """One row for each task."""
-    rows = [
-        (f"`{name}`", task.kind, _data(task), _licences(task), task.metric, task.baseline, f"`{run_for(name).model.name}`")
-        for name, task in catalog("tasks").items()
-    ]  # fmt: skip
+    """One row for each task; its result may be used on the terms of every licence of its sources."""
+    rows = []
+    for name, task in catalog("tasks").items():
+        own = {"path", "source"} & {field.name for field in fields(task)}
+        data = ", ".join(f"`{one}`" for one in task.sources)
+        data = data or ("your own, by path" if own else "generated")
+        licences = ", ".join(sorted({SOURCES[one].licence for one in task.sources})) or "-"
+        model = f"`{run_for(name).model.name}`"
+        about = (f"`{name}`", task.kind, data, licences)
+        rows.append((*about, task.metric, task.baseline, model))
     head = ("task", "kind", "data", "licence", "metric", "baseline", "its own model")
     return "\n".join(table(head, rows))
-
-
-def _data(task: type[Task]) -> str:
-    if task.sources:
-        return ", ".join(f"`{name}`" for name in task.sources)
-    own = {field.name for field in fields(task)} & {"path", "source"}
-    return "your own, by path" if own else "generated"
-
-
-def _licences(task: type[Task]) -> str:
-    """Every licence class among the task's sources: the result may be used on the terms of all of them."""
-    return ", ".join(sorted({SOURCES[name].licence for name in task.sources})) or "-"
 
 
 def sources() -> str:

@@ -116,8 +116,7 @@ def faults() -> str:
         ]
         rows += [("wrong", 0)] * (not found["wrong"])
         rows += [(f"most: {what}", f"{value:,.3g}") for what, value in found["worst"].items()]
-        lines += table(("what", "count"), rows)
-        lines.append("")
+        lines += [*table(("what", "count"), rows), ""]
     return "\n".join(lines)
 
 

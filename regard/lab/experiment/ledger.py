@@ -130,8 +130,8 @@ class Ledger:
 
     def asked(self, question: str) -> list[Row]:
         """A question's records, in the order in which it was asked."""
-        rows = [row for row in self._all().values() if row.kind == "asked"]
-        mine = [row for row in rows if row.question == question]
+        rows = self._all().values()
+        mine = [row for row in rows if row.kind == "asked" and row.question == question]
         return sorted(mine, key=lambda row: row.provenance.started)
 
     def write_rows(self, path: Path, question: str) -> int:
