@@ -130,13 +130,12 @@ def _said(name: str, value: Any) -> str:
 
 def check_entries(entries: Iterable[Entry]) -> None:
     """OptionError where two of them would be shown under one label."""
-    labels: set[str] = set()
-    for entry in entries:
-        if entry.label in labels:
+    labels = [entry.label for entry in entries]
+    for label in labels:
+        if labels.count(label) > 1:
             raise OptionError(
-                f"{entry.label} cannot be entered twice (law 10 of an experiment): its results would share a label. Leave one out, or give it a title."
+                f"{label} cannot be entered twice (law 10 of an experiment): its results would share a label. Leave one out, or give it a title."
             )
-        labels.add(entry.label)
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.tasks import Splits
-from regard.lab.train import Run, TrainConfig, fit
+from regard.lab.train import Run, TrainConfig, fit, train
 from regard.lab.train.batches import in_order
 from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.loop import DivergedError
@@ -140,7 +140,11 @@ def run(
             with torch.no_grad():
                 flops = count(lambda: task.loss(model.eval(), batch)).flops
             if entry.before is not None:
-                _begin(model, entry, entry.before, seed, base, Path(place) / "before")
+                before, start = entry.before.task.load(), Path(place) / "before"
+                alone = replace(entry, before=None)
+                first = as_run(entry.before, alone, seed, None, before, base)
+                train(first, start, splits=before, wait=True, progress=False)
+                take_weights(model, start)
             result, scores, tokens = _fitted(model, column, splits, seed, rate, Path(place), device)
             more = measures(Fitted(entry, column, model, splits, result)) if measures else {}
             values = {name: float(value) for name, value in more.items()}
@@ -158,18 +162,6 @@ def run(
         row, value=result.value, valid_value=result.valid_value, scores=scores, parameters=parameters, flops=flops, values=values,
         steps=result.steps, tokens=tokens, seconds=result.seconds, curve=list(result.curve),
     )  # fmt: skip
-
-
-def _begin(
-    model: nn.Module, entry: Entry, column: Column, seed: int, base: Entry | None, folder: Path
-) -> None:
-    """Gives the model the weights of one that is trained in this column first."""
-    splits = column.task.load()
-    torch.manual_seed(seed)
-    first = model_config(column, replace(entry, before=None), splits, beside=base).build()
-    config = _training(column.train, seed, None)
-    fit(first, column.task, config, folder, splits=splits, wait=True, progress=False)
-    take_weights(model, folder)
 
 
 def _fitted(

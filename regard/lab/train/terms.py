@@ -73,9 +73,7 @@ class Terms:
         def note(mixer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
             calls.append(Call(mixer, args[0], kwargs.get("context"), kwargs.get("mask", OPEN)))
 
-        mixers = {
-            id(mixer): mixer for mixer in (*self.headed, *self.routed, *self.selecting)
-        }.values()
+        mixers = {*self.headed, *self.routed, *self.selecting}
         handles = [m.register_forward_pre_hook(note, with_kwargs=True) for m in mixers]
         try:
             yield calls
@@ -94,12 +92,12 @@ class Terms:
                     f"{call.mixer.name} was called without gradients, so that no term can be of it. Use "
                     "residual='plain'."
                 )
-            if any(call.mixer is mixer for mixer in self.headed):
+            if call.mixer in self.headed:
                 found.append(self._disagreement(call))
-            if any(call.mixer is mixer for mixer in self.routed):
+            if call.mixer in self.routed:
                 loss = call.mixer.commitment_loss(call.x, context=call.context, mask=call.mask)
                 total = total + (config.commitment or 0.0) * loss
-            if any(call.mixer is mixer for mixer in self.selecting):
+            if call.mixer in self.selecting:
                 loss = call.mixer.auxiliary_loss(call.x, context=call.context, mask=call.mask)
                 total = total + (config.auxiliary or 0.0) * loss
         if found:
