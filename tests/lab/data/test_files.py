@@ -1,22 +1,12 @@
-"""A lock is for one, and data are generated once for equal options; `tests.faults` damages what is kept."""
+"""Data are generated once for equal options, whoever comes at once; `tests.faults` damages what is kept."""
 
 import multiprocessing
 
 import numpy as np
 import pytest
-from filelock import Timeout
 
 from regard.lab.data import generated as module
-from regard.lab.data.files import locked
 from regard.lab.data.generated import generated, path_of
-
-
-def test_a_lock_is_for_one(tmp_path):
-    with locked(tmp_path / "run"):
-        with pytest.raises(Timeout), locked(tmp_path / "run", timeout=0):
-            pass
-    with locked(tmp_path / "run", timeout=0):
-        assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
 
 
 def _generate(started, makers):
