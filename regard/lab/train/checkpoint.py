@@ -50,9 +50,9 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
             except SafetensorError as error:
                 raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
-        content = {"format": FORMAT, "files": files, "state": checkpoint.state}
-        body = json.dumps(content).encode()
-        (partial / STATE).write_bytes(body[:-1] + _seal(body))
+        (partial / STATE).write_text(
+            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
+        )
 
 
 def load(folder: Path) -> Checkpoint:
@@ -62,10 +62,7 @@ def load(folder: Path) -> Checkpoint:
     """
     content = _unsealed(folder / STATE)
     for name in (MODEL, OPTIMIZER):
-        if not (folder / name).is_file():
-            raise _damaged(folder / name, "is missing, or no plain file")
-        if fingerprint(folder / name) != content["files"].get(name):
-            raise _damaged(folder / name, "was truncated or altered")
+        _verify(folder / name, content["files"].get(name))
     try:
         model, optimizer = load_file(folder / MODEL), load_file(folder / OPTIMIZER)
     except (SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -98,6 +95,18 @@ def prune(root: Path, keep: int, best: Path) -> None:
 def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file."""
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def _verify(path: Path, written: Any) -> None:
+    if not path.is_file():
+        raise _damaged(path, "is missing, or no plain file")
+    if fingerprint(path) != written:
+        raise _damaged(path, "was truncated or altered")
+
+
+def _sealed(content: dict[str, Any]) -> str:
+    body = json.dumps(content)
+    return body[:-1] + _seal(body.encode()).decode()
 
 
 def _seal(body: bytes) -> bytes:
