@@ -49,7 +49,7 @@ QUESTION = Question(
         Entry(title=f"{ratio} of gated_delta and softmax", make=_hybrid(mixers))
         for ratio, mixers in RATIOS.items()
     ),
-    vary=(Column(name="24 pairs", task=TASK, train=Short(steps=300), shell=DEEP[0], model=ReaderConfig),),
+    vary=(Column(name="16 pairs", task=TASK, train=Short(steps=300), shell=DEEP[0], model=ReaderConfig),),
     shells=DEEP,
     rates=(2e-3, 4e-3, 8e-3),
     baseline="0:1 of gated_delta and softmax",
