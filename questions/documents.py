@@ -2,7 +2,7 @@
 
 regard arena questions.documents:QUESTION --rows docs/findings/rows/documents.jsonl
 
-About 15 core-minutes, estimated: 96 runs of 8 s, and a sixth more where rates are widened.
+About 6 core-minutes, estimated: 96 runs of 3.5 s, and a sixth more where rates are widened.
 """
 
 from collections.abc import Mapping
@@ -88,13 +88,13 @@ QUESTION = Question(
         Entry(title="one level", make=partial(_han, flat=True)),
         Entry(title="convolutions", make=partial(_han, word_encoder="convolution", sentence_encoder="convolution")),
         Entry(title="flat convolution", make=partial(_han, word_encoder="convolution", flat=True)),
-        Entry(title="no mixing", make=partial(_han, pool="max", **PLAIN)),
-        Entry(title="the bag", make=partial(_han, pool="mean", **PLAIN)),
+        Entry(title="no mixing", make=partial(_han, pool="max", flat=True, **PLAIN)),
+        Entry(title="the bag", make=partial(_han, pool="mean", flat=True, **PLAIN)),
     ),
     vary=(
         Column(
             name="one of twenty", task=OneDecides(valid_size=500, test_size=1000), shell=SHELLS[0],
-            train=TrainConfig(steps=400, batch_size=32, weight_decay=0.0, eval_every=100, checkpoint_every=10_000, keep=1),
+            train=TrainConfig(steps=160, batch_size=32, weight_decay=0.0, eval_every=100, checkpoint_every=10_000, keep=1),
         ),
     ),
     shells=SHELLS,
@@ -114,7 +114,7 @@ QUESTION = Question(
     ),
     limits=(
         "Made so that one sentence decides, and so that a mark beside a word says which: an encoder of words is needed, and one of sentences is not.",
-        "No mixing is the maximum over single words, the bag their mean. Sizes differ by the encoders: a convolution of five words has more weights than a GRU.",
+        "No mixing is the maximum over all single words, the bag their mean. In 400 steps all but the convolutions solve it: what is asked is who does in 160. Sizes differ by the encoders: a convolution of five words has more weights than a GRU.",
         "Real documents, in which many sentences say a little, are not asked; there attention gained a hundredth.",
     ),
 )
