@@ -103,6 +103,6 @@ QUESTION = Question(
         "One layer of width 32, 300 steps, no positions: looking up needs none, and the mechanisms' short convolutions are left out, so that none has a shift.",
         "A pair is one token. That 32 bits of values fit into a state does not say that 300 steps find how: a low cell may be unfinished training.",
         "At 64 numbers retention turns its two channels of keys away, mamba2 has one and hgrn2 forgets as it writes: no better than the bag, they enter no verdict.",
-        "A window holds none of the pairs: how far one reaches is asked in questions.reach. Its softmax entry keeps all, 32 tokens of 64 numbers, and is no state of a fixed size.",
+        "A window holds none of the pairs: how far one reaches is asked in questions.reach. Softmax keeps all: 32 tokens of 64 numbers, and no state of a fixed size.",
     ),
 )
