@@ -1,8 +1,12 @@
-"""`regard` in this process, as a person types it."""
+"""`regard` in this process, as a person types it; and a function in several processes at once."""
 
 import json
+import multiprocessing
 import shlex
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from regard.cli import main
 
@@ -24,3 +28,13 @@ def refused(capsys: Any, *words: str) -> str:
     code, out, err = ran(capsys, *words)
     assert code == 2 and out == "" and "Traceback" not in err and err.count("\n") == 1, (out, err)
     return err
+
+
+def in_processes(function: Callable[..., None], *arguments: Any, number: int = 4) -> None:
+    """`function(rank, *arguments)` in each; they come from one that has imported what they need."""
+    multiprocessing.set_forkserver_preload(
+        ["tests.mixers.test_routing", "tests.parallel.test_models"]
+    )
+    torch.multiprocessing.start_processes(
+        function, arguments, nprocs=number, start_method="forkserver"
+    )

@@ -13,6 +13,7 @@ from regard import Mask, OptionError, UnsupportedError, build
 from regard.functional.kmeans import nearest, standardised
 from regard.nn import after_step
 from regard.nn.centroids import EPS
+from tests.command import in_processes
 
 
 def routing(**options):
@@ -195,7 +196,7 @@ def _several(rank, folder, world):
 
 
 def test_processes_add_up_what_they_counted_over_the_group_that_splits_the_data(tmp_path):
-    torch.multiprocessing.spawn(_several, (str(tmp_path), 4), nprocs=4)
+    in_processes(_several, str(tmp_path), 4)
     whole = _moved(X, after_step)
     for rank in range(4):
         for how, found in torch.load(tmp_path / f"{rank}.pt", weights_only=True).items():

@@ -19,6 +19,7 @@ from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
 from regard.nn.recorded import outermost
 from regard.parallel import sequence, tensor_plan, way_of
+from tests.command import in_processes
 from tests.parallel.simulated import on_ranks
 from tests.parallel.test_shards import cut
 
@@ -198,7 +199,7 @@ def _process(rank, folder):
 
 
 def test_two_and_four_processes_train_as_one(tmp_path):
-    torch.multiprocessing.spawn(_process, (str(tmp_path),), nprocs=4)
+    in_processes(_process, str(tmp_path))
     (first, divided), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
     whole = {name: curve(config) for name, config in EXCHANGES.items()}
     for size in PARTS:
