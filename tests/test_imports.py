@@ -120,25 +120,31 @@ def test_the_checks_see_a_wrong_import(tmp_path):
     assert parts_imported(path) == {"models", "cli"}
 
 
-def modules_after(code: str) -> set[str]:
-    """Names of all modules that are loaded once the code has run in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(chr(10), *sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(done.stdout.rpartition("\n ")[2].split())
+def modules_after(*steps: str) -> list[set[str]]:
+    """Names of all modules that are loaded once each step has run, all in one process of their own."""
+    shown = "\nimport sys; print(chr(10) + chr(0), *sys.modules)\n"
+    code = shown.join((*steps, ""))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(chr(0))]
+    return [set(line.split()[1:]) for line in lines]
 
 
-def test_import_regard_is_light():
+def test_import_regard_is_light_and_every_public_name_is_found_when_it_is_first_used():
     """Modules are counted, since seconds depend on the machine."""
-    assert not {"torch", "regard.core"} & modules_after("import regard")
-    ours = modules_after("import torch, regard; regard.Mixer") - modules_after("import torch")
+    start, light, torch, mixer, built, _ = modules_after(
+        "",
+        "import regard",
+        "import torch",
+        "regard.Mixer",
+        "regard.build, regard.MIXERS, regard.functional",
+        "names = dir(regard); assert len(names) > 30\n"
+        "assert all(getattr(regard, name) is not None for name in names)",
+    )
+    assert not {"torch", "regard.core"} & light
+    ours = mixer - torch | light - start
     assert len(ours) < 60 and len([name for name in ours if name.startswith("regard")]) < 30
     assert {name.split(".")[1] for name in ours if name.startswith("regard.")} == {"core"}
     assert not ours & SLOW
-    built = modules_after("import regard; regard.build, regard.MIXERS, regard.functional")
     assert "regard.mixers.linear" in built and not built & SLOW
     later = {f"regard.{name}" for name in ("models", "hf", "lab", "cli", "reference", "testing")}
     assert not built & later
@@ -147,14 +153,8 @@ def test_import_regard_is_light():
 def test_the_list_of_commands_is_printed_without_torch():
     start = "import sys; sys.argv = ['regard']; from regard.cli import main; main({!r})"
     for args in (["--help"], ["--version"], []):
-        loaded = modules_after(start.format(args))
+        (loaded,) = modules_after(start.format(args))
         assert "torch" not in loaded and "tyro" not in loaded and len(loaded) < 150
-
-
-def test_every_public_name_is_found_when_it_is_first_used():
-    code = "import regard; print(*[getattr(regard, name) is not None for name in dir(regard)])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "False" not in done.stdout and done.stdout.split().count("True") > 30
 
 
 def test_a_name_that_the_package_lacks_brings_the_near_one():
@@ -179,33 +179,28 @@ from regard.cli import main
 """
 
 
-def without_lab(code: str) -> str:
-    """What the code prints where no package of the extra `lab` can be imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_LAB + code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def test_the_library_needs_no_package_of_the_laboratory():
-    shown = without_lab(
+def test_the_library_its_front_and_the_adapters_do_without_the_laboratory():
+    """Where no package of the extra `lab` can be imported, nor Transformers."""
+    code = (
         f"names = [m.name for part in {[*LIBRARY, 'explore', 'testing']} for m in"
         " pkgutil.walk_packages([f'{regard.__path__[0]}/{part}'], f'regard.{part}.')]\n"
         "for name in names: importlib.import_module(name)\n"
-        "print(len(names), regard.pools.__name__, regard.MODELS['classifier'].name)"
-    )
-    count, *named = shown.split()
-    assert int(count) > 150 and named == ["regard.pools", "classifier"]
-
-
-def test_the_front_serves_the_library_without_the_laboratory():
-    shown = without_lab(
+        "print(len(names), regard.pools.__name__, regard.MODELS['classifier'].name)\n"
+        "try: regard.hf\n"
+        "except ModuleNotFoundError as error: print(error)\n"
         "assert [main([c]) for c in ('ls', 'doctor')] == [0, 0]\n"
         "assert main(['show', 'performer']) == 0 and main(['arena', 'quick']) == 1"
     )
-    assert "arXiv 2009.14794" in shown and "scikit-learn (lab)" in shown
-    assert "which is not installed: pip install 'regard[lab]'" in shown
+    command = [sys.executable, "-c", WITHOUT_LAB + code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found, adapters, front = done.stdout.split("\n", 2)
+    count, *named = found.split()
+    assert int(count) > 150 and named == ["regard.pools", "classifier"]
+    needs = "needs transformers, which is not installed: pip install 'regard[hf]'"
+    assert adapters == f"regard.hf {needs}"
+    assert "arXiv 2009.14794" in front and "scikit-learn (lab)" in front
+    assert "which is not installed: pip install 'regard[lab]'" in done.stderr
 
 
 def test_names_of_the_laboratory_say_what_they_need(monkeypatch):
@@ -219,12 +214,6 @@ def test_names_of_the_laboratory_say_what_they_need(monkeypatch):
     assert str(caught.value) == (
         "regard.TASKS needs altair, which is not installed: pip install 'regard[lab]'"
     )
-
-
-def test_the_adapters_say_what_they_need():
-    shown = without_lab("try: regard.hf\nexcept ModuleNotFoundError as error: print(error)")
-    told = "regard.hf needs transformers, which is not installed: pip install 'regard[hf]'\n"
-    assert shown == told
 
 
 def test_oracles_are_found_by_name():
