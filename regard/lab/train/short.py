@@ -6,7 +6,7 @@ Here the rate rises linearly and falls linearly, rows are taken by index from tw
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean as mean
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError
+from regard.core import Mixer, OptionError
 from regard.core.options import Rate
 from regard.core.shapes import check_positive
 from regard.lab.data.records import IGNORED, Records
@@ -23,6 +23,7 @@ from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import warmup_linear
+from regard.lab.train.terms import Terms
 from regard.nn import after_step
 
 WARMUP = 0.1
@@ -75,7 +76,8 @@ def short_fit(
 ) -> ShortResult:
     """Trains model(tokens [B T]) -> logits [B T C] on rows of one length with a class or -100 at each token; no row comes twice.
 
-    AdamW (.9, .98) without decay, the gradient's norm cut at 1. The last weights are the result. Seeds torch's generator.
+    AdamW (.9, .98) without decay, the gradient's norm cut at 1. The last weights are the result. Seeds torch's generator. A mixer's
+    `auxiliary_loss` is added where it has one: no other gradient reaches an index.
 
     Raises DivergedError where the loss is not finite.
     """
@@ -92,14 +94,20 @@ def short_fit(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
     )
+    selecting = any(
+        isinstance(m, Mixer) and type(m).auxiliary_loss is not Mixer.auxiliary_loss
+        for m in model.modules()
+    )
+    terms = Terms(model, replace(budget.as_config(), auxiliary=float(selecting)), splits)
     accuracies: list[float] = []
     curve, rise = [], max(1, round(budget.warmup * steps))
     model.train()
     for step, rows in enumerate(order, 1):
         optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)
         wanted = labels[rows] != IGNORED
-        logits, asked = model(tokens[rows])[wanted], labels[rows][wanted]
-        loss = F.cross_entropy(logits, asked)
+        with terms.watching() as calls:
+            logits, asked = model(tokens[rows])[wanted], labels[rows][wanted]
+        loss = F.cross_entropy(logits, asked) + terms.of(calls, {})
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -164,3 +164,15 @@ def test_a_short_run_learns_and_stops_when_solved():
     assert first.steps < 200 and first.value > 0.95
     assert len(first.correct) == 64 and np.mean(first.correct) == pytest.approx(first.value)
     assert first == second and torch.equal(weights, same)
+
+
+def test_an_index_is_taught_by_its_own_loss():
+    column = COLUMNS["address"]
+    splits = replace(column.task, train_size=3200, valid_size=8, test_size=8).load()
+    entry = next(entry for entry in ENTRIES if entry.mixer == "indexed")
+    torch.manual_seed(0)
+    model = model_config(column, entry).build()
+    index = model.block.mixer.index_query
+    before = index.weight.detach().clone()
+    short_fit(model, splits, Short(steps=20), lr=1e-2)
+    assert (index.weight - before).abs().max() > 1e-2
