@@ -169,7 +169,7 @@ function claims(question) {
     for (const one of claim.bounds) {
       const found = one.interval;
       const span = !found ? "not run" : found.low === null ? `${round(found.mean)} from one seed` : `${round(found.mean)}, ${round(found.low)} to ${round(found.high)} at 99 %, ${found.seeds} seeds${found.items ? ` and ${whole(found.items)} test items` : ""}`;
-      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` less ${one.beside}` : ""} in ${one.column}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
+      item.append(make("div", { class: "soft" }, `${one.of}${one.beside ? ` less ${one.beside}` : ""} in ${[one.column, one.measure].filter(Boolean).join(", ")}: ${span}${one.reason ? `; ${one.reason}` : ""}`));
     }
     if (claim.needs) item.append(make("div", { class: "soft" }, `would tell: ${claim.needs}`));
     list.append(item);

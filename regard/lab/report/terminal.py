@@ -94,8 +94,9 @@ def claim_lines(claim: Told) -> list[str]:
         return [*lines, f"    withdrawn: {claim['withdrawn']}"]
     for one in claim["bounds"]:
         beside = f" less {one['beside']}" if one["beside"] else ""
+        asked = ", ".join(filter(None, (one["column"], one["measure"])))
         lines.append(
-            f"    {one['of']}{beside} in {one['column']}: {span(one['interval'])}{'; ' + one['reason'] if one['reason'] else ''}"
+            f"    {one['of']}{beside} in {asked}: {span(one['interval'])}{'; ' + one['reason'] if one['reason'] else ''}"
         )
     if claim["needs"]:
         lines.append(f"    would tell: {claim['needs']}")
