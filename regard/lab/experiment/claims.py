@@ -171,7 +171,7 @@ def _needs(
     seconds = sum(row.seconds for cell in results.cells.values() for row in cell.rows)
     seconds /= max(1, len(results.config["seeds"]))
     more = seeds - min(found.seeds for found, _ in open_)
-    return f"about {seeds} seeds, {more * seconds / 3600:.1f} more hours of one core", seeds
+    return f"about {seeds} seeds, {math.ceil(more * seconds / 60)} more minutes of one core", seeds
 
 
 def _stated(results: "Results", claim: Facts) -> Row:
