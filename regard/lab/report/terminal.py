@@ -153,7 +153,8 @@ def markdown(question: Told) -> str:
     ]
     if question["limits"]:
         lines += ["## What it cannot say", "", *(f"- {limit}" for limit in question["limits"]), ""]
-    laws = [f"{law}. {how}" for law, how in question["laws"].items()]
+    by_number = sorted(question["laws"].items(), key=lambda law: int(law[0]))
+    laws = [f"{law}. {how}" for law, how in by_number]
     lines += ["## How the laws of an experiment were met", "", *laws, ""]
     return "\n".join(visible(line).replace("<", "&lt;") for line in lines)
 
