@@ -36,7 +36,7 @@ from regard.lab.experiment.stored import SETTING, Pass, Unit
 from regard.testing.counting import count
 
 MOST_ROUNDS = 50
-LEAST_ROUNDS = 3
+FAST_ROUND = 1.0  # seconds; below it 5 rounds are the least, above it 3
 RATE_ROUNDS = 5  # in which the matrix product is timed
 SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices
 
@@ -223,7 +223,9 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     gc.disable()
     try:
         began, rounds, elapsed = time.perf_counter(), 0, 0.0
-        while rounds < LEAST_ROUNDS or (elapsed < setting.seconds and rounds < MOST_ROUNDS):
+        while rounds < (5 if elapsed < FAST_ROUND * max(rounds, 1) else 3) or (
+            elapsed < setting.seconds and rounds < MOST_ROUNDS
+        ):
             first = rounds % len(entries)  # no entry always follows the same one
             for entry in entries[first:] + entries[:first]:
                 entry.times.append(entry.sample())

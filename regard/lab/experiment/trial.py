@@ -26,6 +26,8 @@ from regard.lab.train.batches import in_order
 from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.short import Short, short_fit
+from regard.lab.train.terms import has_own_loss
+from regard.mixers.build import resolve
 from regard.models import (
     ClassifierConfig,
     DualEncoderConfig,
@@ -100,11 +102,16 @@ def as_run(
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
     model, train = model_config(column, entry, splits, beside=base), column.train
-    return Run(task=column.task, model=model, train=_training(train, seed, rate), seed=seed)
+    return Run(task=column.task, model=model, train=_training(train, entry, seed, rate), seed=seed)
 
 
-def _training(train: TrainConfig | Short, seed: int, rate: float | None) -> TrainConfig:
+def _training(
+    train: TrainConfig | Short, entry: Entry, seed: int, rate: float | None
+) -> TrainConfig:
+    """A mixer's own loss is added, of weight 1 where the column names none: without it an index stays as it was drawn."""
     config = train.as_config() if isinstance(train, Short) else train
+    if config.auxiliary is None and entry.mixer is not None and has_own_loss(resolve(entry.mixer)):
+        config = replace(config, auxiliary=1.0)
     return replace(config, seed=seed, lr=config.lr if rate is None else rate)
 
 
@@ -145,7 +152,7 @@ def run(
                 first = as_run(entry.before, alone, seed, None, before, base)
                 train(first, start, splits=before, wait=True, progress=False)
                 take_weights(model, start)
-            result, scores, tokens = _fitted(model, column, splits, seed, rate, Path(place), device)
+            result, scores, tokens = _fitted(model, cell, splits, seed, rate, Path(place), device)
             more = measures(Fitted(entry, column, model, splits, result)) if measures else {}
             values = {name: float(value) for name, value in more.items()}
             numbers = [result.value, result.valid_value, *values.values()]
@@ -166,7 +173,7 @@ def run(
 
 def _fitted(
     model: nn.Module,
-    column: Column,
+    cell: Cell,
     splits: Splits,
     seed: int,
     rate: float | None,
@@ -174,12 +181,12 @@ def _fitted(
     device: str,
 ) -> tuple[Any, list[float], int]:
     """The result, the scores of test items, and the tokens seen."""
-    task, train = column.task, column.train
+    task, train = cell.column.task, cell.column.train
     if isinstance(train, Short):
         lr = rate or train.lr
         short = short_fit(model, splits, train, lr=lr, seed=seed, name=task.name, device=device)
         return short, list(short.correct), short.steps * train.batch_size * task.max_len
-    config = replace(_training(train, seed, rate), log_dir=None)
+    config = replace(_training(train, cell.entry, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
     if not task.has_scores:
         return result, [], result.tokens

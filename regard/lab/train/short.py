@@ -23,7 +23,7 @@ from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import warmup_linear
-from regard.lab.train.terms import Terms
+from regard.lab.train.terms import Terms, has_own_loss
 from regard.nn import after_step
 
 WARMUP = 0.1
@@ -94,11 +94,8 @@ def short_fit(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
     )
-    selecting = any(
-        isinstance(m, Mixer) and type(m).auxiliary_loss is not Mixer.auxiliary_loss
-        for m in model.modules()
-    )
-    terms = Terms(model, replace(budget.as_config(), auxiliary=float(selecting)), splits)
+    taught = any(isinstance(m, Mixer) and has_own_loss(type(m)) for m in model.modules())
+    terms = Terms(model, replace(budget.as_config(), auxiliary=float(taught)), splits)
     accuracies: list[float] = []
     curve, rise = [], max(1, round(budget.warmup * steps))
     model.train()

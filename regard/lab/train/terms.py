@@ -22,6 +22,11 @@ from regard.lab.train.config import TrainConfig
 from regard.nn.disagreement import disagreement
 
 
+def has_own_loss(cls: type[Mixer]) -> bool:
+    """True for a mixer with a part that no task's loss teaches, as the index of indexed."""
+    return cls.auxiliary_loss is not Mixer.auxiliary_loss
+
+
 class Call(NamedTuple):
     mixer: Any
     x: Tensor
@@ -50,7 +55,7 @@ class Terms:
         )
         self.selecting = having(
             "auxiliary",
-            lambda m: type(m).auxiliary_loss is not Mixer.auxiliary_loss,
+            lambda m: has_own_loss(type(m)),
             "an auxiliary loss. indexed has",
         )
         self.headed = having(

@@ -23,6 +23,7 @@ from regard.lab.experiment.row import Row
 from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 from regard.lab.report.page import render
 from regard.lab.report.pictures import Bubble, place_labels
+from regard.lab.report.terminal import claim_lines
 from tests.lab.experiment.tiny import (  # fmt: skip
     CLAIM,
     FAIR,
@@ -194,3 +195,28 @@ def test_the_page_is_written_whole_and_rows_are_a_ledgers(tmp_path):
     with Ledger(tmp_path / "l.sqlite") as ledger:
         ledger.put("k" * 64, rows()[0])
     assert read_rows(tmp_path / "l.sqlite") == rows()[:1]
+
+
+def test_a_bound_on_a_measure_names_it():
+    bound = {
+        "of": "softmax",
+        "beside": None,
+        "column": "reach",
+        "measure": "distance 11",
+        "interval": None,
+        "reason": "",
+    }
+    claim = {
+        "verdict": "cannot tell",
+        "text": "t",
+        "source": "s",
+        "stated commit": "c",
+        "withdrawn": "",
+        "bounds": [bound],
+        "needs": None,
+    }
+    assert claim_lines(claim)[1].strip() == "softmax in reach, distance 11: not run"
+    assert (
+        claim_lines(claim | {"bounds": [bound | {"measure": None}]})[1].strip()
+        == "softmax in reach: not run"
+    )

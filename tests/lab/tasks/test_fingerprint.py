@@ -10,7 +10,7 @@ from torch import nn
 from regard.lab.data.records import IGNORED
 from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
-from regard.lab.experiment.trial import model_config
+from regard.lab.experiment.trial import as_run, model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
 from regard.lab.tasks.fingerprint import (
     Address,
@@ -176,3 +176,14 @@ def test_an_index_is_taught_by_its_own_loss():
     before = index.weight.detach().clone()
     short_fit(model, splits, Short(steps=20), lr=1e-2)
     assert (index.weight - before).abs().max() > 1e-2
+
+
+def test_a_trial_adds_the_loss_that_a_mixer_has_of_its_own_whatever_its_budget():
+    for column in (COLUMNS["address"], COLUMNS["bytes"]):
+        splits = replace(COLUMNS["address"].task, train_size=32, valid_size=8, test_size=8).load()
+        weights = {
+            entry.mixer: as_run(column, entry, 0, 1e-2, splits, None).train.auxiliary
+            for entry in ENTRIES
+            if entry.mixer in ("softmax", "indexed")
+        }
+        assert weights == {"softmax": None, "indexed": 1.0}
