@@ -2,7 +2,7 @@
 
 regard arena questions.width:QUESTION --rows docs/findings/rows/width.jsonl
 
-About 8 core-minutes, estimated: 72 runs of 6 s, and a sixth more where rates are widened.
+About 17 core-minutes: 72 runs of 4 s (over d), 8 s (over sqrt(d)), 12 s (as they are, lines) and 25 s (additive), and a sixth more where rates are widened.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ QUESTION = Question(
         Entry(mixer="scored", title="additive", options={"score": "additive"}),
     ),
     vary=(
-        Column(name="lookup", task=Lookup(), train=Short(steps=400), shell=SHELLS[0], model=ReaderConfig),
+        Column(name="lookup", task=Lookup(), train=Short(steps=300), shell=SHELLS[0], model=ReaderConfig),
     ),
     shells=SHELLS,
     rates=(1e-3, 3e-3, 9e-3),
