@@ -155,7 +155,9 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
         facts |= {
             "family": getattr(entry, "family", "other"),
             "paper": getattr(entry, "paper", ""),
-            "capabilities": {n: _spell(getattr(can, n)) for n in (*ABILITIES, "deterministic")},
+            "capabilities": {
+                n: _spell(getattr(can, n)) for n in (*ABILITIES, "deterministic", "exchange")
+            },
             "includes_ffn": can.includes_ffn,
             "positions": sorted(can.positions),
             "approximates": can.approximates,
