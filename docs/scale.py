@@ -25,7 +25,7 @@ FLOPS_OF_ELEMENT = 16_000
 """Operations in the time of one sent element: 2 bytes at 50 GB/s, beside 400 TFLOP/s."""
 FEED_FORWARD = 16 * D * D
 """Operations of a token in a feed-forward layer of width 4 D."""
-SHOWN = ((8, 2**16), (64, 2**20), (4096, 2**24))
+SHOWN = ((8, 2**16, "64 k"), (64, 2**20, "1 M"), (4096, 2**24, "16 M"))
 """Ranks and tokens of the columns of elements."""
 
 
@@ -120,7 +120,7 @@ def scales() -> str:
         cells = [list(_cells(row)) for row in orders]
         same = (" / ".join(dict.fromkeys(cell)) for cell in zip(*cells, strict=True))
         rows.append((f"`{name}`", *same))
-    many = [f"elements, w = {size:,}, T = {_short(length)}" for size, length in SHOWN]
+    many = [f"elements, w = {size:,}, T = {name}" for size, _, name in SHOWN]
     head = ("mechanism", "way, ranks from", "FLOPs, T = 4 k", "T = 256 k", "T = 16 M", *many)
     return "\n".join(table((*head, "ranks at T = 64 k, 1 M, 16 M"), rows))
 
@@ -130,13 +130,13 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     yield ", ".join(f"{way} {size:,}" if size > 1 else way for way, size in ways.items())
     for length in (2**12, 2**18, 2**24):
         yield _short(flops(row, length))
-    for size, length in SHOWN:
+    for size, length, _ in SHOWN:
         yield _short(sent(row, length, size))
-    yield ", ".join(f"{last(row, length):,}" for _, length in SHOWN)
+    yield ", ".join(f"{last(row, length):,}" for _, length, _ in SHOWN)
 
 
 def _short(number: float) -> str:
-    """Two digits, and a letter for thousands, millions ... (binary ones for lengths)."""
+    """Two digits, and a letter for thousands, millions ..."""
     for letter, unit in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= unit:
             return (
@@ -148,4 +148,5 @@ def _short(number: float) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(measured(), indent=0) + "\n")
+    lines = ",\n".join(json.dumps(row) for row in measured())
+    FILE.write_text(f"[\n{lines}\n]\n")

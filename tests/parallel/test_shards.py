@@ -129,6 +129,7 @@ BREAKS = {
         ("sum", "linear", 0, "context", 2),
         ("keys", "differential", 0, "context", 2),
         ("halo", "local", 0, "halo", 2),
+        ("halo", "longformer", 1, "halo", 2),
         ("heads", "softmax", 0, "heads", 3),
         ("tokens", "nystrom", 0, "tokens", 2),
     ],
