@@ -73,7 +73,7 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 
 
 
 def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> float:
-    """Most elements that one of `size` ranks sends to all others for a row of `length` tokens, forward; twice as many at most backward.
+    """Most elements that one of `size` >= 2 ranks sends to all others for a row of `length` tokens, forward; twice as many at most backward.
 
     mask: as for `way_of`, without a context. A halo is no longer than a part.
     """
