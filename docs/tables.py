@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import matrices
+import scale
 import speed
 import trust
 from speed import table
@@ -91,6 +92,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "tasks": (DOCS / "tasks.md", tasks),
     "speed": (DOCS / "speed.md", lambda: speed.beside_peers(4096, speed.SHORT)),
     "cuda": (DOCS / "speed.md", speed.on_cuda),
+    "scale": (DOCS / "scale.md", scale.scales),
     "sources": (DOCS / "data.md", sources),
     "own files": (DOCS / "data.md", own_files),
     "claims": (DOCS / "findings" / "README.md", claims),

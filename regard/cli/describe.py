@@ -135,7 +135,7 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
     about = {name: getattr(entry, name) for name in ("name", *TOLD.get(kind, ()))}
     if kind == "mixers":
         can = entry.capabilities
-        about |= {"family": entry.family, "cannot": list(can.refusals())}
+        about |= {"family": entry.family, "cannot": [n for n in can.refusals() if n in ABILITIES]}
         about["streaming"] = _spell(can.streaming).partition(":")[0]
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
     if kind == "models":
@@ -155,7 +155,9 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
         facts |= {
             "family": getattr(entry, "family", "other"),
             "paper": getattr(entry, "paper", ""),
-            "capabilities": {n: _spell(getattr(can, n)) for n in (*ABILITIES, "deterministic")},
+            "capabilities": {
+                n: _spell(getattr(can, n)) for n in (*ABILITIES, "deterministic", "exchange")
+            },
             "includes_ffn": can.includes_ffn,
             "positions": sorted(can.positions),
             "approximates": can.approximates,

@@ -18,6 +18,7 @@ class No:
 
 Answer = Literal[True] | No
 Streaming = Literal["exact", "segment"] | No
+Exchange = Literal["halo", "sums", "keys"] | No
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ class Capabilities:
     finite_to: in float16, the scale of inputs up to which outputs and gradients are finite. Above it, and in all other types, they are so
     wherever softmax's are and their true values fit into the type.
     A global token may see, and be seen by, every token; where all tokens already do, it changes nothing.
+    exchange: what ranks that hold parts of a row send each other in any order of time (see `regard.parallel`): "halo", the tokens up to `reach` before
+    and behind a part; "sums", those of context states; "keys", all tokens of context states; a No: the tokens themselves. States of causal
+    streams, and heads that are alike, are exchanged without it.
     """
 
     causal: Answer
@@ -47,6 +51,7 @@ class Capabilities:
     time: str
     memory: str
     state: str | None = None
+    exchange: Exchange = No("its queries read tokens of every part, by their places")
     finite_to: float = 100.0
 
     def but(self, **changes: Any) -> "Capabilities":

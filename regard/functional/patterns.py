@@ -10,6 +10,7 @@ For `functional.pattern`, queries are cut into N blocks of c for each of d lanes
 A pattern has its `lanes` d, the `queries` c that suit it, and gives the `keys` that a block may need, from the block's first query.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -48,6 +49,11 @@ class Pattern:
         return None
 
     @property
+    def halo(self) -> int | None:
+        """Largest distance between a query and a key, where their distance alone says who sees whom; otherwise None."""
+        return None
+
+    @property
     def sinks(self) -> int:
         """Number of first tokens that every later query sees."""
         return 0
@@ -80,6 +86,10 @@ class Window(Pattern):
     @property
     def reach(self) -> int:
         return self.before * self.dilation
+
+    @property
+    def halo(self) -> int:
+        return max(self.before, self.after) * self.dilation
 
     def contains(self, i, j):
         near = (j >= i - self.before * self.dilation) & (j <= i + self.after * self.dilation)
@@ -256,8 +266,11 @@ class Union(Pattern):
 
     @property
     def reach(self) -> int | None:
-        reaches = [part.reach for part in self.parts]
-        return None if None in reaches else max(r for r in reaches if r is not None)
+        return _largest([part.reach for part in self.parts])
+
+    @property
+    def halo(self) -> int | None:
+        return _largest([part.halo for part in self.parts])
 
     @property
     def sinks(self) -> int:
@@ -276,6 +289,10 @@ class PerHead(Pattern):
     @property
     def reach(self) -> int | None:
         return Union(self.heads).reach
+
+    @property
+    def halo(self) -> int | None:
+        return Union(self.heads).halo
 
     @property
     def sinks(self) -> int:
@@ -309,6 +326,10 @@ def picture(
     pairs = pattern.contains(query[None, None], place[None, None, None, :])
     pairs = pairs.expand(1, -1, query.shape[0], T)
     return pairs & (place <= query) if causal else pairs
+
+
+def _largest(reaches: Sequence[int | None]) -> int | None:
+    return None if None in reaches else max(r for r in reaches if r is not None)
 
 
 def _check_counts(**counts: int) -> None:

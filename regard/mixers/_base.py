@@ -190,9 +190,11 @@ class HeadsMixer(SplitMixer):
             **of_heads,
         )
         if self.position is not None and self.capabilities.cross:
-            self.declare(cross=No("relative positions need queries and keys on one axis"))
+            why = No("relative positions need queries and keys on one axis")
+            self.declare(cross=why, exchange=why)
         if shared_qk:
-            self.declare(cross=No("its keys are the queries of the same tokens"))
+            why = No("its keys are the queries of the same tokens")
+            self.declare(cross=why, exchange=why)
         if gate:
             self.beside_heads = "its gate"
         if sinks:

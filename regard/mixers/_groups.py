@@ -54,5 +54,6 @@ def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
             joint[name] = "segment" if any(a == "segment" for _, a in answers) else "exact"
         else:
             joint[name] = answers[0][1]
-    joint["positions"], joint["approximates"] = frozenset({"absolute"}), None
+    joint |= {"positions": frozenset({"absolute"}), "approximates": None}
+    joint["exchange"] = No("its groups exchange unlike things")
     return Capabilities(**joint)

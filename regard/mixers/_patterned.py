@@ -30,6 +30,11 @@ class PatternMixer(HeadsMixer):
     max_global: int | None = None
     """The most global tokens of a row, if that is known."""
 
+    @property
+    def reach(self) -> int | None:
+        """Tokens to each side that a query may see, where their distance alone decides; otherwise None."""
+        return self.pattern.halo
+
     def _add_external(self, count: int) -> None:
         """So many learned tokens before the sequence, whose keys and values all queries see.
 

@@ -44,6 +44,7 @@ class BigBird(PatternMixer):
         any_length=No("its random blocks are drawn once, for max_len"),
         time="T C H K",
         state="T H K",
+        exchange=No("its random blocks are anywhere in the row"),
     )
     variants = {
         "small": {"block_size": 2, "num_random": 2},

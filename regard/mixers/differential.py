@@ -35,7 +35,7 @@ class Differential(CachedMixer):
     name = "differential"
     family = "softmax"
     paper = "Ye et al. 2024, arXiv 2410.05258"
-    capabilities = ALL.but(state="T G K")
+    capabilities = ALL.but(state="T G K", exchange="keys")
     variants = {"v1": {"form": "v1", "layer": 2, "num_kv_heads": 1}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(

@@ -87,3 +87,5 @@ class HeadMix(PatternMixer):
         self.pattern = PerHead(tuple(patterns))
         if self.pattern.reach is None:
             self.declare(time="T^2 H K", state="T H K")
+        elif self.reach is not None:
+            self.declare(exchange="halo")

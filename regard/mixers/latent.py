@@ -86,7 +86,7 @@ class Latent(CachedMixer):
         self.out = Glorot(H * self.value_dim, dim, bias=False)
         glorot(self.compress, self.query_latent, self.query, self.expand, self.out)
         if not self.rotary_dim:
-            self.declare(cross=True)
+            self.declare(cross=True, exchange="keys")
 
     def _split(self, x, context, at=None):
         """Queries of all heads; for keys and values one latent, and no values."""

@@ -30,7 +30,9 @@ class Linear(RecurrentMixer):
     __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
-    capabilities = RecurrentMixer.capabilities.but(positions=frozenset({"absolute", "rotary"}))
+    capabilities = RecurrentMixer.capabilities.but(
+        positions=frozenset({"absolute", "rotary"}), exchange="sums"
+    )
     variants = {
         "softplus": {"feature_map": "softplus"},
         "grouped": {"num_kv_heads": 1, "position": "rotary"},

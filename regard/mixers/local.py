@@ -36,6 +36,7 @@ class Local(HeadsMixer):
         positions=frozenset({"absolute", "rotary"}),
         time="T W H K",
         state="W H K",
+        exchange="halo",
     )
     variants = {
         "narrow": {"window_size": 3},

@@ -36,6 +36,7 @@ class Longformer(PatternMixer):
     __doc__ = __doc__
     name = "longformer"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
+    capabilities = PatternMixer.capabilities.but(exchange="halo")
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": (1, 3, 2)},

@@ -50,6 +50,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         ),
         time="T W H K",
         state="W H K",
+        exchange="halo",
     )
     variants = {
         "narrow": {"window_size": 2, "num_kv_heads": 1},
@@ -83,7 +84,8 @@ class LuongLocal(CachedMixer, HeadsMixer):
             raise OptionError(
                 "luong_local: renormalise needs alignment='predictive': other weights have sum 1 already"
             )
-        self.window_size, self.renormalise = window_size, renormalise
+        self.window_size = self.reach = window_size
+        self.renormalise = renormalise
         K = self.heads.head_dim
         self.score = build_score(
             score, K, num_heads=num_heads, max_len=max_len, options=score_options
@@ -93,12 +95,12 @@ class LuongLocal(CachedMixer, HeadsMixer):
             self.W_p = nn.Parameter(torch.empty(num_heads, K, K))
             self.v_p = nn.Parameter(torch.empty(num_heads, K))
             why = "its window is placed by the number of all keys"
-            self.declare(causal=No(why), streaming=No(f"it has no causal form: {why}"))
+            causal, streaming = No(why), No(f"it has no causal form: {why}")
+            self.declare(causal=causal, streaming=streaming, exchange=causal)
         if self.score.max_len is not None:
             self.max_len = self.score.max_len
-            self.declare(
-                any_length=No(f"{self.score.name} scores are one for each of max_len positions")
-            )
+            why = f"{self.score.name} scores are one for each of max_len positions"
+            self.declare(any_length=No(why), exchange=No(why))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -40,7 +40,9 @@ class RFA(RecurrentMixer):
     __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
-    capabilities = RecurrentMixer.capabilities.but(approximates="softmax", memory="T H M")
+    capabilities = RecurrentMixer.capabilities.but(
+        approximates="softmax", memory="T H M", exchange="sums"
+    )
     operations = ("causal sums",)
     denominator = staticmethod(signed)
     drawn: Tensor | None
@@ -76,7 +78,7 @@ class RFA(RecurrentMixer):
             raise OptionError(f"rfa: gate_bias ({gate_bias}) belongs to the gate: pass gate=True")
         if gate:
             direction = No("its gate forgets in the order of the tokens")
-            self.declare(bidirectional=direction, cross=direction)
+            self.declare(bidirectional=direction, cross=direction, exchange=direction)
         self.features = features
         self.sigma = nn.Parameter(torch.empty(num_heads, self.heads.head_dim))
         self.projection = RandomProjection(

@@ -41,7 +41,9 @@ class Softmax(CachedMixer, HeadsMixer):
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
     operations = ("softmax",)
     capabilities = ALL.but(
-        positions=frozenset({"absolute", "rotary", "alibi", "t5"}), state="T G K"
+        positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
+        state="T G K",
+        exchange="keys",
     )
     variants = {
         "grouped": {"num_kv_heads": 1, "bias": True},

@@ -23,7 +23,7 @@ Args:
 from math import isqrt
 from typing import Literal
 
-from regard.core import OptionError
+from regard.core import No, OptionError
 from regard.functional.patterns import (
     Block,
     Pattern,
@@ -44,7 +44,11 @@ class Strided(PatternMixer):
     __doc__ = __doc__
     name = "strided"
     paper = "Child et al. 2019, arXiv 1904.10509"
-    capabilities = PatternMixer.capabilities.but(time="T W H K + T^2 H K / W", state="T H K")
+    capabilities = PatternMixer.capabilities.but(
+        time="T W H K + T^2 H K / W",
+        state="T H K",
+        exchange=No("its far keys come round in every part"),
+    )
     variants = {
         "small": {"stride": 4},
         "separate": {"stride": 2, "window_size": 3, "merged": False},
@@ -87,7 +91,7 @@ class Strided(PatternMixer):
         w, c = window_size or stride, summary_width or max(1, stride // 8)
         if kind == "dilated":
             self.pattern = Window(w, w, stride)
-            self.declare(time="T W H K", state="W H K")
+            self.declare(time="T W H K", state="W H K", exchange="halo")
             return
         sets: tuple[Pattern, Pattern] = Window(w, w), Stride(stride)
         if kind == "fixed":

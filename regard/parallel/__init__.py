@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.capabilities import growth
@@ -42,12 +43,6 @@ from regard.parallel.tensor import independent_heads, tensor_plan
 
 Way = Literal["halo", "state", "context", "heads", "tokens"]
 
-SUMS, KEYS = {"linear", "rfa"}, {"softmax", "latent", "differential"}
-"""Mixers whose ContextState is a sum over tokens, and those whose ContextState has an entry for each and no position."""
-
-WINDOWS = {"local"}
-"""Mixers whose queries see `reach` tokens to each side, and no position."""
-
 FIELDS = ("pairwise", "global_tokens", "documents")
 
 
@@ -63,18 +58,39 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 
         )
     can = mixer.capabilities
     exact = mask.pairwise is None and mask.global_tokens is None and can.streaming == "exact"
-    if exact and mixer.name in WINDOWS:
+    if exact and not cross and can.exchange == "halo":
         return "halo"
     streams = exact and mask.causal and not cross
     if streams and not growth(can.state or "T", 2, 4):
         return "state"
     whole = mask.pairwise is None and mask.documents is None
-    read = mixer.name if exact and can.cross and not mask.causal and whole else ""
+    reads = exact and not mask.causal and whole and can.exchange in ("sums", "keys")
     heads = independent_heads(mixer)
     divides = heads and heads.num_heads % size == heads.num_kv_heads % size == 0
-    if whole and divides and read not in SUMS:
+    if whole and divides and not (reads and can.exchange == "sums"):
         return "heads"
-    return "state" if streams else "context" if read in SUMS | KEYS else "tokens"
+    return "state" if streams else "context" if reads else "tokens"
+
+
+def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> float:
+    """Most elements that one of `size` >= 2 ranks sends to all others for a row of `length` tokens, forward; twice as many at most backward.
+
+    mask: as for `way_of`, without a context. A halo is no longer than a part.
+    """
+    way, sums = way_of(mixer, mask, size=size), mixer.capabilities.exchange == "sums"
+    if way in ("state", "context"):
+        like = next(mixer.parameters())
+        x = like.new_zeros(1, length, mixer.dim)
+        state = mixer.initial_state(1, context=x if way == "context" else None)
+        kept = state.kept if way == "context" else mixer.extend(x, state)[1]
+        numbers = [
+            z.numel()
+            for z in pytree.tree_leaves(kept)
+            if torch.is_tensor(z) and z.is_floating_point()
+        ]
+        return sum(numbers) * (2 if way == "context" and sums else 1)
+    known = {"halo": 2 * (getattr(mixer, "reach", 0) or 0), "heads": 4 * length / size}
+    return known.get(way, length) * mixer.dim
 
 
 class Sharded(ExitStack):
@@ -145,7 +161,7 @@ def _by_context(
 ) -> Tensor:
     source = x if context is None else context
     own = mixer.initial_state(len(x), context=source, valid=valid)
-    if mixer.name in SUMS:
+    if mixer.capabilities.exchange == "sums":
         kept = tuple(summed(ranks, z) for z in own.kept)
     else:
         lengths = ranks.facts(source.shape[1])
@@ -250,4 +266,4 @@ def _whole_mask(
     return lengths, keys, Mask(mask.causal, **fields)
 
 
-__all__ = ["Ranks", "Sharded", "extend", "sequence", "tensor_plan", "way_of"]
+__all__ = ["Ranks", "Sharded", "elements", "extend", "sequence", "tensor_plan", "way_of"]

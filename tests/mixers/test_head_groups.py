@@ -54,3 +54,10 @@ def test_a_state_survives_a_file():
     again = pickle.loads(pickle.dumps(state))
     assert type(again) is type(state) and tensors(again).keys() == tensors(state).keys()
     torch.testing.assert_close(mixer.extend(x, again)[0], mixer.extend(x, state)[0])
+
+
+def test_it_streams_on_the_meta_device():
+    with torch.device("meta"):
+        mixer = build("head_groups", dim=24, num_heads=3)
+        y, _ = mixer.extend(torch.empty(1, 5, 24), mixer.initial_state(1))
+    assert y.is_meta and y.shape == (1, 5, 24)

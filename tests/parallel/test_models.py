@@ -1,8 +1,9 @@
 """Whole models on parts of a sequence: positions, masks, recomputation; two real processes; bad calls."""
 
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
+from unittest import mock
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
 from regard.nn.recorded import outermost
-from regard.parallel import sequence, tensor_plan, way_of
+from regard.parallel import elements, sequence, tensor_plan, way_of
 from tests.command import in_processes
 from tests.parallel.simulated import on_ranks
 from tests.parallel.test_shards import cut
@@ -136,27 +137,54 @@ EXCHANGES = {
     "tokens": MaskedLanguageModelConfig(mixer="nystrom", **FOUR),
 }
 PARTS = {2: (6, 8), 4: (5, 1, 3, 5)}
+STEPS = 3
+SENT = {
+    "send": lambda z, **_: z.numel(),
+    "all_to_all_single": lambda _, z, __, own, group: z.numel() - own[dist.get_rank(group)],
+    "all_reduce": lambda z, **_: 2 * z.numel(),
+}
+"""Function of torch.distributed -> elements that this process sends to others."""
+
+
+@contextmanager
+def counting():
+    """Counts the elements of floating type that go through torch.distributed."""
+    count = [0]
+
+    def counted(name):
+        whole = getattr(dist, name)
+
+        def counts(*given, **named):
+            if given[0].is_floating_point():
+                count[0] += SENT[name](*given, **named)
+            return whole(*given, **named)
+
+        return mock.patch.object(dist, name, counts)
+
+    with counted("send"), counted("all_to_all_single"), counted("all_reduce"):
+        yield count
 
 
 def curve(config, group=None, part=lambda z: z):
-    """Losses of three steps on the sequences of which `part` is this process's."""
-    model, losses = built(config), []
+    """Losses of three steps on the sequences of which `part` is this process's, and the elements that it sends for them."""
+    model, losses, sent = built(config), [], 0
     tokens, valid, targets = part(TOKENS), part(VALID), part(TOKENS.roll(-1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     with nullcontext() if group is None else sequence(model, group):
-        for _ in range(3):
-            found = nn.functional.cross_entropy(
-                model(tokens, valid=valid).mT, targets, reduction="none"
-            )
-            loss = (found * valid).sum() / VALID.sum()
-            loss.backward()
+        for _ in range(STEPS):
+            with counting() as count:
+                y = model(tokens, valid=valid).mT
+                found = nn.functional.cross_entropy(y, targets, reduction="none")
+                loss = (found * valid).sum() / VALID.sum()
+                loss.backward()
+            sent += count[0]
             numbers = [loss.detach(), *(z.grad for z in model.parameters() if z.grad is not None)]
             for z in numbers if group else ():
                 dist.all_reduce(z, group=group)
             optimizer.step()
             optimizer.zero_grad()
             losses.append(float(numbers[0]))
-    return losses
+    return losses, sent
 
 
 def tensor_parallel(model, mesh, *inputs, **masks):
@@ -201,14 +229,19 @@ def _process(rank, folder):
 def test_two_and_four_processes_train_as_one(tmp_path):
     in_processes(_process, str(tmp_path))
     (first, divided), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
-    whole = {name: curve(config) for name, config in EXCHANGES.items()}
+    whole = {name: curve(config)[0] for name, config in EXCHANGES.items()}
     for size in PARTS:
         for name, config in EXCHANGES.items():
             mixer, way = next(outermost(built(config)))[1], name.partition(",")[0]
-            causal = isinstance(config, LanguageModelConfig)
-            assert way_of(mixer, Mask(causal=causal), size=size) == way
-            for found in (first, *(found for found, _ in others[: size - 1])):
-                assert found[f"{name}, {size}"] == pytest.approx(whole[name], rel=0, abs=1e-10)
+            mask = Mask(causal=isinstance(config, LanguageModelConfig))
+            assert way_of(mixer, mask, size=size) == way
+            forwards = STEPS * config.num_layers * len(TOKENS) * (3 + config.checkpoint)
+            bound = forwards * elements(mixer, TOKENS.shape[1], mask, size=size)
+            ranks = (first, *(found for found, _ in others[: size - 1]))
+            curves, sent = zip(*(found[f"{name}, {size}"] for found in ranks), strict=True)
+            assert 0 < max(sent) <= bound, (name, size, sent, bound)
+            for losses in curves:
+                assert losses == pytest.approx(whole[name], rel=0, abs=1e-10)
     assert {"softmax", "linear", "local", "global"} <= set(divided)
     assert not {"longformer", "gau", "forgetting"} & set(divided)
 

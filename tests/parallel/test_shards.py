@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils import _pytree as pytree
 
+import regard
 from regard import Mask
-from regard.parallel import SUMS, extend, sequence, way_of
+from regard.parallel import elements, extend, sequence, way_of
 from regard.testing.subject import S, Subject, T, normal
 from tests.laws.catalogue import VARIANTS, factory
 from tests.parallel.simulated import Simulated, on_ranks
@@ -129,6 +129,7 @@ BREAKS = {
         ("sum", "linear", 0, "context", 2),
         ("keys", "differential", 0, "context", 2),
         ("halo", "local", 0, "halo", 2),
+        ("halo", "longformer", 1, "halo", 2),
         ("heads", "softmax", 0, "heads", 3),
         ("tokens", "nystrom", 0, "tokens", 2),
     ],
@@ -186,32 +187,23 @@ def test_second_derivatives_go_through_the_exchange():
     torch.testing.assert_close(found, second(x, deepcopy(mixer)), rtol=0, atol=1e-10)
 
 
-def most(mixer, way, x, size):
-    """Elements that one of so many ranks may send for a row, forward."""
-    (_, length, dim), kept = x.shape, None
-    if way == "state":
-        kept = mixer.extend(x, mixer.initial_state(1))[1]
-    elif way == "context":
-        kept = mixer.initial_state(1, context=x).kept
-    numbers = sum(
-        z.numel() for z in pytree.tree_leaves(kept) if torch.is_tensor(z) and z.is_floating_point()
-    )
-    bounds = {
-        "halo": 2 * getattr(mixer, "reach", 0) * dim,
-        "state": numbers,
-        "context": (2 if mixer.name in SUMS else 1) * numbers,
-        "heads": 4 * length * dim / size,
-        "tokens": length * dim,
-    }
-    return bounds[way]
+NARROW = {"longformer": "narrow", "luong_local": "narrow", "local": "narrow", "strided": "dilated"}
+"""Mixer -> its variant whose window is narrower than the row."""
 
 
-@pytest.mark.parametrize("name", sorted({name for name, *_ in VARIANTS} | {"local"}))
-def test_no_rank_sends_more_than_the_documentation_says(name):
-    subject = Subject(factory(name, {"window_size": 3} if name == "local" else {}))
-    mixer, x = subject.make(), subject.tokens(1, T)
+@pytest.mark.parametrize("name", sorted({name for name, *_ in VARIANTS}))
+def test_no_rank_sends_more_than_is_declared(name):
+    options = regard.MIXERS[name].variants[NARROW[name]] if name in NARROW else {}
+    subject = Subject(factory(name, options))
+    mixer, x, declared = subject.make(), subject.tokens(1, T), subject.can.exchange
     for order in subject.orders():
         way = way_of(mixer, order.mask, size=3)
+        if declared == "halo" or (declared == "sums" and not order.mask.causal):
+            assert way == {"halo": "halo", "sums": "context"}[declared]
+        if declared and not order.mask.causal:
+            assert way_of(mixer, order.mask, size=2) == (
+                "halo" if declared == "halo" else "context"
+            )
 
         def job(ranks, mask=order.mask):
             copy, part = deepcopy(mixer), cut(x, 1, (5, 4, T - 9), ranks.rank)
@@ -221,7 +213,7 @@ def test_no_rank_sends_more_than_the_documentation_says(name):
                 y.sum().backward()
             return sent, ranks.elements - sent
 
-        bound = most(mixer, way, x, 3)
+        bound = elements(mixer, T, order.mask, size=3)
         forward, backward = map(max, zip(*on_ranks(3, job), strict=True))
         assert 0 < forward <= bound, (order.label, way)
         assert backward <= 2 * bound, (order.label, way)

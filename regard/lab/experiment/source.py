@@ -106,10 +106,10 @@ def _located(name: str) -> Path | None:
         file = getattr(sys.modules[name], "__file__", None)
         return Path(file) if file and os.path.isfile(file) else None
     parts, places, spec = name.split("."), None, None
-    for end in range(1, len(parts) + 1):
-        if end > 1 and places is None:  # not in a package
+    for n, part in enumerate(parts):
+        if n and places is None:  # not in a package
             return None
-        spec = PathFinder.find_spec(".".join(parts[:end]), places)
+        spec = PathFinder.find_spec(part, places)
         if spec is None:
             return None
         places = spec.submodule_search_locations

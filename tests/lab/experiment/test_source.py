@@ -51,7 +51,7 @@ class Folder:
 
     def write(self, name, text):
         path = self.path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
 
     def forget(self):
@@ -123,14 +123,14 @@ def test_an_edit_of_whatever_a_class_needs_changes_its_source(folder):
     files = {
         "m": "from base import Base\n\n\nclass Mine(Base):\n    pass\n",
         "base": BASE.format("helper"),
-        "helper": "X = 1\n\n\ndef late():\n    from deep import Y\n",
-        "deep": "Y = 1\n",
+        "helper": "X = 1\n\n\ndef late():\n    from some.folder.deep import Y\n",
+        "some/folder/deep": "Y = 1\n",
         "apart": "import torch\n",
     }
     for name, text in files.items():
         folder.write(f"{name}.py", text)
     sources = [folder.load("m:Mine").source]
-    for name in ("apart", "m", "base", "helper", "deep"):
+    for name in ("apart", "m", "base", "helper", "some/folder/deep"):
         folder.write(f"{name}.py", files[name] + "Z = 1\n")
         sources.append(folder.load("m:Mine").source)
     assert sources[0] == sources[1] and len({*sources[1:]}) == 5
