@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
-from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
+from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks, sums
 from regard.functional.rows import Form, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -93,6 +93,9 @@ FAST: dict[tuple[str, str], Entry] = {
     ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
     ("causal sums", "cuda"): FLA,
+    ("causal sums", "cpu"): PIECES(
+        sums.attend, unfit=sums.unfit, dtypes=(torch.float32, torch.float64), shortest=128
+    ),
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
     ("pattern", "cpu"): TILES(pattern.attend),
     ("pattern", "cuda"): FLEX,

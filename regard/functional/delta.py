@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.functional.linear import accumulated, causal_sums, weighted_sums
-from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, wide_type
+from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, recomputed, wide_type
 
 CHUNK = 64
 """Tokens of a chunk, C; with a decay for each channel a quarter, since D is then [C C K]."""
@@ -31,25 +31,30 @@ class Chunks(NamedTuple):
     """Terms of the tokens of all chunks [B H N C _]."""
 
     read: Tensor  # q e^G
-    qk: Tensor  # tril(q D k^T)
-    kk: Tensor  # tril(k D k^T)
+    pairs: tuple[Tensor, ...]  # tril(q D k^T), and tril(k D k^T) where tokens erase
     k: Tensor
     gain: Tensor  # (k e^(G_C - G))^T
     G: Tensor
+    up: Tensor  # e^G
 
 
-def _chunks(q: Tensor, k: Tensor, g: Tensor, C: int, whole: bool) -> Chunks:
+def _chunks(q: Tensor, k: Tensor, g: Tensor, C: int, *, whole: bool, erased: bool) -> Chunks:
     q, k, g = (z[:, :, None] if whole else in_chunks(z, C) for z in (q, k, g))
     G = g.cumsum(3)
+    pairs = recomputed(_pairs, k, G, q, *[k] * erased)
+    up = exp(G)
+    return Chunks(q * up, pairs, k, (k * exp(G[:, :, :, -1:] - G)).mT, G, up)
+
+
+def _pairs(k: Tensor, G: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+    """tril(z D k^T) of each z in `rows`; in the backward D is computed again."""
     earlier = torch.ones(G.shape[3], G.shape[3], dtype=torch.bool, device=G.device).tril()
     if G.shape[4] == 1:
         D = exp((G - G.mT).masked_fill(~earlier, 0)) * earlier
-        kk, qk = k @ k.mT * D, q @ k.mT * D
-    else:
-        apart = (G[..., :, None, :] - G[..., None, :, :]).masked_fill(~earlier[..., None], 0)
-        kept = exp(apart) * earlier[..., None] * k[..., None, :, :]  # [B H N C C K]
-        kk, qk = ((kept @ z[..., None])[..., 0] for z in (k, q))
-    return Chunks(q * exp(G), qk, kk, k, (k * exp(G[:, :, :, -1:] - G)).mT, G)
+        return tuple(z @ k.mT * D for z in rows)
+    apart = (G[..., :, None, :] - G[..., None, :, :]).masked_fill(~earlier[..., None], 0)
+    kept = exp(apart) * earlier[..., None] * k[..., None, :, :]  # [B H N C C K]
+    return tuple((kept @ z[..., None])[..., 0] for z in rows)
 
 
 def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
@@ -82,10 +87,10 @@ def decayed_attention(
         return y, S
     T, dtype = q.shape[2], wide_type(q)
     C = fitted(CHUNK // 4, T)
-    at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, False)
+    at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, whole=False, erased=False)
     wide = in_chunks(v.to(dtype), C)
-    before, S = accumulated(_begun(at, v, state), at.gain @ wide, at.G[:, :, :, -1])
-    y = at.qk @ wide + at.read @ before
+    before, S = recomputed(accumulated, _begun(at, v, state), at.gain @ wide, at.G[:, :, :, -1])
+    y = at.pairs[0] @ wide + at.read @ before
     return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
 
 
@@ -107,16 +112,17 @@ def delta_attention(
     g = torch.zeros_like(beta) if log_decay is None else log_decay
     g = g if g.dim() == 4 else g[..., None]
     C, whole = min(CHUNK if g.shape[3] == 1 else CHUNK // 4, T), torch.compiler.is_exporting()
-    at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole)
+    at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)
+    qk, kk = at.pairs
     wide, b = (
         z[:, :, None] if whole else in_chunks(z, C)
         for z in (v.to(dtype), beta[..., None].to(dtype))
     )
-    right = torch.cat([b * wide, b * at.k * exp(at.G)], -1)
-    solved = torch.linalg.solve_triangular(b * at.kk, right, upper=False, unitriangular=True)
+    right = torch.cat([b * wide, b * (at.k * at.up)], -1)
+    solved = torch.linalg.solve_triangular(b * kk, right, upper=False, unitriangular=True)
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
     S, read = _begun(at, v, state), []
-    chunks = (at.read, at.qk, U, W, at.gain, exp(at.G[:, :, :, -1:]).mT)
+    chunks = (at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT)
     for q_n, qk_n, U_n, W_n, k_n, kept in zip(*(z.unbind(2) for z in chunks), strict=True):
         u = U_n - W_n @ S
         read.append(q_n @ S + qk_n @ u)

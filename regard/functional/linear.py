@@ -35,7 +35,17 @@ from regard.functional.features import (
     unit_features,
     unit_keys,
 )
-from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, ranged, wide_type
+from regard.functional.rows import (
+    Impl,
+    choose,
+    exp,
+    fitted,
+    in_chunks,
+    pick,
+    ranged,
+    recomputed,
+    wide_type,
+)
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -144,20 +154,24 @@ def weighted_sums(
         state = torch.cat([S, z[..., None]], dim=-1)
     C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
     a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
-    A = (a @ e.mT).tril()
     if log_decay is None:
         states, last = accumulated(state, e.mT @ v)
-        sums = A @ v + a @ states
+        sums = (a @ e.mT).tril() @ v + a @ states
     else:
         d = in_chunks(log_decay[..., None], C)
         G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
-        later = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
-        A = A * exp((G - G.mT).masked_fill(later, 0)).to(A.dtype)
-        gain = e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
+        inside, gain = recomputed(_inside, a, e, v, G)
         states, last = accumulated(state, gain, G[:, :, :, -1])
-        sums = A @ v + exp(G).to(v.dtype) * (a @ states)
+        sums = inside + (a * exp(G).to(a.dtype)) @ states
     sums, total = sums.flatten(2, 3)[:, :, :T].split([V, 1], -1)
     return sums, total, last[..., :V], last[..., V]
+
+
+def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+    """What the queries of each chunk read of its own keys, and what these add to the state after it."""
+    later = torch.ones(G.shape[3], G.shape[3], dtype=torch.bool, device=G.device).triu(1)
+    A = (a @ e.mT).tril() * exp((G - G.mT).masked_fill(later, 0)).to(a.dtype)
+    return A @ v, e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
 
 
 def causal_sums(

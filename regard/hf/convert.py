@@ -175,7 +175,8 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
     inside = "position" in option_names(cls)
     if isinstance(position, Rotary) and inside:
         options["position"] = position.name
-        options["position_options"] = {"base": position.base, "pairing": position.pairing}
+        own = {"base", "pairing", "channels"}
+        options["position_options"] = {name: getattr(position, name) for name in own}
     H, G = heads.num_heads, heads.num_kv_heads
     if "num_kv_heads" in option_names(cls) and not options.get("shared_qk"):
         options["num_kv_heads"] = G

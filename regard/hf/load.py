@@ -29,7 +29,7 @@ from regard.functional.positions.rotary import Pairing
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.convert import converted
 from regard.hf.fields import Fields
-from regard.hf.kinds import bert, decoders, t5, xlnet
+from regard.hf.kinds import bert, decoders, hybrids, t5
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
@@ -46,12 +46,14 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "longformer": bert.bert,
     "big_bird": bert.bert,
     "fnet": bert.bert,
-    "xlnet": xlnet.xlnet,
     "gpt2": decoders.gpt2,
     "llama": decoders.llama,
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
     "t5": t5.t5,
+    "qwen3_next": hybrids.qwen3_next,
+    "kimi_linear": hybrids.kimi_linear,
+    "mamba2": hybrids.mamba2,
 }
 """model_type of a config -> how its checkpoint is read."""
 

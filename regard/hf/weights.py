@@ -104,14 +104,16 @@ class LoadRequest(NamedTuple):
             )
 
     def agree(self, at: str, shapes: Mapping[str, str]) -> None:
-        """Raise StoredDataError unless tensors (name below `at` -> a field, or a product of some, for each dimension) fit."""
+        """Raise StoredDataError unless tensors fit: name below `at` -> for each dimension a sum of products of fields and numbers."""
         for name, fields in shapes.items():
             shape = list(self.weights.tensors[at + name].shape) if at + name in self.weights else []
-            for size, product in zip(shape, fields.split(), strict=False):
-                values: dict[str, Any] = {
-                    field: self.config.get(field) for field in product.split("*")
-                }
-                if None not in values.values() and math.prod(values.values()) != size:
+            for size, total in zip(shape, fields.split(), strict=False):
+                terms = [term.split("*") for term in total.split("+")]
+                names = dict.fromkeys(f for term in terms for f in term if not f.isdigit())
+                values: dict[str, Any] = {field: self.config.get(field) for field in names}
+                if None in values.values():
+                    continue
+                if size != sum(math.prod(values.get(f) or int(f) for f in term) for term in terms):
                     said = " and ".join(
                         f"{field}={shown(value)}" for field, value in values.items()
                     )

@@ -14,7 +14,7 @@ from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.rows import least, ranged, unit_norm
+from regard.functional.rows import least, ranged, wide_type
 from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import ShortConv, low_rank
@@ -155,6 +155,8 @@ def unchanged(z: Tensor) -> Tensor:
 
 
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Rows of unit norm, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
-    q, *rest = (unit_norm(z, least(x, 1e-12)) for z in tensors)
+    """Rows z / sqrt(|z|^2 + 1e-6), as the released code has it, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
+    eps = least(x, 1e-3) ** 2
+    wide = (z.to(wide_type(z)) for z in tensors)
+    q, *rest = (z * (z.square().sum(-1, keepdim=True) + eps).rsqrt() for z in wide)
     return q / math.sqrt(q.shape[-1]), *rest

@@ -15,7 +15,7 @@ Args:
     rotary_dim: channels that are turned; None: half of dim / num_heads, made even; 0: none
     value_dim: channels of a value; None: dim / num_heads
     query_rank: channels of the latent that queries are made of; None: they are made of the token
-    base: longest wavelength of the rotation, in units of 2 pi tokens
+    base: longest wavelength of the rotation, in units of 2 pi tokens; None: nothing is turned, as in Kimi Linear (arXiv 2510.26692)
     pairing: channels that are turned together: of both halves, or neighbours
 """
 
@@ -46,6 +46,7 @@ class Latent(CachedMixer):
     )
     variants = {
         "no_positions": {"rotary_dim": 0, "latent_dim": 5},
+        "not_turned": {"base": None},
         "query_rank": {"query_rank": 7, "pairing": "adjacent", "value_dim": 5},
     }
 
@@ -59,7 +60,7 @@ class Latent(CachedMixer):
         rotary_dim: Count | None = None,
         value_dim: int | None = None,
         query_rank: int | None = None,
-        base: Above0 = 10000.0,
+        base: Above0 | None = 10000.0,
         pairing: Pairing = "half",
         impl: Impl = "auto",
     ):
@@ -85,7 +86,7 @@ class Latent(CachedMixer):
         self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim), bias=False)
         self.out = Glorot(H * self.value_dim, dim, bias=False)
         glorot(self.compress, self.query_latent, self.query, self.expand, self.out)
-        if not self.rotary_dim:
+        if not self.rotary_dim or base is None:
             self.declare(cross=True, exchange="keys")
 
     def _split(self, x, context, at=None):
@@ -97,7 +98,7 @@ class Latent(CachedMixer):
         c, r = self.compress(x if context is None else context).split(
             [self.latent_dim, self.rotary_dim], -1
         )
-        if self.rotary_dim:
+        if self.rotary_dim and self.base is not None:
             at = first_places(x) if at is None else at.clamp_min(0)
             plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
             turned, r = (rotate(z, at, self.base, self.pairing) for z in (turned, r[:, None]))

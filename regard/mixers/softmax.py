@@ -53,6 +53,7 @@ class Softmax(CachedMixer, HeadsMixer):
         "t5": {"position": "t5", "position_options": {"num_buckets": 8, "max_distance": 6}},
         "modern": {
             "position": "rotary",
+            "position_options": {"channels": 4},
             "head_dim": 6,
             "num_kv_heads": 1,
             "bias": "qkv",

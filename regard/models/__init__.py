@@ -39,6 +39,7 @@ from regard.models.published.linformer import linformer
 from regard.models.published.longformer import longformer
 from regard.models.published.mlp_mixer import mlp_mixer
 from regard.models.published.performer import performer
+from regard.models.published.recurrent import kimi_linear, mamba2, qwen3_next, retnet
 from regard.models.published.reformer import reformer
 from regard.models.published.stack import Published
 from regard.models.published.synthesizer import synthesizer
@@ -102,6 +103,10 @@ MODELS: Catalog[Any] = Catalog(
         llama3,
         qwen3,
         gemma3,
+        retnet,
+        mamba2,
+        qwen3_next,
+        kimi_linear,
     ),
 )
 
@@ -163,17 +168,21 @@ __all__ = [
     "gemma3",
     "gmlp",
     "gmlp_image",
+    "kimi_linear",
     "layers_per_block",
     "linformer",
     "llama3",
     "longformer",
+    "mamba2",
     "match_parameters",
     "mlp_mixer",
     "pad_documents",
     "performer",
     "qwen3",
+    "qwen3_next",
     "reformer",
     "reorder",
+    "retnet",
     "synthesizer",
     "transformer_base",
     "transformer_big",

@@ -94,14 +94,12 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
     mixers = []
     for layer in config.layers:
         options = options_with_position(config, layer.mixer, layer.options)
-        first = build(layer.mixer, **config.facts, **options)
+        given = {**config.facts, **options}
+        first = build(layer.mixer, **given)
         first.require("causal" if causal else "bidirectional")
         if config.global_tokens:
             first.require("global_tokens")
-        more = (
-            build(layer.mixer, **config.facts, **options)
-            for _ in range(layers_per_block(first) - 1)
-        )
+        more = (build(layer.mixer, **given) for _ in range(layers_per_block(first) - 1))
         mixers += [first, *more]
     if config.residual == "plain":
         blocks = [
@@ -131,7 +129,10 @@ def _reversible(config: StackConfig, mixer: Mixer) -> ReversibleBlock:
     return ReversibleBlock(Mixing(norm(config.dim), mixer, config.dropout), g)
 
 
-def feed_forward(config: StackConfig) -> nn.Module:
+def feed_forward(config: StackConfig) -> Any:
+    """The layer; None where hidden_dim is 0."""
+    if config.hidden_dim == 0:
+        return None
     layer = FEED_FORWARDS[config.feed_forward](
         config.dim, config.hidden_dim, bias=config.feed_forward_bias, dropout=config.dropout
     )

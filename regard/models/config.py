@@ -72,7 +72,7 @@ Residual = Literal["plain", "reversible", "reversible_mean"]
 
 @dataclass(frozen=True)
 class Layer(metaclass=CheckedOptions):
-    """A mixer and its options, of one layer or of some among others."""
+    """A mixer and its options, `num_heads` among them, of one layer or of some among others."""
 
     mixer: str | type[Mixer]
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class StackConfig(SizesConfig):
 
     num_layers counts ordinary blocks (mixer and feed-forward); a mixer that includes its feed-forward fills each
     with two layers of its own. mixer may be a tuple of Layers, repeated in order, where they differ; mixers is a short way to one.
-    hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated.
+    hidden_dim is the feed-forward width (default: 4 dim), that of the plain form where the layer is gated; 0: no such layer.
     position names an entry of POSITIONS: added kinds serve every mixer, the others those that take them.
     global_tokens are of a bidirectional stack.
 
@@ -124,6 +124,7 @@ class StackConfig(SizesConfig):
         residual: how layers are added: plainly, or in two streams that are computed back to save memory
     """
 
+    hidden_dim: Count | None = None
     max_len: int = 1024
     mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
@@ -194,6 +195,10 @@ class StackConfig(SizesConfig):
             raise OptionError("norm_after=True needs norm_first=True and residual='plain'")
         if self.residual != "plain" and not self.norm_first:
             raise OptionError(f"residual={self.residual!r} needs norm_first=True")
+        if self.residual != "plain" and self.hidden_dim == 0:
+            raise OptionError(
+                f"residual={self.residual!r} needs a feed-forward layer: hidden_dim is 0"
+            )
         if self.residual != "plain" and self.checkpoint:
             raise OptionError(
                 f"residual={self.residual!r} computes every block again already: leave checkpoint=False"
@@ -224,7 +229,8 @@ def pattern(
 def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any]) -> None:
     """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
     resolve(mixer)
-    for fact in options.keys() & {"dim", "num_heads", "max_len"}:
+    facts = {"dim", "max_len"} if name == "layer" else {"dim", "num_heads", "max_len"}
+    for fact in options.keys() & facts:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"
         )

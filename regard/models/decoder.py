@@ -55,6 +55,10 @@ class EncoderDecoderConfig(StackConfig):
             )
         if self.norm_after:
             raise OptionError("norm_after (True) must be False here: a decoder's block has none")
+        if self.hidden_dim == 0:
+            raise OptionError(
+                "hidden_dim (0) must be at least 1 here: a decoder's block has three parts"
+            )
         check_mixer("decoder_mixer", self.decoder_mixer, self.decoder_mixer_options)
         check_mixer("cross_mixer", self.cross_mixer, self.cross_mixer_options)
 

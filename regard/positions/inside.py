@@ -29,9 +29,12 @@ def inside(
             f"{mixer.name} does not support {name} positions: it takes {', '.join(sorted(takes))}"
         )
     width = head_dim or mixer.dim // num_heads
-    if cls.kind == "rotation" and width % 2:
-        known = "head_dim" if head_dim else "dim / num_heads"
+    made = make(cls, {"dim": mixer.dim, "num_heads": num_heads}, options or {})
+    given = getattr(made, "channels", None)
+    turned = given or width
+    if cls.kind == "rotation" and (turned % 2 or turned > width):
+        known = "channels" if given else "head_dim" if head_dim else "dim / num_heads"
         raise OptionError(
-            f"{mixer.name}: rotary positions turn channels in pairs, so {known} ({width}) must be even"
+            f"{mixer.name}: rotary positions turn channels in pairs, so {known} ({turned}) must be even, and at most {width}"
         )
-    return make(cls, {"dim": mixer.dim, "num_heads": num_heads}, options or {})
+    return made

@@ -33,19 +33,24 @@ class Rotary(Position):
     Args:
         base: longest wavelength of the sinusoids, in units of 2 pi tokens
         pairing: channels that are turned together: of both halves, or neighbours
+        channels: first channels of a head, which alone are turned; None: all
     """
 
     name = "rotary"
     kind = "rotation"
 
-    def __init__(self, *, base: float = 10000.0, pairing: Pairing = "half"):
+    def __init__(
+        self, *, base: float = 10000.0, pairing: Pairing = "half", channels: int | None = None
+    ):
         super().__init__()
-        self.base, self.pairing = base, pairing
+        self.base, self.pairing, self.channels = base, pairing, channels
 
     def rotate(
         self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]
     ) -> Float[Tensor, "B H T K"]:
-        return rotate(x, position, self.base, self.pairing)
+        turned, still = x[..., : self.channels], x[..., self.channels or x.shape[-1] :]
+        turned = rotate(turned, position, self.base, self.pairing)
+        return torch.cat([turned, still], -1) if still.shape[-1] else turned
 
 
 class BiasPosition(Position):

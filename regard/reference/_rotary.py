@@ -12,8 +12,16 @@ def turned(z: Tensor, options: dict) -> Tensor:
     return torch.stack([torch.stack([rope(x, t, **given) for x in of]) for t, of in enumerate(z)])
 
 
-def rope(x: Tensor, position: int, base: float = 10000.0, pairing: str = "half") -> Tensor:
-    """x [K] -> [K]"""
+def rope(
+    x: Tensor,
+    position: int,
+    base: float = 10000.0,
+    pairing: str = "half",
+    channels: int | None = None,
+) -> Tensor:
+    """x [K] -> [K]; channels: the first, which alone are turned."""
+    if channels:
+        return torch.cat([rope(x[:channels], position, base, pairing), x[channels:]])
     half = x.shape[0] // 2
     if pairing == "adjacent":
         turned = rope(torch.cat([x[0::2], x[1::2]]), position, base)

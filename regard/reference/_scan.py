@@ -13,6 +13,11 @@ def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
     return linear(params, f"{name}.1", linear(params, f"{name}.0", x))
 
 
+def unit(z: Tensor) -> Tensor:
+    """As the released code has it."""
+    return z / (z.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
 def split(
     params: Params, row: Row, act: Callable[[Tensor], Tensor] | None, groups: int
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,10 +1,10 @@
 """Oracle of `gated_delta` (arXiv 2412.06464): the state, token by token."""
 
 import torch
-from torch.nn.functional import normalize, silu, softplus
+from torch.nn.functional import silu, softplus
 
 from regard.reference._rows import linear, normed, oracle
-from regard.reference._scan import all_heads, split
+from regard.reference._scan import all_heads, split, unit
 
 
 @oracle
@@ -17,7 +17,7 @@ def gated_delta(params, options, row):
     if options.get("decay", True):
         step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])
         a = (-params["decay.A_log"].exp() * step).exp()
-    o, weights = all_heads(normalize(q, dim=-1) / q.shape[2] ** 0.5, normalize(k, dim=-1), v, a, b)
+    o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, a, b)
     y = normed(params, "norm", o).flatten(1)
     if options.get("gate", True):
         y = y * silu(linear(params, "gate", row.x))

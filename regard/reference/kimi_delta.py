@@ -1,9 +1,9 @@
 """Oracle of `kimi_delta` (arXiv 2510.26692): the state, token by token, with a decay for each channel of keys."""
 
-from torch.nn.functional import normalize, silu, softplus
+from torch.nn.functional import silu, softplus
 
 from regard.reference._rows import linear, normed, oracle
-from regard.reference._scan import all_heads, low_rank, split
+from regard.reference._scan import all_heads, low_rank, split, unit
 
 
 @oracle
@@ -15,8 +15,6 @@ def kimi_delta(params, options, row):
     g = -params["decay.A_log"].exp()[:, None] * step.view(row.T, row.H, -1)
     if options.get("least_decay") is not None:
         g = g.clamp(min=options["least_decay"])
-    o, weights = all_heads(
-        normalize(q, dim=-1) / q.shape[2] ** 0.5, normalize(k, dim=-1), v, g.exp(), b
-    )
+    o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, g.exp(), b)
     gate = low_rank(params, "gate", row.x).sigmoid()
     return linear(params, "out", normed(params, "norm", o).flatten(1) * gate), weights

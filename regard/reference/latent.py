@@ -20,13 +20,14 @@ def latent(params, options, row):
     kv = linear(params, "expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
     turn = options.get("base", 10000.0), options.get("pairing", "half")
+    turned = (lambda z, i: z) if turn[0] is None else (lambda z, i: rope(z, i, *turn))
 
     def weigh(h, i):
         scores = {}
         for j in row.keys(h, i):
             scores[j] = q[i, h, :N] @ k[j, h]
             if R:
-                scores[j] = scores[j] + rope(q[i, h, N:], i, *turn) @ rope(r[j], j, *turn)
+                scores[j] = scores[j] + turned(q[i, h, N:], i) @ turned(r[j], j)
             scores[j] = scores[j] / (N + R) ** 0.5
         return softmax_of(scores)
 

@@ -1,5 +1,8 @@
 """Transformers' models from tiny random configurations; nothing is downloaded."""
 
+import sys
+import types
+
 import pytest
 import torch
 
@@ -70,3 +73,18 @@ def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch
     if name in SEQ2SEQ_MODELS:
         given["decoder_input_ids"] = torch.randint(3, 30, (2, 7), generator=generator)
     return given
+
+
+class Wide(types.ModuleType):
+    """torch, whose float32 is float64: what Transformers casts down stays exact."""
+
+    float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+def widened(model, monkeypatch) -> None:
+    """Its class computes in float64 where it says float32, but for what it made when it was built."""
+    monkeypatch.setattr(sys.modules[type(model).__module__], "torch", Wide("torch"))
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from tests.hf.small import transformers
-from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, XLNET, tokens
+from tests.hf.small import transformers, widened
+from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, tokens
 
 import regard.hf  # isort: skip
 from regard import OptionError, StoredDataError, UnsupportedError
@@ -20,13 +20,13 @@ from regard.hf.fields import WITHOUT_EFFECT
 
 FAR = {**T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
 BIG_BIRD = {**BERT, "attention_type": "original_full"}
+RECURRENT = ("qwen3_next", "kimi_linear_rank", "mamba2")
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", BERT),
     "roberta": ("RobertaForMaskedLM", BERT),
     "longformer": ("LongformerForMaskedLM", {**BERT, "attention_window": [4, 6]}),
     "big_bird": ("BigBirdForMaskedLM", BIG_BIRD),
     "fnet": ("FNetForMaskedLM", CHECKPOINTS["fnet"][1]),
-    "xlnet": ("XLNetLMHeadModel", {**XLNET, "mem_len": 9, "reuse_len": 8, "clamp_len": 5}),
     "gpt2": ("GPT2LMHeadModel", {**GPT2, "n_inner": 40}),
     "llama": ("LlamaForCausalLM", {**LLAMA, "attention_bias": True, "mlp_bias": True}),
     "mistral": ("MistralForCausalLM", {**LLAMA, "sliding_window": None}),
@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
+    **{name: CHECKPOINTS[name] for name in RECURRENT},
 }  # fmt: skip
 OTHERS: dict[str, list[Any]] = {
     "hidden_act": ["relu", "silu", "gelu_pytorch_tanh", "tanh"],
@@ -43,21 +44,22 @@ OTHERS: dict[str, list[Any]] = {
     "feed_forward_proj": ["silu", "gated-silu"],
     "attention_type": ["other"],  # blocks: test_bigbirds_blocks_given_the_same_random_ones
     "attention_window": [4, [4, 4], [5, 6], [6]],
-    "attn_type": ["uni"],
     "chunk_size_feed_forward": [1],  # Transformers insists that it divides the length
     "chunk_size_lm_head": [1],
-    "clamp_len": [-1, 2],
     "dtype": ["float16"],
     "layer_types": [["sliding_attention", "full_attention"]],
     "max_window_layers": [0],
-    "mem_len": [3, 0, None],
+    "mlp_layer_types": [["sparse"] * 5],
+    "mlp_only_layers": [[0]],
     "model_type": ["bort"],
     "n_inner": [48],
+    "output_router_logits": [False],  # without experts, True breaks Transformers
+    "norm_topk_prob": [False],
     "pad_token_id": [1, 2],
     "per_layer_config": [{0: {"num_attention_heads": 2}}],
     "position_embedding_type": ["relative_key"],
     "problem_type": ["regression"],
-    "reuse_len": [3, None],
+    "rescale_prenorm_residual": [],  # where it is True, from_pretrained rescales what it has read
     "rope_parameters": [
         {"rope_type": "default", "rope_theta": 50.0},
         {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0},
@@ -69,6 +71,7 @@ OTHERS: dict[str, list[Any]] = {
     "sliding_window": [4, 0],
     "summary_activation": ["relu"],
     "summary_type": ["first"],
+    "time_step_limit": [[0.0, 1.0]],
 }
 """Other values of fields; those of numbers and booleans are made."""
 OF_ALL = ("dtype", "model_type", "per_layer_config", "rope_scaling")
@@ -94,15 +97,11 @@ def made(kind: str, **changes: Any):
     cls, config = KINDS[kind]
     torch.manual_seed(0)
     original = getattr(transformers, cls)
-    original = original(original.config_class(**{**config, **changes})).to(dtype_of(kind)).eval()
+    original = original(original.config_class(**{**config, **changes})).to(torch.float64).eval()
     with torch.no_grad():
         for parameter in original.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     return original
-
-
-def dtype_of(kind: str) -> torch.dtype:
-    return torch.float32 if kind == "xlnet" else torch.float64  # its query stream knows no other
 
 
 def again(original, kind: str, state: dict[str, torch.Tensor], config: dict[str, Any]):
@@ -110,7 +109,7 @@ def again(original, kind: str, state: dict[str, torch.Tensor], config: dict[str,
     cls = type(original)
     given = cls.config_class.from_dict(config)
     model, info = cls.from_pretrained(
-        None, config=given, state_dict=state, dtype=dtype_of(kind), output_loading_info=True
+        None, config=given, state_dict=state, dtype=torch.float64, output_loading_info=True
     )
     if info["missing_keys"]:
         raise RuntimeError(f"missing: {info['missing_keys']}")
@@ -120,17 +119,6 @@ def again(original, kind: str, state: dict[str, torch.Tensor], config: dict[str,
 @torch.no_grad()
 def theirs_of(model, kind: str) -> torch.Tensor:
     ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
-    if kind == "xlnet":
-        mems = model(ids.flip(1), use_mems=True, return_dict=True).mems
-        given = {"token_type_ids": types, "mems": mems, "use_mems": True}
-        sees = torch.arange(11)[None] < torch.arange(11)[:, None]
-        queries = {"perm_mask": (~sees).float().expand(2, -1, -1), "target_mapping": torch.eye(11).expand(2, -1, -1)}  # fmt: skip
-        return torch.cat(
-            [
-                model(ids, **given, return_dict=True).logits,
-                model(ids, **given, **queries, return_dict=True).logits,
-            ]
-        )
     if kind in ("t5", "t5 gated"):
         return model(ids, decoder_input_ids=ids[:, :7].flip(1), return_dict=True).logits
     given = {"token_type_ids": types} if kind in TYPED else {}
@@ -142,11 +130,6 @@ def theirs_of(model, kind: str) -> torch.Tensor:
 @torch.no_grad()
 def ours_of(model, kind: str) -> torch.Tensor:
     ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
-    if kind == "xlnet":
-        memory = model.extend(ids.flip(1))[1]
-        sees = torch.arange(11)[None] < torch.arange(11)[:, None]
-        content = model.extend(ids, memory, types=types)[0]
-        return model.head(torch.cat([content, model.predict(ids, sees.expand(2, -1, -1), memory, types=types)[0]]))  # fmt: skip
     if kind in ("t5", "t5 gated"):
         return model.logits(model(ids, ids[:, :7].flip(1)))
     given = {"types": types} if kind in TYPED else {}
@@ -174,8 +157,10 @@ def outcome(original, kind: str, state, config) -> torch.Tensor | Exception:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_is_read_refused_or_named(kind):
+def test_every_field_is_read_refused_or_named(kind, monkeypatch):
     original = made(kind)
+    if kind in RECURRENT:
+        widened(original, monkeypatch)
     state, config = original.state_dict(), original.config.to_dict()
     if kind == "t5 gated":  # Transformers derives these, and older files lack them
         del config["dense_act_fn"], config["is_gated_act"], config["scale_decoder_outputs"]
@@ -214,14 +199,16 @@ def test_every_field_is_read_refused_or_named(kind):
     assert not faults, "\n".join(faults)
 
 
-UNTIED = ("bert", "longformer", "xlnet", "gpt2", "llama", "t5")  # each has a head of its own kind
+UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind
 
 
 @pytest.mark.parametrize(
     "kind, tied", [*((kind, True) for kind in KINDS), *((kind, False) for kind in UNTIED)]
 )
-def test_every_tensor_is_read_or_named(kind, tied):
+def test_every_tensor_is_read_or_named(kind, tied, monkeypatch):
     original = made(kind, tie_word_embeddings=tied)
+    if kind in RECURRENT:
+        widened(original, monkeypatch)
     state, config = original.state_dict(), original.config.to_dict()
     base = theirs_of(original, kind)
     ours = regard.hf.load(state, config)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.hf.small import transformers
-from tests.hf.test_load import BERT, XLNET, theirs, tokens
+from tests.hf.small import transformers, widened
+from tests.hf.test_load import BERT, theirs
 
 import regard.hf  # isort: skip
 from regard import ShapeError
@@ -49,72 +49,32 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
 
 
-# ---------------------------------------------------------------------- XLNet
+# ---------------------------------------------------------------------- recurrent layers
 
 
-@pytest.mark.parametrize("clamp_len", [-1, 3])
-@pytest.mark.parametrize("padded", [False, True])
-def test_xlnets_segments_and_memory(padded, clamp_len):
-    torch.manual_seed(0)
-    config = {**XLNET, "mem_len": 9, "reuse_len": 8, "clamp_len": clamp_len}
-    original = transformers.XLNetModel(transformers.XLNetConfig(**config)).double().eval()
-    with torch.no_grad():
-        for parameter in original.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_stacks_are_exact_and_stream(name, monkeypatch):
+    """Logits, padded too, over three chunks of the delta rule; streams in unequal parts; and greedy decoding. Their angles are in float32."""
+    original = theirs(name)
     ours = regard.hf.load(original.state_dict(), original.config.to_dict())
     assert not ours.left
-    ids, valid = tokens()
-    types = (torch.arange(11) > 4).long().expand(2, -1)
-    given = {"attention_mask": valid.double()} if padded else {}
-    keep = valid if padded else torch.ones_like(valid)
-    mask = {"valid": valid} if padded else {}
-    want = original(ids, token_type_ids=types, **given).last_hidden_state
-    found = ours(ids, types=types, **mask)
-    torch.testing.assert_close(found[keep], want[keep])
-    table = original.get_input_embeddings().weight
-    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
-    expected = torch.autograd.grad(want[keep].sin().sum(), [table])[0]
-    assert (gradient - expected).abs().max() <= 1e-6 * expected.abs().max()
-    memory, mems = None, None
-    for part in (ids, ids.flip(1), ids.roll(3, 1)):
-        want = original(part, token_type_ids=types, mems=mems, use_mems=True, **given)
-        found, memory = ours.extend(part, memory, types=types, **mask)
-        torch.testing.assert_close(found[keep], want.last_hidden_state[keep])
-        mems = want.mems
-    assert memory[0].shape == (2, 9, 24)
-    with pytest.raises(ShapeError, match=r"xlnet: a memory must hold 2 tensors \[2, M, 24\]"):
-        ours.extend(ids, memory[:1])
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_xlnets_query_stream(padded):
-    """With a memory, since Transformers lets a token that may see nothing attend to everything, itself too."""
-    torch.manual_seed(0)
-    original = transformers.XLNetLMHeadModel(transformers.XLNetConfig(**XLNET, mem_len=9))
-    original.eval()
-    with torch.no_grad():
-        for parameter in original.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
-    assert not ours.left
-    ids, valid = tokens()
-    B, T = ids.shape
-    types = (torch.arange(T) > 4).long().expand(B, -1)
-    rank = torch.rand(B, T).argsort(1)
-    sees = rank[:, None, :] < rank[:, :, None]
-    given = {"attention_mask": valid.float()} if padded else {}
-    keep = valid if padded else torch.ones_like(valid)
-    mask = {"valid": valid} if padded else {}
-    places = torch.eye(T).expand(B, -1, -1)
-    mems = original(ids.flip(1), use_mems=True).mems
-    _, memory = ours.extend(ids.flip(1))
-    want = original(ids, token_type_ids=types, mems=mems, use_mems=True, perm_mask=(~sees).float(), target_mapping=places, **given)  # fmt: skip
-    found, _ = ours.predict(ids, sees, memory, types=types, **mask)
-    torch.testing.assert_close(ours.head(found)[keep], want.logits[keep], rtol=1e-5, atol=1e-5)
-    alone = ours.predict(ids, torch.zeros_like(sees))[0]  # sees nothing: all places are alike
-    torch.testing.assert_close(alone[0, 0], alone[0, 1])
-    with pytest.raises(ShapeError, match=r"predict: sees .* must be a dense bool tensor \[B T T\]"):
-        ours.predict(ids, sees[:, :5])
+    widened(original, monkeypatch)
+    ids = torch.randint(3, 30, (2, 150), generator=torch.Generator().manual_seed(1))
+    valid = torch.arange(150) < torch.tensor([[150], [97]])
+    want = original(ids, attention_mask=valid.long()).logits
+    found = ours.head(ours(ids, valid=valid))
+    torch.testing.assert_close(found[valid], want[valid], rtol=0, atol=1e-8)
+    state, parts = ours.initial_state(2), []
+    for part, real in zip(ids.split([1, 70, 79], 1), valid.split([1, 70, 79], 1), strict=True):
+        hidden, state = ours.extend(part, state, valid=real)
+        parts.append(ours.head(hidden))
+    torch.testing.assert_close(torch.cat(parts, 1)[valid], want[valid], rtol=0, atol=1e-8)
+    tokens = regard.hf.wrap(ours).generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)  # fmt: skip
+    expected = original.generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)
+    assert torch.equal(tokens, expected)
 
 
 def test_a_table_of_positions_that_is_too_short_is_named():

@@ -17,7 +17,6 @@ from regard.core import RegardError
 from regard.hf.stack import EncoderDecoder, Stack
 
 BERT = {**SIZES, **TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-XLNET = {"vocab_size": 30, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 32, "dropout": 0.0}
 GPT2 = {"vocab_size": 30, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
 T5 = {
     "vocab_size": 30, "d_model": 24, "d_kv": 5, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
@@ -25,18 +24,33 @@ T5 = {
 }  # fmt: skip
 ROPE = {"rope_type": "default", "rope_theta": 500.0}
 LLAMA = {**SIZES, **TOKENS, "num_key_value_heads": 2, "head_dim": 8, "rope_parameters": ROPE}
+QWEN3_NEXT = {
+    **LLAMA, "num_hidden_layers": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4, "num_experts": 0, "rope_parameters": {**ROPE, "partial_rotary_factor": 0.5},
+}  # fmt: skip
+KIMI_LINEAR = {
+    **SIZES, **TOKENS, "num_hidden_layers": 5, "num_key_value_heads": 4, "kv_lora_rank": 7, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6,
+    "v_head_dim": 5, "linear_head_dim": 6, "linear_num_heads": 3, "mlp_layer_types": ["dense"] * 5,
+}  # fmt: skip
+MAMBA2 = {
+    "vocab_size": 30, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "state_size": 5, "n_groups": 1,
+    "pad_token_id": 0,
+}  # fmt: skip
 CHECKPOINTS = {
     "bert": ("BertForMaskedLM", BERT),
     "roberta": ("RobertaForMaskedLM", BERT),
     "longformer": ("LongformerModel", {**BERT, "attention_window": [4, 6]}),
     "big_bird": ("BigBirdForMaskedLM", {**BERT, "attention_type": "original_full"}),
     "fnet": ("FNetModel", {k: v for k, v in BERT.items() if "attention" not in k}),
-    "xlnet": ("XLNetModel", XLNET),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama_tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}),
     "qwen2": ("Qwen2ForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
     "t5": ("T5EncoderModel", T5),
+    "qwen3_next": ("Qwen3NextForCausalLM", QWEN3_NEXT),
+    "kimi_linear": ("KimiLinearForCausalLM", KIMI_LINEAR),
+    "kimi_linear_rank": ("KimiLinearForCausalLM", {**KIMI_LINEAR, "q_lora_rank": 5}),
+    "mamba2": ("Mamba2ForCausalLM", MAMBA2),
 }  # fmt: skip
 OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
 
@@ -83,12 +97,14 @@ def test_outputs_maps_and_gradients(name):
     torch.testing.assert_close(found[keep], hidden[keep], rtol=1e-5, atol=1e-5)
     if hasattr(want, "logits"):
         assert ours.head is not None
-        torch.testing.assert_close(ours.head(found)[keep], want.logits[keep], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            ours.head(found)[keep], want.logits[keep].to(found), rtol=1e-5, atol=1e-6
+        )
     table = original.get_input_embeddings().weight
     gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
     expected = torch.autograd.grad(hidden[keep].sin().sum(), [table])[0]
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
-    if name in ("bert", "xlnet", "gpt2", "llama", "t5"):
+    if name in ("bert", "gpt2", "llama", "t5"):
         original.set_attn_implementation("eager")
         maps = original(ids, **given, output_attentions=True).attentions
         for ours_map, their_map in zip(ours.attention_maps(ids, **masks), maps, strict=True):

@@ -38,6 +38,25 @@ def test_the_gated_delta_rule_is_transformers(form):
         assert torch.allclose(got, wanted, atol=2e-5)
 
 
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_kimis_delta_rule_is_transformers(form):
+    kimi = pytest.importorskip("transformers.models.kimi_linear.modeling_kimi_linear")
+    theirs = getattr(kimi, f"{form}_kimi_delta_attention")
+    q, k, v, b, _ = (z.float() for z in terms())
+    g = -normal(B, H, T, K, seed=3).abs().float()
+    leaves = [z.requires_grad_() for z in (q, k, v, b, g)]
+    y, S = delta_attention(q / K**0.5, k, v, b, g)
+    given = [z.transpose(1, 2) for z in (q, k, v, g, b)]
+    expected, last = theirs(*given, initial_state=None, output_final_state=True)
+    assert torch.allclose(y, expected.transpose(1, 2), atol=2e-6)
+    assert torch.allclose(S, last, atol=2e-6)
+    weight = normal(*y.shape, seed=9).float()
+    ours = torch.autograd.grad((y * weight).sum(), leaves)
+    wanted = torch.autograd.grad((expected.transpose(1, 2) * weight).sum(), leaves)
+    for got, want in zip(ours, wanted, strict=True):
+        assert torch.allclose(got, want, atol=2e-5)
+
+
 def test_without_a_decay_it_is_the_delta_rule_to_the_bit():
     q, k, v, b, g = terms()
     y, S = delta_attention(q, k, v, b)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import regard.models as m
-from regard import ShapeError
+from regard import OptionError, ShapeError
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
 # ---------------------------------------------------------------------- stacks of unlike layers
@@ -249,3 +249,61 @@ def test_presets_are_the_released_models(name, tied):
     gradients = {n: p.grad for n, p in renamed(name, dict(theirs.named_parameters())).items()}
     for n, parameter in ours.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[n], rtol=1e-4, atol=1e-4, msg=n)
+
+
+def of_transformers(name: str):
+    """The class of Transformers with the sizes of our small preset, of 30 tokens."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 30, "hidden_size": 64, "pad_token_id": 0, "rms_norm_eps": 1e-5}
+    heads = {"num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 171}
+    pattern = ["linear_attention"] * 3 + ["full_attention"]
+    if name == "mamba2":
+        own = {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 32, "state_size": 16, "n_groups": 1, "tie_word_embeddings": True}  # fmt: skip
+        kind = "Mamba2"
+    elif name == "qwen3_next":
+        turned = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
+        delta = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}  # fmt: skip
+        own = {**heads, **delta, "num_key_value_heads": 2, "head_dim": 32, "num_experts": 0, "rope_parameters": turned, "layer_types": pattern}  # fmt: skip
+        kind = "Qwen3Next"
+    else:
+        latent = {"kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16}  # fmt: skip
+        own = {**heads, **latent, "num_key_value_heads": 4, "linear_head_dim": 16, "linear_num_heads": 4, "mlp_layer_types": ["dense"] * 4, "layer_types": pattern}  # fmt: skip
+        kind = "KimiLinear"
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, **own})
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+@pytest.mark.parametrize("name", ["mamba2", "qwen3_next", "kimi_linear"])
+def test_presets_with_states_are_the_released_classes(name):
+    """With the weights of the checkpoint, layer by layer; Kimi's gate has a bias here, as in its first code."""
+    theirs = of_transformers(name)
+    import regard.hf
+
+    loaded = regard.hf.load(theirs.state_dict(), theirs.config.to_dict())
+    ours = m.MODELS[name]("small", vocab_size=30).build().eval()
+    for block, other in zip(ours.encoder.blocks, loaded.blocks, strict=True):
+        missing, unknown = block.load_state_dict(other.state_dict(), strict=False)
+        assert not unknown and all(z == "mixer.gate.1.bias" for z in missing)
+    ours.encoder.norm.load_state_dict(loaded.norm.state_dict())
+    with torch.no_grad():
+        ours.encoder.embedding.table.weight.copy_(loaded.embedding.word.weight)
+        for n, parameter in ours.named_parameters():
+            parameter.mul_(not n.endswith("gate.1.bias"))
+    if ours.own_logits is not None:
+        ours.own_logits.load_state_dict(loaded.head.state_dict())
+    tokens = torch.randint(30, (2, 70), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(ours(tokens), theirs(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_retnets_layers_have_twelve_squares_of_the_width_each():
+    for preset, dim, layers in (("1.3b", 2048, 24), ("6.7b", 4096, 32)):
+        count = m.count_parameters(m.retnet(preset, vocab_size=1))
+        assert count == pytest.approx(12 * dim**2 * layers, rel=1e-3)
+
+
+def test_a_stack_without_feed_forward_layers_is_its_mixers():
+    model = language_model(hidden_dim=0, num_layers=2)
+    assert all(block.feed_forward is None for block in model.encoder.blocks)
+    with pytest.raises(OptionError, match="needs a feed-forward layer"):
+        language_model(hidden_dim=0, residual="reversible")

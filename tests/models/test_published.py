@@ -14,7 +14,8 @@ from tests.models.small import prompts, ragged
 from tests.models.stacks import stack_oracle
 
 IMAGES = [m.mlp_mixer, m.gmlp_image]
-DECODERS = [m.llama3, m.qwen3, m.gemma3]  # compared with Transformers' in test_modern
+DECODERS = [m.llama3, m.qwen3, m.gemma3, m.retnet, m.mamba2, m.qwen3_next, m.kimi_linear]
+"""Compared with Transformers in test_modern, RetNet by its count."""
 PUBLISHED = [e for e in MODELS.values() if isinstance(e, m.Published) and e not in IMAGES]
 STACKS = [e for e in PUBLISHED if e not in DECODERS]
 PAIRS = [(entry, head) for entry in STACKS for head in entry.heads if head != "transformer"]

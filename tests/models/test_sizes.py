@@ -49,6 +49,8 @@ ROWS = [  # configuration, published millions, tolerance, numbers that the paper
     (generator(m.qwen3, "8b", 151936), 8191, 0.001, 0),
     (generator(m.gemma3, "270m", 262144), 268, 0.001, 0),
     (generator(m.gemma3, "1b", 262144), 1000, 0.001, 0),
+    (generator(m.mamba2, "130m", 50288), 129, 0.005, 0),
+    (generator(m.mamba2, "2.7b", 50288), 2702, 0.002, 0),
     (masked(m.longformer, "base", 50265), 148.7, 0.007, 0),
     (masked(m.longformer, "large", 50265), 434.6, 0.007, 0),
     (masked(m.fnet, "base"), 83, 0.007, 768**2),  # the projection after the embeddings

@@ -1,0 +1,237 @@
+"""Stacks with recurrent layers, without experts: Qwen3-Next, Kimi Linear and Mamba-2."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import Mixer, UnsupportedError
+from regard.core.errors import shown
+from regard.hf.kinds.decoders import NAMES, _head
+from regard.hf.stack import Stack, TokenEmbedding
+from regard.hf.weights import LoadRequest, linear, make_mixer
+from regard.mixers.build import build
+from regard.models.block import Block
+
+LIMITS = ((0.0, math.inf), [0.0, math.inf], [0.0, {"__float__": "Infinity"}])
+"""Steps of Mamba-2 without a bound, as a config and its JSON hold them."""
+
+GATED_DELTA = """
+decay.A_log=A_log decay.bias=dt_bias norm.weight=norm.weight out.weight=out_proj.weight
+"""
+KIMI_DELTA = """
+query.weight=q_proj.weight key.weight=k_proj.weight value.weight=v_proj.weight write.weight=b_proj.weight
+decay.bias=forget_gate.dt_bias norm.weight=o_norm.weight out.weight=o_proj.weight
+"""
+LATENT = """
+compress.weight=kv_a_proj_with_mqa.weight norm.weight=kv_a_layernorm.weight expand.weight=kv_b_proj.weight out.weight=o_proj.weight
+"""
+MAMBA2 = (
+    "decay.A_log=A_log decay.bias=dt_bias skip=D norm.weight=norm.weight out.weight=out_proj.weight"
+)
+
+
+def qwen3_next(request: LoadRequest) -> Stack:
+    """Gated DeltaNet, and gated softmax attention whose rotation turns some of the channels; gains are stored less one."""
+    request.require("num_experts", 0)
+    request.require("attention_bias", False)
+    tensors = request.weights.tensors
+    for name in [n for n in tensors if n.endswith("norm.weight") and "linear_attn" not in n]:
+        tensors[name] = tensors[name] + 1
+    return _hybrid(request, {"linear_attention": _gated_delta, "full_attention": _softmax})
+
+
+def kimi_linear(request: LoadRequest) -> Stack:
+    """Kimi Delta Attention, and latent attention without positions."""
+    request.require("attention_bias", False)
+    dense = ["dense"] * len(request.config["layer_types"])
+    request.require("mlp_layer_types", dense)
+    return _hybrid(request, {"linear_attention": _kimi_delta, "full_attention": _latent})
+
+
+def mamba2(request: LoadRequest) -> Stack:
+    """Mamba-2, whose blocks have no feed-forward layer; heads share their queries and keys."""
+    w, c = request.weights, request.config
+    for name, value in (("n_groups", 1), ("use_bias", False), ("use_conv_bias", True)):
+        request.require(name, value)
+    request.require("hidden_act", "silu")
+    request.require("time_step_limit", *LIMITS)
+    at = w.prefix("backbone.")
+    request.agree(at, {"embeddings.weight": "vocab_size hidden_size"})
+    norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
+    embedding, blocks = TokenEmbedding(w.embedding(f"{at}embeddings")), []
+    for i in range(request.depth("num_hidden_layers")):
+        block = Block(1, _mamba2(request, f"{at}layers.{i}.mixer."), None)
+        block.mixer_norm = cast(Any, norm(f"{at}layers.{i}.norm"))
+        blocks.append(block)
+    head = _head(request, embedding)
+    return Stack(embedding, blocks, norm=norm(f"{at}norm_f"), head=head, causal=True)
+
+
+def _hybrid(request: LoadRequest, mixers: Mapping[str, Callable[..., Mixer]]) -> Stack:
+    w, c = request.weights, request.config
+    request.require("hidden_act", "silu")  # of the convolutions, too
+    kinds, depth = c["layer_types"], request.depth("num_hidden_layers")
+    if len(kinds) != depth or not set(kinds) <= set(mixers):
+        raise UnsupportedError(
+            f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "
+            "one for each layer"
+        )
+    at, norm = w.prefix("model."), w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    request.agree(at, {"embed_tokens.weight": "vocab_size hidden_size"})
+    request.agree(at, {"layers.0.mlp.up_proj.weight": "intermediate_size"})
+    embedding, blocks = TokenEmbedding(w.embedding(f"{at}embed_tokens")), []
+    for i, kind in enumerate(kinds):
+        layer = f"{at}layers.{i}"
+        blocks.append(
+            request.block(mixers[kind](request, layer), norm, layer, NAMES, norm_first=True)
+        )
+    head = _head(request, embedding)
+    return Stack(embedding, blocks, norm=norm(f"{at}norm"), head=head, causal=True)
+
+
+def _holding(mixer: Any, eps: float, tensors: Mapping[str, Tensor]) -> Mixer:
+    """The mixer with these tensors; eps: of its norm."""
+    mixer.to(tensors["out.weight"].dtype).load_state_dict(mixer.state_dict() | tensors)
+    mixer.norm.eps = eps
+    return mixer
+
+
+def _named(request: LoadRequest, at: str, names: str) -> dict[str, Tensor]:
+    """Our names -> tensors, of "ours=theirs" pairs."""
+    pairs = (pair.split("=") for pair in names.split())
+    return {ours: request.weights[at + theirs] for ours, theirs in pairs}
+
+
+def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
+    w, c, at = request.weights, request.config, f"{layer}.linear_attn."
+    keys, values = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"  # fmt: skip
+    shapes = {
+        "A_log": "linear_num_value_heads",
+        "norm.weight": "linear_value_head_dim",
+        "in_proj_qkvz.weight": f"2*{keys}+2*{values}",
+        "conv1d.weight": f"2*{keys}+{values} ? linear_conv_kernel_dim",
+    }
+    request.agree(at, shapes)
+    G, H = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    K, V = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    joint = w[f"{at}in_proj_qkvz.weight"].unflatten(0, (G, -1))  # of each head of keys together
+    both = w[f"{at}in_proj_ba.weight"].unflatten(0, (G, -1))
+    wide = H // G * V
+    parts = "query key value gate write decay.project".split()
+    rows = (z.flatten(0, 1) for z in (*joint.split([K, K, wide, wide], 1), *both.chunk(2, 1)))
+    tensors = {f"{part}.weight": z for part, z in zip(parts, rows, strict=True)}
+    tensors |= _named(request, at, GATED_DELTA)
+    tensors["conv.weight"] = w[f"{at}conv1d.weight"][:, 0]
+    sizes = {"num_key_heads": G, "key_dim": K, "value_dim": V}
+    size = c["linear_conv_kernel_dim"]
+    mixer = build("gated_delta", dim=c["hidden_size"], num_heads=H, conv_size=size, **sizes)
+    return _holding(mixer, c["rms_norm_eps"], tensors)
+
+
+def _softmax(request: LoadRequest, layer: str) -> Mixer:
+    w, c, at = request.weights, request.config, f"{layer}.self_attn."
+    shapes = {
+        "q_proj.weight": "2*num_attention_heads*head_dim",
+        "k_proj.weight": "num_key_value_heads*head_dim",
+        "q_norm.weight": "head_dim",
+    }
+    request.agree(at, shapes)
+    rope = c.get("rope_parameters") or {}
+    if rope.get("rope_type", "default") != "default":
+        raise UnsupportedError(
+            f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
+        )
+    H, K = c["num_attention_heads"], c["head_dim"]
+    share = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.25))
+    turned = {"base": float(rope.get("rope_theta", 10000.0)), "channels": int(K * share)}
+    joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
+    query, gate = (linear(joint[:, i].flatten(0, 1)) for i in (0, 1))
+    mixer: Any = make_mixer(
+        "softmax",
+        c["hidden_size"],
+        H,
+        (query, *w.linears(f"{at}{{}}_proj", "kvo")),
+        num_kv_heads=c["num_key_value_heads"],
+        head_dim=K,
+        qk_norm=True,
+        gate=True,
+        position="rotary",
+        position_options=turned,
+    )
+    norm, heads = w.norms(nn.RMSNorm, c["rms_norm_eps"]), mixer.heads
+    heads.gate, heads.query_norm, heads.key_norm = gate, norm(f"{at}q_norm"), norm(f"{at}k_norm")
+    return mixer
+
+
+def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
+    w, c, at = request.weights, request.config, f"{layer}.self_attn."
+    shapes = {
+        "b_proj.weight": "linear_num_heads",
+        "o_norm.weight": "linear_head_dim",
+        "conv1d.weight": "3*linear_num_heads*linear_head_dim ? linear_conv_kernel_dim",
+    }
+    request.agree(at, shapes)
+    K, size = c["linear_head_dim"], c["linear_conv_kernel_dim"]
+    sizes = {"num_heads": c["linear_num_heads"], "key_dim": K, "value_dim": K, "conv_size": size}
+    mixer: Any = build("kimi_delta", dim=c["hidden_size"], **sizes)
+    mixer.gate = nn.Sequential(*w.linears(f"{at}g_{{}}_proj", "ab"))
+    mixer.decay.project = nn.Sequential(*w.linears(f"{at}forget_gate.f_{{}}_proj", "ab"))
+    tensors = _named(request, at, KIMI_DELTA)
+    tensors["decay.A_log"] = w[f"{at}forget_gate.A_log"].flatten()
+    tensors["conv.weight"] = w[f"{at}conv1d.weight"][:, 0]
+    return _holding(mixer, c["rms_norm_eps"], tensors)
+
+
+def _latent(request: LoadRequest, layer: str) -> Mixer:
+    c, at, rank = request.config, f"{layer}.self_attn.", request.config.get("q_lora_rank")
+    query = "num_attention_heads*qk_nope_head_dim+num_attention_heads*qk_rope_head_dim"
+    shapes = {
+        "q_proj.weight": query,
+        "q_b_proj.weight": f"{query} q_lora_rank",
+        "kv_a_proj_with_mqa.weight": "kv_lora_rank+qk_rope_head_dim",
+        "kv_b_proj.weight": "num_attention_heads*qk_nope_head_dim+num_attention_heads*v_head_dim kv_lora_rank",
+    }
+    request.agree(at, shapes)
+    request.require("num_key_value_heads", c["num_attention_heads"])
+    sizes = {"latent_dim": "kv_lora_rank", "nope_dim": "qk_nope_head_dim", "rotary_dim": "qk_rope_head_dim", "value_dim": "v_head_dim"}  # fmt: skip
+    mixer: Any = build(
+        "latent",
+        dim=c["hidden_size"],
+        num_heads=c["num_attention_heads"],
+        query_rank=rank,
+        base=None,
+        **{ours: c[theirs] for ours, theirs in sizes.items()},
+    )
+    names = "query.weight=q_proj.weight"
+    if rank is not None:
+        names = "query_latent.weight=q_a_proj.weight query_norm.weight=q_a_layernorm.weight query.weight=q_b_proj.weight"
+        mixer.query_norm.eps = 1e-6
+    return _holding(mixer, 1e-6, _named(request, at, LATENT + names))
+
+
+def _mamba2(request: LoadRequest, at: str) -> Mixer:
+    w, c = request.weights, request.config
+    shapes = {
+        "in_proj.weight": "2*num_heads*head_dim+2*state_size+num_heads hidden_size",
+        "out_proj.weight": "hidden_size expand*hidden_size",
+        "D": "num_heads",
+    }
+    request.agree(at, shapes)
+    H, N, V = c["num_heads"], c["state_size"], c["head_dim"]
+    inside = w[f"{at}in_proj.weight"].split([H * V, H * V, N, N, H])
+    parts = "gate value key query decay.project".split()
+    tensors = {f"{part}.weight": z for part, z in zip(parts, inside, strict=True)}
+    for part in (
+        "weight",
+        "bias",
+    ):  # of values, keys and queries, which go the other way round here
+        joint = w[f"{at}conv1d.{part}"].squeeze().split([H * V, N, N])
+        tensors[f"conv.{part}"] = torch.cat(joint[::-1])
+    tensors |= _named(request, at, MAMBA2)
+    request.require("conv_kernel", 4)
+    sizes = {"key_dim": N, "value_dim": V}
+    mixer = build("scalar_decay", dim=c["hidden_size"], num_heads=H, form="mamba2", **sizes)
+    return _holding(mixer, c["layer_norm_epsilon"], tensors)
