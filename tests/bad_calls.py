@@ -41,35 +41,14 @@ B, T, D, VOCAB = 2, 5, 8, 9
 FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
 
 WORDS = (
-    "zz",
-    "false",
-    "",
-    "softmax",
-    b"x",
-    None,
-    True,
-    False,
-    ...,
-    object(),
-    int,
-    abs,
-    NotImplemented,
+    *("zz", "false", "", "softmax", b"x"),
+    *(None, True, False, ..., object(), int, abs, NotImplemented),
 )
 INTEGERS = (-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400))
 REALS = (0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j)
 HOLDERS = (
-    [],
-    (),
-    {},
-    set(),
-    [1],
-    (1, 2),
-    ["softmax"],
-    ("a", 1),
-    {"a": 1},
-    {1: 2},
-    [None],
-    ((1, 0),),
+    *([], (), {}, set(), [1], (1, 2)),
+    *(["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
 )
 VALUES: tuple[Any, ...] = (*WORDS, *INTEGERS, *REALS, *HOLDERS)
 

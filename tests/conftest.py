@@ -17,6 +17,9 @@ def pytest_addoption(parser):
     )
 
 
+# Programs of many small objects are made and let go: the collector's usual pace costs a tenth of the laws on compiling and exporting.
+gc.set_threshold(50_000, 20, 20)
+
 FILES = set()
 
 

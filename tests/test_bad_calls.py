@@ -22,7 +22,7 @@ def test_no_bad_call_gives_a_raw_error_or_silence():
 def test_the_same_seed_makes_the_same_calls():
     first, second = bad_calls(120, 5), bad_calls(120, 5)
     assert first.outcomes == second.outcomes
-    assert any(bad_calls(120, seed).outcomes != first.outcomes for seed in range(6, 10))
+    assert bad_calls(120, 6).outcomes != first.outcomes
 
 
 def test_without_the_checks_raw_errors_and_silence_are_found(monkeypatch, capsys):

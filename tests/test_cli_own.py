@@ -227,25 +227,14 @@ def test_the_arena_trains_on_ones_own_files(capsys, task):
     assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
-SMALL = "--train.steps 2 --train.eval-every 1 --train.batch-size 8"
-RECIPES = {
-    "labelled_texts": "--task.path reviews.csv --task.length 16 --model.dim 8",
-    "own_text": "--task.path novel.txt --task.length 16 --task.valid-size 2 --task.test-size 2 --model.dim 8",
-    "own_table": "--task.path customers.csv --task.target bought",
-}
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_train_on_ones_own_files(capsys, recipe):
-    files()
-    assert loaded(capsys, f"train {recipe} {RECIPES[recipe]} {SMALL}")["steps"] == 2
+SMALL = "--task.path reviews.csv --task.length 16 --model.dim 8 --train.steps 2 --train.eval-every 1 --train.batch-size 8"
 
 
 @pytest.mark.parametrize("model", ["", "/xlnet_classifier"])
 def test_labelled_texts_have_as_many_classes_as_there_are(capsys, model):
     rows = "".join(f"review {i} is it,{('good', 'bad', 'odd')[i % 3]}\n" for i in range(90))
     Path("reviews.csv").write_text("text,label\n" + rows)
-    line = f"train labelled_texts{model} {RECIPES['labelled_texts']} {SMALL}"
+    line = f"train labelled_texts{model} {SMALL}"
     assert loaded(capsys, line)["steps"] == 2
     code, _, err = ran(capsys, f"{line} --model.num-classes 2 --folder other")
     assert code == 2 and "model.num_classes is 2, and the data have 3. Leave it out" in err

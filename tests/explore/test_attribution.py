@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from scipy import stats
 
 import regard
 from regard.explore import (
@@ -173,6 +172,8 @@ def test_layers_of_an_encoder_decoder_are_moved_back():
 
 
 def test_correlations_are_those_of_scipy():
+    from scipy import stats  # takes seconds to import
+
     generator = torch.Generator().manual_seed(0)
     a = torch.randint(0, 6, (40,), generator=generator).double()  # with ties
     b = a + 3 * torch.randn(40, generator=generator, dtype=torch.float64).round()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from regard.lab.experiment.row import Row
 
@@ -76,7 +76,7 @@ def interval(
     if a + b == 0:
         return Interval(float(values.mean()), 0.0, S, N)
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, freedom) * math.sqrt(a + b))
+    half = float(stdtrit(freedom, 0.5 + LEVEL / 2) * math.sqrt(a + b))
     return Interval(float(values.mean()), half, S, N, float(b / (a + b)))
 
 

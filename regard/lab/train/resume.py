@@ -3,22 +3,16 @@
 import json
 import random
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object, set_seed
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.optim import Optimizer
 
 from regard.core import OptionError, RegardError, StoredDataError
@@ -28,9 +22,6 @@ from regard.lab.train.launched import by_main
 
 _MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 """Fields of the configuration that a resumed run may change."""
-
-_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-_PRESENT = replace(_WHOLE, strict=False)  # a parameter without gradients has no slots
 
 
 @dataclass
@@ -64,11 +55,16 @@ class Keeper:
         self.run_dir, self.root, self.keep = run_dir, run_dir / "checkpoints", config.keep
         told = {name: value for name, value in asdict(config).items() if name not in _MAY_DIFFER}
         self.identity = json.loads(json.dumps({"config": told, **facts}))
+        # takes seconds to import, which a process that trains nothing does without
+        self.api = import_module("torch.distributed.checkpoint.state_dict")
+        self.whole = self.api.StateDictOptions(full_state_dict=True, cpu_offload=True)
 
     def save(self, state: TrainState) -> None:
         """Every process gives its part; the first one writes."""
-        model = _weights(self.model, _WHOLE)
-        optimizer: Any = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
+        model = self.api.get_model_state_dict(self.model, options=self.whole)
+        optimizer = self.api.get_optimizer_state_dict(
+            self.model, self.optimizer, options=self.whole
+        )
         generators = gather_object([capture()])  # of each process
 
         def write() -> None:
@@ -117,7 +113,9 @@ class Keeper:
             name, slot = key.rsplit("/", 1)
             held.setdefault(name, {})[slot] = value
         optimizer = {"state": held, "param_groups": stored.state["groups"]}
-        set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=_PRESENT)
+        # a parameter without gradients has no slots
+        present = self.api.StateDictOptions(full_state_dict=True, cpu_offload=True, strict=False)
+        self.api.set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=present)
         state = stored.state["progress"]
         lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
         generators, processes = stored.state["random"], self.accelerator.num_processes
@@ -131,10 +129,10 @@ class Keeper:
         """Weights of a checkpoint into the model."""
         sizes = (
             {name: list(value.shape) for name, value in held.items()}
-            for held in (weights, _weights(self.model))
+            for held in (weights, self.api.get_model_state_dict(self.model))
         )
         self._require_same("model.", *sizes)
-        set_model_state_dict(self.model, dict(weights), options=_WHOLE)
+        self.api.set_model_state_dict(self.model, dict(weights), options=self.whole)
 
     def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
         """Refuses to go on with a run that is not this one, and names the first difference."""
@@ -147,10 +145,6 @@ class Keeper:
                     f"run_dir {self.run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. "
                     "Pass the same, or another folder."
                 )
-
-
-def _weights(model: nn.Module, options: StateDictOptions | None = None) -> dict[str, Tensor]:
-    return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
 
 
 def capture() -> dict[str, Any]:

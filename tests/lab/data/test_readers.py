@@ -33,30 +33,20 @@ def test_chapters_are_cut_at_the_numbers_in_the_text_and_split_ones_joined():
     }
 
 
-GREEK_WORDS = "\n".join(
-    [
-        "id\taltId\ttext",
-        "n40001001001\ta\tΒίβλος",
-        "n40001001002\tb\tγενέσεως",
-        'n40001002001\tc\t"Ἀβραὰμ',
-        "n40002001001\td\tΤοῦ",
-    ]
-)
-
-
-TARGET = "\n".join(
-    [
-        "id\tsource_verse\ttext\texclude",
-        "40001001001\t40001001\tThe\t",
-        "40001001002\t40001001\tbook\t",
-        "40001001003\t40001001\t,\ty",
-        "40001001004\t40001001\tof\t",
-        "40001002001\t40001002\tAbraham\t",
-        "40002001001\t40002001\tunlinked\t",
-    ]
-)
-
-
+GREEK_WORDS = """\
+id\taltId\ttext
+n40001001001\ta\tΒίβλος
+n40001001002\tb\tγενέσεως
+n40001002001\tc\t"Ἀβραὰμ
+n40002001001\td\tΤοῦ"""
+TARGET = """\
+id\tsource_verse\ttext\texclude
+40001001001\t40001001\tThe\t
+40001001002\t40001001\tbook\t
+40001001003\t40001001\t,\ty
+40001001004\t40001001\tof\t
+40001002001\t40001002\tAbraham\t
+40002001001\t40002001\tunlinked\t"""
 RECORDS = {
     "records": [
         {"source": ["n40001001001"], "target": ["40001001001", "40001001002"]},
@@ -64,8 +54,6 @@ RECORDS = {
         {"source": ["n40001002001"], "target": ["40001002001", "40001001001"]},
     ]
 }
-
-
 PACKAGES = """Package: tea
 Version: 1.0
 Depends: libc6 (>= 2.34),
@@ -80,8 +68,6 @@ Package: tea
 Source: other
 Section: oldlibs
 """
-
-
 ENGLISH = """Package: tea
 Description-md5: aa
 Description-en: brews tea
@@ -105,8 +91,6 @@ Package: lost
 Description-md5: cc
 Description-en: short alone
 """
-
-
 GERMAN = """Package: tea
 Description-md5: aa
 Description-de: kocht Tee

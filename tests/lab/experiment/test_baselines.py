@@ -1,6 +1,7 @@
 """Baselines of the laboratory, and the questions that are asked with them."""
 
 import json
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 
 from regard import Mask
 from regard.lab.experiment.baselines import Convolution, Gru
+from regard.lab.experiment.lines import Bag, Unmixed
 from regard.lab.experiment.models import ReaderConfig
 from regard.lab.experiment.trial import model_config
 from regard.testing import check_mixer
@@ -20,11 +22,12 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: Gru(24), lambda: Convolution(24, size=3)], ids=["gru", "convolution"]
-)
-def test_a_baseline_keeps_the_laws(make):
-    check_mixer(make, laws=("causality", "padding", "poison", "batch", "isolation", "derivative"))
+@pytest.mark.parametrize("baseline", [Gru, partial(Convolution, size=3), Unmixed, Bag])
+def test_a_baseline_and_a_line_keep_the_laws(baseline):
+    laws = ("causality", "padding", "packed", "poison", "batch", "isolation", "derivative")
+    check_mixer(lambda: baseline(24), laws)
+    if baseline in (Unmixed, Bag):  # as many as four projections have
+        assert sum(p.numel() for p in baseline(24).parameters()) == 4 * 24**2
 
 
 def test_a_convolution_reads_so_many_tokens():

@@ -2,8 +2,10 @@
 
 import io
 import json
+import shutil
 import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -31,13 +33,18 @@ def trained(seed=0, value=0.5):
     )  # fmt: skip
 
 
-@pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "ledger.sqlite"
+@pytest.fixture(scope="module")
+def twenty(tmp_path_factory):
+    path = tmp_path_factory.mktemp("twenty") / "ledger.sqlite"
     with Ledger(path) as ledger:
         for seed in range(20):
             ledger.put(row_key(trained(seed)), trained(seed))
     return path
+
+
+@pytest.fixture
+def path(twenty, tmp_path):
+    return Path(shutil.copy(twenty, tmp_path))
 
 
 def test_rows_come_back_equal_and_in_order(path):

@@ -163,10 +163,27 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
     assert ledger.rows() == []
 
 
-def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger):
+def make_up_trials(ledger, monkeypatch, levels):
+    """In the place of training, values of each label's level and deviation, and a best rate inside; gives how often each was begun."""
+    noise, begun = torch.Generator().manual_seed(0), Counter()
+
+    def made(splits, *, cell, seed, rate, base, question, **_):
+        begun[cell.entry.label, seed] += 1
+        level, deviation = levels.get(cell.entry.label, (0.1, 0.0))
+        value = min(1.0, level + deviation * float(torch.randn((), generator=noise)))
+        (row, *_) = made_up(ledger.asked(question)[-1], cell.entry.label, (value,), items=200)
+        valid = 1 - abs(math.log10(rate) + 2.1)
+        return replace(row, seed=seed, rate=rate, valid_value=valid, cell=cell.id, data=splits.sha256)  # fmt: skip
+
+    monkeypatch.setattr(trial, "run", made)
+    return begun
+
+
+def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger, monkeypatch):
     """Rotary positions serve softmax and windows; FNet takes none, and the lines keep added ones."""
     rotary = replace(COLUMN.shell, position="rotary")
     question = replace(TINY, entries=(*TINY.entries, Entry(mixer="fnet")), shells=(rotary, replace(rotary, num_heads=4)))  # fmt: skip
+    make_up_trials(ledger, monkeypatch, {})
     run(question, ledger)
     found = Results(ledger.asked("tiny")[-1], ledger.rows())
     assert found.columns["address"]["shell"]["position"] == "rotary"
@@ -219,21 +236,12 @@ NOISY = {"softmax": (0.8, 0.09), "local, window 4": (0.7, 0.09)}
 
 @pytest.mark.parametrize(("levels", "told_at_last"), [(NOISY, True), ({}, False)], ids=["noise", "grey"])  # fmt: skip
 def test_seeds_are_added_until_a_claim_is_told_where_they_can_tell(ledger, monkeypatch, levels, told_at_last):  # fmt: skip
-    noise, begun = torch.Generator().manual_seed(0), Counter()
-
-    def made(splits, *, cell, seed, rate, base, question, **_):
-        begun[cell.entry.label, seed] += 1
-        level, deviation = levels.get(cell.entry.label, (0.1, 0.0))
-        value = min(1.0, level + deviation * float(torch.randn((), generator=noise)))
-        (row, *_) = made_up(ledger.asked(question)[-1], cell.entry.label, (value,), items=200)
-        valid = 1 - abs(math.log10(rate) + 2.1)
-        return replace(row, seed=seed, rate=rate, valid_value=valid, cell=cell.id, data=splits.sha256)  # fmt: skip
+    begun = make_up_trials(ledger, monkeypatch, levels)
 
     def judged():
         (one,) = Results(ledger.asked("tiny")[-1], ledger.rows()).judged()
         return one["verdict"], one["seeds"], one["bounds"][0]["interval"]["seeds"]
 
-    monkeypatch.setattr(trial, "run", made)
     run(TINY, ledger)
     word, needed, seeds = judged()
     assert (word, seeds) == ("cannot tell", 8) and (needed or 0) > 8 * told_at_last - 1
@@ -264,6 +272,7 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
 
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
     monkeypatch.setattr(engine, "WIDEST", 0)
+    make_up_trials(ledger, monkeypatch, {})
     seen, totals = [], set()
 
     class Bars:

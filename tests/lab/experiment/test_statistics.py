@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from regard.lab.experiment.claims import (
     Interval,
@@ -23,6 +22,8 @@ def scored(table):
 
 def test_by_hand():
     """Seeds 1, 2, 3 of two items, 1 apart: a = 1/3, b = .5/2, nu = (7/12)^2 / ((1/9)/2 + (1/16)/1)."""
+    from scipy import stats  # takes seconds to import
+
     found = interval(scored([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]))
     a, b = 1 / 3, 0.25
     nu = (a + b) ** 2 / (a**2 / 2 + b**2)

@@ -70,8 +70,8 @@ def texts(browser, selector):
 
 @pytest.mark.parametrize("name", PARTS)
 def test_whatever_there_is_is_drawn(opened, name):
-    page = opened(PARTS[name])
-    said = told(PARTS[name])["questions"]
+    given = PARTS[name]()
+    page, said = opened(given), told(given)["questions"]
     assert texts(page, "h1") == [said[0]["headline"] if said else "Nothing has been asked yet"]
     assert not page.run("/NaN|Infinity|undefined/.test(document.getElementById('page').innerHTML)")
     for place in range(page.run("document.querySelectorAll('td.cell[tabindex]').length")):

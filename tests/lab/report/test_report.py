@@ -77,26 +77,26 @@ def only(*kinds):
 
 
 PARTS = {
-    "nothing": [],
-    "asked alone": only(),
-    "trained alone": only("trained"),
-    "timed alone": only("timed"),
-    "all": rows(),
-    "a screen": rows("screen"),
-    "no curves": [replace(row, curve=[]) for row in rows()],
-    "no memory": [replace(row, values=row.values | {"peak_bytes": 0}) if row.kind == "timed" else row for row in rows()],
-    "slower than a token a second": [replace(row, values=row.values | {"ms": 1e8}) if row.kind == "timed" else row for row in rows()],
-    "zeros": rows(values=((0.0,) * 8,) * 4),
-    "ones": rows(values=((1.0,) * 8,) * 4),
-    "no lines": [row for row in rows() if row.entry not in NAMES[2:]],
-    "one seed": [row for row in rows() if row.seed == 0],
-    "own names": rows("screen", ("<b>mine</b>", "[bold]x[/]")),
+    "nothing": lambda: [],
+    "asked alone": lambda: only(),
+    "trained alone": lambda: only("trained"),
+    "timed alone": lambda: only("timed"),
+    "all": rows,
+    "a screen": lambda: rows("screen"),
+    "no curves": lambda: [replace(row, curve=[]) for row in rows()],
+    "no memory": lambda: [replace(row, values=row.values | {"peak_bytes": 0}) if row.kind == "timed" else row for row in rows()],
+    "slower than a token a second": lambda: [replace(row, values=row.values | {"ms": 1e8}) if row.kind == "timed" else row for row in rows()],
+    "zeros": lambda: rows(values=((0.0,) * 8,) * 4),
+    "ones": lambda: rows(values=((1.0,) * 8,) * 4),
+    "no lines": lambda: [row for row in rows() if row.entry not in NAMES[2:]],
+    "one seed": lambda: [row for row in rows() if row.seed == 0],
+    "own names": lambda: rows("screen", ("<b>mine</b>", "[bold]x[/]")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_whatever_there_is_there_is_a_table_a_page_a_document_and_data(name, tmp_path):
-    given = PARTS[name]
+    given = PARTS[name]()
     page = render(given)
     assert "<b>mine</b>" not in page and text_of(given).strip()
     held = re.search(r'<script type="application/json" id="told">(.*?)</script>', page, re.S)
@@ -171,7 +171,7 @@ def test_a_picture_is_written_and_other_endings_are_refused(tmp_path):
         with pytest.raises(OptionError, match="nothing to draw"):
             picture(given, tmp_path / "b.png")
     for name in ("no memory", "slower than a token a second", "ones", "zeros", "no lines"):
-        picture(PARTS[name], tmp_path / "c.svg")
+        picture(PARTS[name](), tmp_path / "c.svg")
 
 
 def test_names_are_shown_and_speak_to_no_terminal_and_no_picture(tmp_path):
@@ -198,25 +198,9 @@ def test_the_page_is_written_whole_and_rows_are_a_ledgers(tmp_path):
 
 
 def test_a_bound_on_a_measure_names_it():
-    bound = {
-        "of": "softmax",
-        "beside": None,
-        "column": "reach",
-        "measure": "distance 11",
-        "interval": None,
-        "reason": "",
-    }
-    claim = {
-        "verdict": "cannot tell",
-        "text": "t",
-        "source": "s",
-        "stated commit": "c",
-        "withdrawn": "",
-        "bounds": [bound],
-        "needs": None,
-    }
-    assert claim_lines(claim)[1].strip() == "softmax in reach, distance 11: not run"
-    assert (
-        claim_lines(claim | {"bounds": [bound | {"measure": None}]})[1].strip()
-        == "softmax in reach: not run"
-    )
+    bound = {"of": "softmax", "beside": None, "column": "reach", "interval": None, "reason": ""}
+    claim = dict.fromkeys(("text", "source", "stated commit"), "x")
+    claim |= {"verdict": "cannot tell", "withdrawn": "", "needs": None}
+    for measure, named in (("distance 11", "reach, distance 11"), (None, "reach")):
+        line = claim_lines(claim | {"bounds": [bound | {"measure": measure}]})[1]
+        assert line.strip() == f"softmax in {named}: not run"
