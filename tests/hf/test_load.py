@@ -25,6 +25,10 @@ T5 = {
 }  # fmt: skip
 ROPE = {"rope_type": "default", "rope_theta": 500.0}
 LLAMA = {**SIZES, **TOKENS, "num_key_value_heads": 2, "head_dim": 8, "rope_parameters": ROPE}
+GEMMA = {
+    **SIZES, **TOKENS, "num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8,
+    "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
 CHECKPOINTS = {
     "bert": ("BertForMaskedLM", BERT),
     "roberta": ("RobertaForMaskedLM", BERT),
@@ -36,6 +40,8 @@ CHECKPOINTS = {
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama_tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}),
     "qwen2": ("Qwen2ForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
+    "qwen3": ("Qwen3ForCausalLM", {**LLAMA, "head_dim": 6, "tie_word_embeddings": False}),
+    "gemma3_text": ("Gemma3ForCausalLM", GEMMA),
     "t5": ("T5EncoderModel", T5),
 }  # fmt: skip
 OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
