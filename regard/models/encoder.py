@@ -135,7 +135,7 @@ class Encoder(Streams):
         length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
         check_length(self.who, "length", length, self.max_len)
         x = self.embedding(tokens, place, valid)
-        marks = self.config.global_at(place, len(tokens))
+        marks = self.config.global_at(place, tokens.shape[0])
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 

@@ -183,7 +183,7 @@ def test_every_field_is_read_refused_or_named(kind):
         del config["dense_act_fn"], config["is_gated_act"], config["scale_decoder_outputs"]
     if kind == "mistral":  # as older files say it
         config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
-    if kind == "qwen2":
+    if kind in ("qwen2", "qwen3"):
         config["sliding_window"] = 4  # without use_sliding_window, as its published files
     base = theirs_of(original, kind)
     ours = regard.hf.load(state, config)

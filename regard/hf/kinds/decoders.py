@@ -43,7 +43,7 @@ def gpt2(request: LoadRequest) -> Stack:
     return Stack(embedding, blocks, norm=norm(f"{at}ln_f"), head=head, causal=True)
 
 
-NEAR = "sliding_attention"
+NEAR, FULL = "sliding_attention", "full_attention"
 SHAPES = {
     "embed_tokens.weight": "vocab_size hidden_size",
     "layers.0.self_attn.q_proj.weight": "num_attention_heads*head_dim",
@@ -67,43 +67,43 @@ def llama(request: LoadRequest) -> Stack:
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
-    full = ["full_attention"] * request.depth("num_hidden_layers")
+    full = [FULL] * request.depth("num_hidden_layers")
     if list(c.get("layer_types") or full) != full:
         raise UnsupportedError(
             f"load does not support layer_types={shown(c['layer_types'])} with num_hidden_layers={len(full)}: it reads "
             "full_attention, once for each layer"
         )
     at = w.prefix("model.")
+    request.agree(at, SHAPES)
     if c["model_type"] in ("llama", "qwen3"):
         request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
     if c["model_type"] == "llama":
         request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
     rope = c.get("rope_parameters") or {}
-    return _decoder(request, full, {"full_attention": _base(request, rope, "rope_theta")})
+    return _decoder(request, full, {FULL: _base(request, rope, "rope_theta")})
 
 
 def gemma3(request: LoadRequest) -> Stack:
     """Gemma 3, the text model: windows before layers that see all, each with its own base of angles; norms before and after a layer."""
     w, c = request.weights, request.config
+    at, depth = w.prefix("model."), request.depth("num_hidden_layers")
+    request.agree(at, SHAPES)
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         request.require(name, None)
     request.require("use_bidirectional_attention", False)
-    request.require("attention_bias", f"{w.prefix('model.')}layers.0.self_attn.q_proj.bias" in w)
+    request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
     request.require("query_pre_attn_scalar", c["head_dim"])
-    depth, every = request.depth("num_hidden_layers"), c.get("sliding_window_pattern", 6)
-    types = [NEAR if (i + 1) % every else "full_attention" for i in range(depth)]
+    every = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
+    types = [NEAR if (i + 1) % every else FULL for i in range(depth)]
     types = list(c.get("layer_types") or types)
-    if len(types) != depth or set(types) - {NEAR, "full_attention"}:
-        raise UnsupportedError(
-            f"load does not support layer_types={shown(types)} of {depth} layers"
-        )
-    fields, rope = (
-        {NEAR: "rope_local_base_freq", "full_attention": "rope_theta"},
-        c.get("rope_parameters"),
-    )
+    rope = c.get("rope_parameters") or {}
+    if len(types) != depth or (set(types) | set(rope)) - {NEAR, FULL} or c["sliding_window"] < 2:
+        told = ("layer_types", "num_hidden_layers", "rope_parameters", "sliding_window")
+        said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
+        raise UnsupportedError(f"load does not support {said}")
     bases = {
-        kind: _base(request, (rope or {}).get(kind) or {}, field)
-        for kind, field in fields.items()
+        kind: _base(request, rope.get(kind) or {}, field)
+        for kind, field in ((NEAR, "rope_local_base_freq"), (FULL, "rope_theta"))
         if kind in types
     }
     return _decoder(request, types, bases)
@@ -125,7 +125,6 @@ def _decoder(request: LoadRequest, types: Sequence[str], bases: Mapping[str, flo
     gemma = c["model_type"] == "gemma3_text"
     at, norm = w.prefix("model."), w.norms(GainLessOne if gemma else nn.RMSNorm, c["rms_norm_eps"])
     names = (NAMES[0], "pre_feedforward_layernorm", *NAMES[2:]) if gemma else NAMES
-    request.agree(at, SHAPES)
     scale = c["hidden_size"] ** 0.5 if gemma else 1.0
     embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"), scale=scale)
     blocks = []
