@@ -81,6 +81,10 @@ class Layer(metaclass=CheckedOptions):
         check_mixer("layer", self.mixer, self.options)
 
 
+Entry = str | Layer | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+"""A layer of a pattern: a name, a name and its options, or the fields of a Layer."""
+
+
 class SizesConfig(ModelConfig):
     """What every stack over tokens has."""
 
@@ -125,9 +129,9 @@ class StackConfig(SizesConfig):
     """
 
     max_len: int = 1024
-    mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
+    mixer: str | type[Mixer] | Sequence[Layer | Mapping[str, Any]] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
-    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]] = ()
+    mixers: str | Sequence[Entry] = ()
     embedding_scale: float | None = None
     feed_forward_bias: bool = False
     position: str = "sinusoidal"
@@ -173,7 +177,9 @@ class StackConfig(SizesConfig):
             if self.mixer != "softmax":
                 raise OptionError(f"{self.name} takes one of mixer and mixers")
             object.__setattr__(self, "mixer", pattern(self.mixers))
-            object.__setattr__(self, "mixers", ())
+        object.__setattr__(self, "mixers", ())
+        if isinstance(self.mixer, list):  # as JSON has it
+            object.__setattr__(self, "mixer", pattern(self.mixer))
         if not isinstance(self.mixer, tuple):
             check_mixer("mixer", self.mixer, self.mixer_options)
         elif not self.mixer or not all(isinstance(layer, Layer) for layer in self.mixer):
@@ -200,9 +206,7 @@ class StackConfig(SizesConfig):
             )
 
 
-def pattern(
-    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]],
-) -> tuple[Layer, ...]:
+def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:
     """The Layers that `mixers` names in short.
 
     >>> pattern("gated_delta*3 softmax")
@@ -216,6 +220,8 @@ def pattern(
                     f"mixers: {part!r} must be a name, or a name and how often: softmax*3"
                 )
             layers += [Layer(name)] * int(times or 1)
+        elif isinstance(part, Mapping):
+            layers.append(Layer(**part))
         else:
             layers.append(part if isinstance(part, Layer) else Layer(*part))
     return tuple(layers)
