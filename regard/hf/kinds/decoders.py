@@ -102,21 +102,21 @@ def gemma3(request: LoadRequest) -> Stack:
         said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
         raise UnsupportedError(f"load does not support {said}")
     bases = {
-        kind: _base(request, rope.get(kind) or {}, field)
-        for kind, field in ((NEAR, "rope_local_base_freq"), (FULL, "rope_theta"))
+        kind: _base(request, rope.get(kind) or {}, field, default)
+        for kind, field, default in ((NEAR, "rope_local_base_freq", 1e4), (FULL, "rope_theta", 1e6))
         if kind in types
     }
     return _decoder(request, types, bases)
 
 
-def _base(request: LoadRequest, rope: Mapping[str, Any], field: str) -> float:
+def _base(request: LoadRequest, rope: Mapping[str, Any], field: str, default: float = 1e4) -> float:
     """The base of rotary positions, from `rope` or from this field of the config, as older files have it."""
     if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
         raise UnsupportedError(
             f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
         )
     request.require("rope_scaling", None)
-    return float(rope.get("rope_theta", request.config.get(field, 10000.0)))
+    return float(rope.get("rope_theta", request.config.get(field, default)))
 
 
 def _decoder(request: LoadRequest, types: Sequence[str], bases: Mapping[str, float]) -> Stack:
