@@ -287,8 +287,6 @@ def _built(config: RegardConfig) -> nn.Module:
             f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"
         )
     settings = tuples(config.settings)
-    if isinstance(settings.get("mixer"), tuple):
-        settings["mixer"] = list(settings["mixer"])
     return WRAPPERS[config.model].kind(**settings).build()
 
 

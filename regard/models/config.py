@@ -129,7 +129,7 @@ class StackConfig(SizesConfig):
     """
 
     max_len: int = 1024
-    mixer: str | type[Mixer] | Sequence[Layer | Mapping[str, Any]] = "softmax"
+    mixer: str | type[Mixer] | Sequence[Entry] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
     mixers: str | Sequence[Entry] = ()
     embedding_scale: float | None = None
@@ -176,16 +176,13 @@ class StackConfig(SizesConfig):
         if self.mixers:
             if self.mixer != "softmax":
                 raise OptionError(f"{self.name} takes one of mixer and mixers")
-            object.__setattr__(self, "mixer", pattern(self.mixers))
+        if self.mixers or not isinstance(self.mixer, str | type):
+            object.__setattr__(self, "mixer", pattern(self.mixers or self.mixer))
         object.__setattr__(self, "mixers", ())
-        if isinstance(self.mixer, list):  # as JSON has it
-            object.__setattr__(self, "mixer", pattern(self.mixer))
         if not isinstance(self.mixer, tuple):
             check_mixer("mixer", self.mixer, self.mixer_options)
-        elif not self.mixer or not all(isinstance(layer, Layer) for layer in self.mixer):
-            raise OptionError(
-                f"mixer must be a name, a class or a tuple of Layers, got {self.mixer!r}"
-            )
+        elif not self.mixer:
+            raise OptionError("mixer must be a name, a class or a tuple of Layers, got none")
         elif self.mixer_options:
             raise OptionError(
                 "mixer_options must be empty where mixer is a tuple: each Layer has its own"
