@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, ClassVar, Literal, dataclass_transform
+from typing import Any, ClassVar, Literal, cast, dataclass_transform
 
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
@@ -165,7 +165,7 @@ class StackConfig(SizesConfig):
         """The mixer of each of the num_layers blocks."""
         if isinstance(self.mixer, tuple):
             return tuple(islice(cycle(self.mixer), self.num_layers))
-        return (Layer(self.mixer, self.mixer_options),) * self.num_layers
+        return (Layer(cast(str, self.mixer), self.mixer_options),) * self.num_layers
 
     @property
     def mixer_name(self) -> str:
@@ -177,10 +177,10 @@ class StackConfig(SizesConfig):
             if self.mixer != "softmax":
                 raise OptionError(f"{self.name} takes one of mixer and mixers")
         if self.mixers or not isinstance(self.mixer, str | type):
-            object.__setattr__(self, "mixer", pattern(self.mixers or self.mixer))
+            object.__setattr__(self, "mixer", pattern(self.mixers or cast(Any, self.mixer)))
         object.__setattr__(self, "mixers", ())
         if not isinstance(self.mixer, tuple):
-            check_mixer("mixer", self.mixer, self.mixer_options)
+            check_mixer("mixer", cast(str, self.mixer), self.mixer_options)
         elif not self.mixer:
             raise OptionError("mixer must be a name, a class or a tuple of Layers, got none")
         elif self.mixer_options:
