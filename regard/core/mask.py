@@ -118,8 +118,8 @@ class Mask:
         restrictions apply. `rows` and `cols` restrict the result to these queries and keys, so that callers can go block by
         block; a pattern is then that of the block.
         """
-        rows = slice(0, T) if rows is None else rows
-        cols = slice(0, S) if cols is None else cols
+        rows = rows if isinstance(rows, slice) else slice(0, T)
+        cols = cols if isinstance(cols, slice) else slice(0, S)
         device = next(
             (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
         )

@@ -23,6 +23,7 @@ from regard.functional.rows import (
     fitted,
     in_chunks,
     masked_softmax,
+    of_any_length,
     scores,
     wide_type,
 )
@@ -99,7 +100,7 @@ def within(
     allowed: Tensor | None = (ahead <= 0)[None, None, None]  # what a valid token sees is valid
     if not mask.causal:
         here = mask.valid
-        if here is None and (torch.compiler.is_exporting() or T % C):  # chunks are filled up
+        if here is None and (of_any_length(T) or T % C):  # chunks are filled up
             here = torch.ones(1, T, dtype=torch.bool, device=device)
         allowed = None if here is None else in_chunks(here[:, None, :, None], C).mT
     y = inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead)

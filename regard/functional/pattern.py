@@ -28,6 +28,7 @@ from regard.functional.rows import (
     Impl,
     choose,
     masked_softmax,
+    of_any_length,
     scores,
     sizes_of,
     take,
@@ -199,7 +200,7 @@ def _part(
     else:
         k, v = (take_each(z, column.expand(len(z), *column.shape)) for z in (k, v))
     q = take(q, i)
-    whole = torch.compiler.is_exporting() or c <= tile
+    whole = of_any_length(c) or c <= tile
     y = some(slice(0, c), q, k, v) if whole else tiled(some, tile, q, k, v)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 

@@ -86,6 +86,15 @@ def plain_alone() -> bool:
     return transformed or torch.compiler.is_exporting()
 
 
+def of_any_length(T: int) -> bool:
+    """True while a program for rows of any length T is made: by torch.export, or by torch.compile where T is a symbol."""
+    if torch.compiler.is_exporting() or not torch.compiler.is_compiling():
+        return torch.compiler.is_exporting()
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return not has_static_value(T)
+
+
 def replacements() -> Any:
     """`regard.fast`, or None where that folder was left out."""
     if not _FAST:
@@ -170,12 +179,12 @@ def tiled(
 ) -> Float[Tensor, "*y T V"]:
     """f(rows, q[rows], *others) for tiles of `size` queries, one after the other; each is computed again in the backward.
 
-    A bare loop would keep every tile for its backward. Under `torch.func`, and while a program is exported, it is one tile of all queries.
+    A bare loop would keep every tile for its backward. Under `torch.func`, and in a program for any length, it is one tile of all queries.
     q: or several tensors, all cut alike. random: f draws random numbers, the same ones both times.
     """
     cut = q if isinstance(q, tuple) else (q,)
     T = cut[0].shape[-2]
-    if plain_alone() or T <= size:
+    if plain_alone() or of_any_length(T) or T <= size:
         return f(slice(0, T), *cut, *others)
     parts = []
     for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
@@ -233,9 +242,9 @@ def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
 def in_chunks(
     x: Shaped[Tensor, "B H T M"], C: int, value: float | None = None
 ) -> Shaped[Tensor, "B H N C M"]:
-    """Filled up with `value`, or zeros. An exported program has two more chunks: an axis of one would be a case of its own."""
+    """Filled up with `value`, or zeros. A program for any length has two more chunks: an axis of one would be a case of its own."""
     B, H, T, M = x.shape
-    N = (T + C - 1) // C + 2 * torch.compiler.is_exporting()
+    N = (T + C - 1) // C + 2 * of_any_length(T)
     if N * C != T:  # a padding of nothing is a copy
         x = F.pad(x, (0, 0, 0, N * C - T), value=value)
     return x.reshape(B, H, N, C, M)
@@ -243,7 +252,7 @@ def in_chunks(
 
 def fitted(chunk: int, T: int) -> int:
     """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk if torch.compiler.is_exporting() else min(chunk, T)
+    return chunk if of_any_length(T) else min(chunk, T)
 
 
 def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[Tensor, "B *h T V"]:

@@ -20,6 +20,7 @@ from regard.functional.rows import (
     choose,
     grouped,
     masked_softmax,
+    of_any_length,
     sizes_of,
     tiled,
     visible_keys,
@@ -135,7 +136,7 @@ def softmax_rows(
         return F.dropout(found.softmax(-1).to(v.dtype), dropout) @ v
 
     T = q.shape[2]
-    if torch.compiler.is_exporting() or T <= tile:
+    if of_any_length(T) or T <= tile:
         return some(slice(0, T), q, k, v)
     return tiled(some, tile, q, k, v, random=dropout > 0)
 

@@ -24,6 +24,7 @@ from regard.functional.rows import (
     choose,
     cleared,
     masked_softmax,
+    of_any_length,
     scores,
     take_each,
     tiled,
@@ -143,8 +144,8 @@ def _blocks(
     T, size = source.shape[3], window.size
     c = size if size > 1 else max(1, min(tile, window.most))
     step = torch.arange(-window.most * size, c + max(0, -window.least) * size, device=source.device)
-    # Exported, never 1, so that the length stays free.
-    N = (T + c - 1) // c + torch.compiler.is_exporting()
+    # Of any length, never 1, so that the length stays free.
+    N = (T + c - 1) // c + of_any_length(T)
     first = c * torch.arange(N, device=source.device)[:, None]
     i, j = first + step[window.most * size :][:c], first + step  # N c, N s: ranks
     inside = (j >= 0) & (j < T)

@@ -27,6 +27,7 @@ from regard.functional.rows import (
     Impl,
     choose,
     mixed,
+    of_any_length,
     ranged,
     tiled,
     visible_keys,
@@ -71,8 +72,8 @@ def product(
 def outer(
     rows: slice, S: int, A: Float[Tensor, "#B #H t a"], C: Float[Tensor, "#B #H t c"]
 ) -> Float[Tensor, "B H t S"]:
-    # An exported program takes all of A: one entry alone would be a case of its own.
-    A = A if torch.compiler.is_exporting() else A[..., : -(-S // C.shape[-1])]
+    # A program for any length takes all of A: one entry alone would be a case of its own.
+    A = A if of_any_length(S) else A[..., : -(-S // C.shape[-1])]
     A, C = A.to(wide_type(A)), C.to(wide_type(C))
     return (A[..., None] * C[..., None, :]).flatten(-2)[..., :S]
 

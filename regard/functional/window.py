@@ -27,6 +27,7 @@ from regard.functional.rows import (
     choose,
     grouped,
     masked_softmax,
+    of_any_length,
     pick,
     scores,
     take,
@@ -82,7 +83,7 @@ def attend(
     near = (ahead >= -w) & (ahead <= (0 if mask.causal else w))
 
     N = (T + d * c - 1) // (d * c)
-    if torch.compiler.is_exporting():
+    if of_any_length(T):
         N += 1  # torch writes down that there is one block, or that there are more, and a program of any length has both
     first = d * c * torch.arange(N, device=q.device)[:, None, None]
     first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query

@@ -193,6 +193,7 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
         )
     repeats = taken.num_kv_heads // G
     taken.query, taken.out = heads.query, heads.out
+    taken.query_norm, taken.key_norm = heads.query_norm, heads.key_norm
     taken.value = _repeated(heads.value, G, repeats)
     taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
     if isinstance(position, Rotary) and not inside:

@@ -22,7 +22,7 @@ NO_READER = {
     "resid_pdrop",
     "classifiers, whose tensors are in `left`": "classifier_dropout end_n_top start_n_top summary_activation "
     "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj",
-    "said by other fields or tensors": "head_dim is_encoder_decoder max_window_layers qk_head_dim",
+    "said by other fields or tensors": "_sliding_window_pattern head_dim is_encoder_decoder max_window_layers qk_head_dim",
     "read where a model has the part": "block_size "
     "max_position_embeddings model_max_length "
     "num_decoder_layers num_random_blocks same_length scale_decoder_outputs sliding_window tie_word_embeddings",

@@ -50,6 +50,8 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
     "llama": decoders.llama,
     "mistral": decoders.llama,
     "qwen2": decoders.llama,
+    "qwen3": decoders.llama,
+    "gemma3_text": decoders.gemma3,
     "t5": t5.t5,
     "qwen3_next": hybrids.qwen3_next,
     "kimi_linear": hybrids.kimi_linear,
@@ -118,7 +120,7 @@ def _built(
             "not what this model was trained with. Open it by Transformers after regard.hf.register(), or leave regard_attention out "
             "of its config"
         )
-    if pairing != "half" and KINDS[kind] is not decoders.llama:
+    if pairing != "half" and KINDS[kind] not in (decoders.llama, decoders.gemma3):
         raise OptionError(
             f"load: {kind} has no rotary positions, so pairing={pairing!r} means nothing"
         )

@@ -38,7 +38,7 @@ from regard.hf.packing import FOLLOWS, PACKING, documents
 from regard.hf.stack import Stack
 from regard.hf.states import StateCache
 from regard.models.classifier import ClassifierConfig
-from regard.models.config import Layer, ModelConfig
+from regard.models.config import ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.tokens import places
@@ -287,8 +287,6 @@ def _built(config: RegardConfig) -> nn.Module:
             f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"
         )
     settings = tuples(config.settings)
-    if isinstance(settings.get("mixer"), tuple):
-        settings["mixer"] = tuple(Layer(**layer) for layer in settings["mixer"])
     return WRAPPERS[config.model].kind(**settings).build()
 
 

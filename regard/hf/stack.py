@@ -1,6 +1,6 @@
 """A checkpoint as a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import checked
-from regard.functional.cache import advance
 from regard.models.block import Block
 from regard.models.blocks import streamed
 from regard.models.decoder import DecoderBlock
-from regard.models.encoder import State, Streams
+from regard.models.encoder import State, Streams, tokens_before
 from regard.models.tokens import Places, check_state, check_tokens, longest
 from regard.nn.recorded import recorded
 
@@ -43,10 +42,10 @@ class TokenEmbedding(nn.Module):
         tokens: Int[Tensor, "B T"],
         valid: Bool[Tensor, "B T"] | None,
         types: Tensor | None,
-        after: Int[Tensor, "B"] | None = None,
+        after: Int[Tensor, "B _"] | Literal[0] | None = None,
         documents: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """after: tokens that came before in each row, none by default."""
+        """after: tokens that came before in each row, or before each token in its document; none by default."""
         weight = self.word.weight
         check_tokens("model", tokens, valid, vocab_size=len(weight), device=weight.device)
         if valid is not None:
@@ -63,7 +62,7 @@ class TokenEmbedding(nn.Module):
         if self.place is not None:
             rows, most = self.places(tokens, valid, documents), tokens.shape[1]
             if after is not None:
-                rows = rows + after[:, None]
+                rows = rows + after
             if any(z is not None for z in (valid, after, documents)):
                 most = longest(rows.flatten()) + 1
             room = self.place.num_embeddings - self.offset
@@ -132,13 +131,18 @@ class Stack(Streams):
         state: State,
         *,
         valid: Bool[Tensor, "B N"] | None = None,
+        documents: Int[Tensor, "B N"] | None = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
-        """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives."""
+        """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives.
+
+        documents: a new number begins with a new state; without them all tokens belong to the last document.
+        """
         check_state(self.who, state, State, len(self.blocks), tokens)
-        x = self.embedding(tokens, valid, None, state.length)
-        x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate)
-        return self.norm(x), State(blocks, advance(state.length, valid, tokens.shape[1]))
+        after, how = tokens_before(state, valid, documents), {"documents": documents}
+        x = self.embedding(tokens, valid, None, after, documents)
+        x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate, **how)
+        return self.norm(x), State(blocks, blocks[0].length)
 
     @checked
     def attention_maps(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, ClassVar, Literal, dataclass_transform
+from typing import Any, ClassVar, Literal, cast, dataclass_transform
 
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
@@ -81,6 +81,10 @@ class Layer(metaclass=CheckedOptions):
         check_mixer("layer", self.mixer, self.options)
 
 
+Entry = str | Layer | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+"""A layer of a pattern: a name, a name and its options, or the fields of a Layer."""
+
+
 class SizesConfig(ModelConfig):
     """What every stack over tokens has."""
 
@@ -126,9 +130,9 @@ class StackConfig(SizesConfig):
 
     hidden_dim: Count | None = None
     max_len: int = 1024
-    mixer: str | type[Mixer] | tuple[Layer, ...] = "softmax"
+    mixer: str | type[Mixer] | Sequence[Entry] = "softmax"
     mixer_options: Mapping[str, Any] = field(default_factory=dict)
-    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]] = ()
+    mixers: str | Sequence[Entry] = ()
     embedding_scale: float | None = None
     feed_forward_bias: bool = False
     position: str = "sinusoidal"
@@ -162,7 +166,7 @@ class StackConfig(SizesConfig):
         """The mixer of each of the num_layers blocks."""
         if isinstance(self.mixer, tuple):
             return tuple(islice(cycle(self.mixer), self.num_layers))
-        return (Layer(self.mixer, self.mixer_options),) * self.num_layers
+        return (Layer(cast(str, self.mixer), self.mixer_options),) * self.num_layers
 
     @property
     def mixer_name(self) -> str:
@@ -173,14 +177,13 @@ class StackConfig(SizesConfig):
         if self.mixers:
             if self.mixer != "softmax":
                 raise OptionError(f"{self.name} takes one of mixer and mixers")
-            object.__setattr__(self, "mixer", pattern(self.mixers))
-            object.__setattr__(self, "mixers", ())
+        if self.mixers or not isinstance(self.mixer, str | type):
+            object.__setattr__(self, "mixer", pattern(self.mixers or cast(Any, self.mixer)))
+        object.__setattr__(self, "mixers", ())
         if not isinstance(self.mixer, tuple):
-            check_mixer("mixer", self.mixer, self.mixer_options)
-        elif not self.mixer or not all(isinstance(layer, Layer) for layer in self.mixer):
-            raise OptionError(
-                f"mixer must be a name, a class or a tuple of Layers, got {self.mixer!r}"
-            )
+            check_mixer("mixer", cast(str, self.mixer), self.mixer_options)
+        elif not self.mixer:
+            raise OptionError("mixer must be a name, a class or a tuple of Layers, got none")
         elif self.mixer_options:
             raise OptionError(
                 "mixer_options must be empty where mixer is a tuple: each Layer has its own"
@@ -205,9 +208,7 @@ class StackConfig(SizesConfig):
             )
 
 
-def pattern(
-    mixers: str | Sequence[str | Layer | tuple[str, Mapping[str, Any]]],
-) -> tuple[Layer, ...]:
+def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:
     """The Layers that `mixers` names in short.
 
     >>> pattern("gated_delta*3 softmax")
@@ -221,6 +222,8 @@ def pattern(
                     f"mixers: {part!r} must be a name, or a name and how often: softmax*3"
                 )
             layers += [Layer(name)] * int(times or 1)
+        elif isinstance(part, Mapping):
+            layers.append(Layer(**part))
         else:
             layers.append(part if isinstance(part, Layer) else Layer(*part))
     return tuple(layers)

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -135,7 +135,7 @@ class Encoder(Streams):
         length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
         check_length(self.who, "length", length, self.max_len)
         x = self.embedding(tokens, place, valid)
-        marks = self.config.global_at(place, len(tokens))
+        marks = self.config.global_at(place, tokens.shape[0])
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 
@@ -174,12 +174,21 @@ class Encoder(Streams):
     ) -> Int[Tensor, "b T"]:
         """The first document may go on from the state's."""
         check_like(self.who, "documents", documents, tokens, IDS, "integers")
-        place, last = places(tokens, valid, documents), state.blocks[0].document
-        if last is not None:
-            same = documents == last[:, None]
-            place = place + state.length[:, None] * (same if valid is None else same & valid)
+        place = places(tokens, valid, documents) + tokens_before(state, valid, documents)
         check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
         return place
+
+
+def tokens_before(
+    state: State, valid: Valid, documents: Numbers
+) -> Int[Tensor, "B _"] | Literal[0]:
+    """Tokens of its document that the state has before each new token: those of the last document may go on."""
+    if documents is None:
+        return state.length[:, None]
+    if (last := state.blocks[0].document) is None:
+        return 0
+    same = documents == last[:, None]
+    return state.length[:, None] * (same if valid is None else same & valid)
 
 
 def added_position(config: StackConfig) -> AbsolutePosition:

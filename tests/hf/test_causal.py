@@ -1,6 +1,8 @@
 """Converted and wrapped causal models inside Transformers: files, generate with states, Trainer, pipeline, packing."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -192,6 +194,24 @@ def test_tokens_cannot_be_taken_back():
         model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)
 
 
+def test_documents_of_a_stream_are_those_of_a_row():
+    """Learned positions and rotary ones; the last token comes without a number, which is that of the last document."""
+    numbers = torch.tensor(
+        [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]]
+    )
+    for name in ("gpt2", "llama"):
+        model = regard.hf.convert(
+            regard.hf.load((made := theirs(name)).state_dict(), made.config.to_dict()), "linear"
+        )
+        state, parts = model.initial_state(3), []
+        for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
+            given = numbers[:, at] if at.start < 11 else None
+            part, state = model.extend(IDS[:, at], state, valid=VALID[:, at], documents=given)
+            parts.append(part)
+        want = model(IDS, valid=VALID, documents=numbers)
+        torch.testing.assert_close(torch.cat(parts, 1)[VALID], want[VALID], rtol=0, atol=1e-10)
+
+
 # ---------------------------------------------------------------------- Transformers' and lm-eval's loops
 
 
@@ -243,3 +263,77 @@ def test_what_lm_eval_calls(mixer):
     texts = writes(["a b c", "a"], max_new_tokens=4, do_sample=False, batch_size=2)
     alone = writes("a", max_new_tokens=4, do_sample=False)
     assert texts[1][0]["generated_text"] == alone[0]["generated_text"] != "a"
+
+
+@pytest.fixture
+def taught(tmp_path):
+    """The folder of a Llama whose attention is linear, taught, with its tokenizer; and the model."""
+    teacher = theirs("llama", **EQUAL_HEADS).float()
+    student = regard.hf.convert(teacher, "linear").train()
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
+    teacher = regard.hf.convert(teacher, "softmax")
+    losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 10, optimizer, whole=True))
+    assert losses[-1] < losses[0]
+    student.eval().save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    return tmp_path, student
+
+
+OPEN = """
+import sys, torch, transformers, regard.hf
+
+regard.hf.register()
+model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()
+words = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+made = model.generate(**words(["a b c"], return_tensors="pt", return_token_type_ids=False), max_new_tokens=6, do_sample=False)
+print(*made[0].tolist())
+"""
+
+
+def test_a_taught_folder_generates_in_another_process(taught):
+    folder, student = taught
+    done = subprocess.run([sys.executable, "-c", OPEN, folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    want = student.generate(
+        torch.tensor([[3, 4, 5]]), max_new_tokens=6, do_sample=False, pad_token_id=0
+    )
+    assert done.stdout.split() == [str(token) for token in want[0].tolist()]
+
+
+def test_lm_eval_scores_and_continues_a_taught_folder(taught):
+    """lm-eval 0.4.13's HFLM itself, from the folder: padded batches, stop words, and the perplexity of a whole text."""
+    lm_eval = pytest.importorskip(
+        "lm_eval", reason="not among the packages of the checks: pip install lm-eval"
+    )
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    regard.hf.register()
+    (folder, student), words = taught, tokenizer()
+    model = HFLM(pretrained=str(folder), device="cpu", batch_size=2, dtype="float32")
+    assert type(model.model) is type(student) and model.max_length == 64 and lm_eval.__version__
+
+    def ask(kind, *cases):
+        return getattr(model, kind)([Instance(kind, {}, case, i) for i, case in enumerate(cases)])
+
+    def score(context, text):
+        ids = torch.tensor([words(context + text)["input_ids"]])
+        logs = student(ids).logits.log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
+        return logs[-len(words(text)["input_ids"]) :].sum().item()
+
+    pairs = [("a b c", " d e"), ("a", " q z z f"), ("a f g h", " q")]
+    found = [log for log, _ in ask("loglikelihood", *pairs)]
+    assert found == pytest.approx([score(*pair) for pair in pairs], rel=1e-4)
+    assert ask("loglikelihood_rolling", ("a b c d",)) == pytest.approx(
+        [score("</s>", " a b c d")], rel=1e-4
+    )
+    until = {"until": ["q"], "max_gen_toks": 8, "do_sample": False}
+    contexts = ["a b c", "f", "g h i j"]
+    for context, text in zip(
+        contexts, ask("generate_until", *((c, until) for c in contexts)), strict=True
+    ):
+        ids = torch.tensor([words(context)["input_ids"]])
+        alone = student.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=0)[
+            0, ids.shape[1] :
+        ]
+        assert text == words.decode(alone, skip_special_tokens=True).split("q")[0]

@@ -12,7 +12,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from tests.hf.small import transformers, widened
-from tests.hf.test_load import BERT, CHECKPOINTS, GPT2, LLAMA, OUR_GLOBALS, T5, tokens
+from tests.hf.test_load import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, OUR_GLOBALS, T5, tokens
 
 import regard.hf  # isort: skip
 from regard import OptionError, StoredDataError, UnsupportedError
@@ -31,6 +31,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", {**LLAMA, "attention_bias": True, "mlp_bias": True}),
     "mistral": ("MistralForCausalLM", {**LLAMA, "sliding_window": None}),
     "qwen2": ("Qwen2ForCausalLM", {**LLAMA, "head_dim": 6}),
+    "qwen3": ("Qwen3ForCausalLM", {**LLAMA, "attention_bias": True}),
+    "gemma3_text": ("Gemma3ForCausalLM", {**GEMMA, "attention_bias": True}),
     "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
@@ -166,7 +168,7 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
         del config["dense_act_fn"], config["is_gated_act"], config["scale_decoder_outputs"]
     if kind == "mistral":  # as older files say it
         config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
-    if kind == "qwen2":
+    if kind in ("qwen2", "qwen3"):
         config["sliding_window"] = 4  # without use_sliding_window, as its published files
     base = theirs_of(original, kind)
     ours = regard.hf.load(state, config)

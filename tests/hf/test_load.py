@@ -36,6 +36,10 @@ MAMBA2 = {
     "vocab_size": 30, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "state_size": 5, "n_groups": 1,
     "pad_token_id": 0,
 }  # fmt: skip
+GEMMA = {
+    **SIZES, **TOKENS, "num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8,
+    "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
 CHECKPOINTS = {
     "bert": ("BertForMaskedLM", BERT),
     "roberta": ("RobertaForMaskedLM", BERT),
@@ -46,6 +50,8 @@ CHECKPOINTS = {
     "llama": ("LlamaForCausalLM", LLAMA),
     "llama_tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}),
     "qwen2": ("Qwen2ForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
+    "qwen3": ("Qwen3ForCausalLM", {**LLAMA, "head_dim": 6, "tie_word_embeddings": False}),
+    "gemma3_text": ("Gemma3ForCausalLM", GEMMA),
     "t5": ("T5EncoderModel", T5),
     "qwen3_next": ("Qwen3NextForCausalLM", QWEN3_NEXT),
     "kimi_linear": ("KimiLinearForCausalLM", KIMI_LINEAR),

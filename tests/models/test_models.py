@@ -1,8 +1,15 @@
 """Every mixer of the catalogue in both models, or refused with its reason; what single models have besides the laws of all."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounter
 from torch.func import functional_call, grad
 
 from regard import MIXERS, UnsupportedError, build
@@ -11,6 +18,8 @@ from regard.models import (
     ClassifierConfig,
     DualEncoder,
     DualEncoderConfig,
+    LanguageModel,
+    LanguageModelConfig,
     PatchClassifierConfig,
     corrupt,
     count_parameters,
@@ -208,3 +217,71 @@ def test_in_evaluation_a_picture_does_not_depend_on_the_others():
     model(images())
     model.eval()
     torch.testing.assert_close(model(images())[:1], model(images()[:1]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "linear", "local", "gau"])
+def test_one_compiled_program_serves_any_length(mixer):
+    """Below and above a chunk, a window and a tile; forward and backward."""
+    torch._dynamo.reset()
+    model, counter = language_model(mixer=mixer, max_len=400), CompileCounter()
+    compiled = torch.compile(model, backend=counter, dynamic=True)
+    for length in (33, 64, 7, 301):
+        tokens = prompts(length)
+        compiled(tokens).square().sum().backward()
+        found = model.encoder.embedding.table.weight.grad.clone()
+        model.zero_grad()
+        model(tokens).square().sum().backward()
+        torch.testing.assert_close(found, model.encoder.embedding.table.weight.grad)
+        model.zero_grad()
+    assert counter.frame_count == 1
+
+
+RUN = """
+import sys, torch
+program = torch._inductor.aoti_load_package(sys.argv[1])
+tokens, want = torch.load(sys.argv[2])
+torch.testing.assert_close(program(tokens), want)
+assert "regard" not in sys.modules
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
+def test_a_classifier_runs_ahead_of_time_compiled_in_another_process(tmp_path):
+    """AOTInductor: a file of machine code for any batch and length, which torch alone runs."""
+    sizes = {"vocab_size": VOCAB, "num_classes": 3, "dim": 16, "num_heads": 2, "num_layers": 1}
+    model = ClassifierConfig(**sizes, max_len=64, mixer="linear").build().eval()
+    free = {0: torch.export.Dim("B", min=2, max=64), 1: torch.export.Dim("T", min=2, max=64)}
+    with torch.no_grad():
+        made = torch.export.export(model, (prompts(9),), dynamic_shapes={"tokens": free})
+        torch._inductor.aoti_compile_and_package(made, package_path=str(tmp_path / "made.pt2"))
+        tokens = prompts(41).repeat(2, 1)
+        torch.save((tokens, model(tokens)), tmp_path / "given.pt")
+    command = [sys.executable, "-c", RUN, tmp_path / "made.pt2", tmp_path / "given.pt"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_models_take_the_mixin_of_huggingface_hub(tmp_path, monkeypatch):
+    """save_pretrained, from_pretrained and push_to_hub of a class of the user's, with any pattern of layers."""
+    hub = pytest.importorskip("huggingface_hub", reason="not installed: pip install 'regard[hf]'")
+
+    class Shared(LanguageModel, hub.PyTorchModelHubMixin):
+        pass
+
+    config = LanguageModelConfig(**STACK, mixers=["linear", ("local", {"window_size": 2})])
+    model = Shared(config).eval()
+    model.save_pretrained(tmp_path)
+    again = Shared.from_pretrained(tmp_path)
+    assert again.config == config
+    torch.testing.assert_close(again(prompts()), model(prompts()), rtol=0, atol=0)
+    sent = []
+    monkeypatch.setattr(
+        hub.HfApi, "create_repo", lambda api, **given: SimpleNamespace(repo_id=given["repo_id"])
+    )
+    monkeypatch.setattr(
+        hub.HfApi,
+        "upload_folder",
+        lambda api, **given: sent.extend(p.name for p in Path(given["folder_path"]).iterdir()),
+    )
+    model.push_to_hub("you/model")
+    assert {"config.json", "model.safetensors"} <= set(sent)

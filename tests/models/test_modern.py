@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import regard.models as m
-from regard import OptionError, ShapeError
+from regard import Mask, OptionError, ShapeError, build
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
 # ---------------------------------------------------------------------- stacks of unlike layers
@@ -307,3 +307,49 @@ def test_a_stack_without_feed_forward_layers_is_its_mixers():
     assert all(block.feed_forward is None for block in model.encoder.blocks)
     with pytest.raises(OptionError, match="needs a feed-forward layer"):
         language_model(hidden_dim=0, residual="reversible")
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_options_of_softmax_and_local_are_the_attention_layer_of_gpt_oss(window):
+    """Learned sinks, biases, grouped keys, heads of their own width; a window counts the query there. Outputs and gradients."""
+    pytest.importorskip("transformers")
+    from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
+
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 150000.0}
+    sizes = {**SIZES, "num_hidden_layers": 1, "num_local_experts": 2, "sliding_window": 4}
+    kind = "full_attention" if window is None else "sliding_attention"
+    config = gpt_oss.GptOssConfig(**sizes, rope_parameters=rope, layer_types=[kind])
+    theirs = gpt_oss.GptOssAttention(config, 0).double()
+    turn = gpt_oss.GptOssRotaryEmbedding(config)
+    own = {"num_kv_heads": 1, "head_dim": 10, "bias": True, "sinks": True, "position": "rotary"}
+    own |= {"position_options": {"base": 150000.0}} | ({} if window is None else {"window_size": 3})
+    name = "softmax" if window is None else "local"
+    ours = build(name, dim=24, num_heads=3, **own).double()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(0.3 * torch.randn_like(parameter))
+    names = {
+        "q_proj": "heads.query",
+        "k_proj": "heads.key",
+        "v_proj": "heads.value",
+        "o_proj": "heads.out",
+    }
+
+    def mine(name: str) -> str:
+        part, _, rest = name.partition(".")
+        return f"{names[part]}.{rest}" if part in names else name
+
+    ours.load_state_dict({mine(name): z for name, z in theirs.state_dict().items()})
+    x = torch.randn(2, 13, 24, dtype=torch.float64)
+    ahead = torch.arange(13) - torch.arange(13)[:, None]
+    hidden = (ahead > 0) | (ahead <= -(window or 13))
+    mask = torch.zeros(13, 13, dtype=torch.float64).masked_fill(hidden, -torch.inf)[None, None]
+    want = theirs(x, turn(x, torch.arange(13)[None]), mask)[0]
+    found = ours(x, mask=Mask(causal=True))
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+    for y in (found, want):
+        y.sin().sum().backward()
+    gradients = {mine(name): z.grad for name, z in theirs.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5)

@@ -1,9 +1,15 @@
-"""GPT-2, Llama and its kin."""
+"""GPT-2, Llama and its kin, Gemma 3."""
 
-from torch import nn
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.core import UnsupportedError
 from regard.core.errors import shown
+from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
 
@@ -37,6 +43,7 @@ def gpt2(request: LoadRequest) -> Stack:
     return Stack(embedding, blocks, norm=norm(f"{at}ln_f"), head=head, causal=True)
 
 
+NEAR, FULL = "sliding_attention", "full_attention"
 SHAPES = {
     "embed_tokens.weight": "vocab_size hidden_size",
     "layers.0.self_attn.q_proj.weight": "num_attention_heads*head_dim",
@@ -53,53 +60,116 @@ NAMES = (
 
 
 def llama(request: LoadRequest) -> Stack:
-    """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward."""
+    """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward; Qwen3 normalises queries and keys."""
     w, c = request.weights, request.config
-    rope = c.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
-        raise UnsupportedError(
-            f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
-        )
-    request.require("rope_scaling", None)
     window = c.get("sliding_window")
     if c.get("use_sliding_window", True) and window is not None:
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
-    full = ["full_attention"] * request.depth("num_hidden_layers")
+    full = [FULL] * request.depth("num_hidden_layers")
     if list(c.get("layer_types") or full) != full:
         raise UnsupportedError(
             f"load does not support layer_types={shown(c['layer_types'])} with num_hidden_layers={len(full)}: it reads "
             "full_attention, once for each layer"
         )
-    base = rope.get("rope_theta", c.get("rope_theta", 10000.0))
-    at, norm = w.prefix("model."), w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    at = w.prefix("model.")
     request.agree(at, SHAPES)
-    if c["model_type"] == "llama":
+    if c["model_type"] in ("llama", "qwen3"):
         request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
+    if c["model_type"] == "llama":
         request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
-    embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"))
+    rope = c.get("rope_parameters") or {}
+    return _decoder(request, full, {FULL: _base(request, rope, "rope_theta")})
+
+
+def gemma3(request: LoadRequest) -> Stack:
+    """Gemma 3, the text model: windows before layers that see all, each with its own base of angles; norms before and after a layer."""
+    w, c = request.weights, request.config
+    at, depth = w.prefix("model."), request.depth("num_hidden_layers")
+    request.agree(at, SHAPES)
+    for name in ("attn_logit_softcapping", "final_logit_softcapping"):
+        request.require(name, None)
+    request.require("use_bidirectional_attention", False)
+    request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
+    request.require("query_pre_attn_scalar", c["head_dim"])
+    every = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
+    types = [NEAR if (i + 1) % every else FULL for i in range(depth)]
+    types = list(c.get("layer_types") or types)
+    rope = c.get("rope_parameters") or {}
+    if len(types) != depth or (set(types) | set(rope)) - {NEAR, FULL} or c["sliding_window"] < 2:
+        told = ("layer_types", "num_hidden_layers", "rope_parameters", "sliding_window")
+        said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
+        raise UnsupportedError(f"load does not support {said}")
+    bases = {
+        kind: _base(request, rope.get(kind) or {}, field, default)
+        for kind, field, default in ((NEAR, "rope_local_base_freq", 1e4), (FULL, "rope_theta", 1e6))
+        if kind in types
+    }
+    return _decoder(request, types, bases)
+
+
+def _base(request: LoadRequest, rope: Mapping[str, Any], field: str, default: float = 1e4) -> float:
+    """The base of rotary positions, from `rope` or from this field of the config, as older files have it."""
+    if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
+        raise UnsupportedError(
+            f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
+        )
+    request.require("rope_scaling", None)
+    return float(rope.get("rope_theta", request.config.get(field, default)))
+
+
+def _decoder(request: LoadRequest, types: Sequence[str], bases: Mapping[str, float]) -> Stack:
+    """Layers of these types; those of NEAR have a window, which counts the query in a config and not here."""
+    w, c = request.weights, request.config
+    gemma = c["model_type"] == "gemma3_text"
+    at, norm = w.prefix("model."), w.norms(GainLessOne if gemma else nn.RMSNorm, c["rms_norm_eps"])
+    names = (NAMES[0], "pre_feedforward_layernorm", *NAMES[2:]) if gemma else NAMES
+    scale = c["hidden_size"] ** 0.5 if gemma else 1.0
+    embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"), scale=scale)
     blocks = []
-    for i in range(len(full)):
+    for i, kind in enumerate(types):
         layer = f"{at}layers.{i}"
-        mixer = make_mixer(
-            "softmax",
+        options = {"window_size": c["sliding_window"] - 1} if kind == NEAR else {}
+        mixer: Any = make_mixer(
+            "local" if kind == NEAR else "softmax",
             c["hidden_size"],
             c["num_attention_heads"],
             w.linears(f"{layer}.self_attn.{{}}_proj", "qkvo"),
             num_kv_heads=c["num_key_value_heads"],
             position="rotary",
-            position_options={"base": float(base), "pairing": request.pairing},
+            position_options={"base": bases[kind], "pairing": request.pairing},
+            **options,
         )
-        blocks.append(request.block(mixer, norm, layer, NAMES, norm_first=True))
+        if gemma or c["model_type"] == "qwen3":
+            mixer.heads.query_norm = norm(f"{layer}.self_attn.q_norm")
+            mixer.heads.key_norm = norm(f"{layer}.self_attn.k_norm")
+        activation = "hidden_activation" if gemma else "hidden_act"
+        block: Any = request.block(
+            mixer, norm, layer, names, activation=activation, norm_first=True
+        )
+        if gemma:
+            block.mixer_after = norm(f"{layer}.post_attention_layernorm")
+            after = norm(f"{layer}.post_feedforward_layernorm")
+            block.feed_forward = nn.Sequential(block.feed_forward, after)
+        blocks.append(block)
     head = _head(request, embedding)
     return Stack(embedding, blocks, norm=norm(f"{at}norm"), head=head, causal=True)
+
+
+class GainLessOne(nn.RMSNorm):
+    """Gemma's: the weight is the gain less one, and numbers are float32 at least."""
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        wide = wide_type(x)
+        gain = 1 + self.weight.to(wide)
+        return F.rms_norm(x.to(wide), self.normalized_shape, gain, self.eps).to(x.dtype)
 
 
 def _head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Linear | None:
     """lm_head: a matrix of its own, or the embedding, which a file then need not repeat."""
     w, c = request.weights, request.config
-    tied = c.get("tie_word_embeddings", c["model_type"] == "gpt2")
+    tied = c.get("tie_word_embeddings", c["model_type"] in ("gpt2", "gemma3_text"))
     if not tied and "lm_head.weight" not in w:
         return None
     return request.head("lm_head", embedding.word, tied=tied)
