@@ -7,6 +7,7 @@ else is a finding: "raw", an error of torch or Python, or "silent", a value of a
 """
 
 import inspect
+import itertools
 import random
 import sys
 import warnings
@@ -26,6 +27,10 @@ from torch.utils._pytree import tree_leaves
 
 import regard
 from regard.core import Mask, Mixer, RegardError, Streamed
+from regard.core.options import VARIADIC
+from regard.functional.patterns import Window
+from regard.functional.relative import Terms, distances
+from regard.functional.scored import Windows
 from regard.lab.tables import TableClassifier
 from regard.lab.train.config import TrainConfig
 from regard.mixers import MIXERS, build
@@ -137,7 +142,8 @@ def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     if tensor and rng.random() < 0.8:
         base = good if isinstance(good, Tensor) else torch.ones(B, T, dtype=torch.bool)
         return _tensor(base, rng)
-    values = VALUES if get_origin(kind) is not Callable else [v for v in VALUES if not callable(v)]
+    a_function = any(get_origin(member) is Callable for member in _members(kind))
+    values = [v for v in VALUES if not callable(v)] if a_function else VALUES
     return rng.choice((*values, torch.ones(2), torch.tensor(3)))
 
 
@@ -148,7 +154,7 @@ def _tensor(good: Tensor, rng: random.Random) -> Any:
         lambda: good.to("meta"),
         lambda: good.to_sparse() if good.dim() else good,
         lambda: good.tolist(),
-        lambda: good.numpy(),
+        lambda: good.detach().numpy(),
         lambda: good[0] if good.dim() else good,
         lambda: good[None],
         lambda: good[:0] if good.dim() else good,
@@ -204,16 +210,17 @@ def _state(good: Any, rng: random.Random) -> Any:
     if rng.random() < 0.2:
         leaves = tree_leaves(good)
         return rng.choice((tuple(leaves), leaves, leaves[:1], type(good), None))
-    name = rng.choice(type(good).__match_args__)
+    name, changing = rng.choice(type(good).__match_args__), partial(replace, good)
+    changing = good._replace if hasattr(good, "_replace") else changing
     field = getattr(good, name)
     if isinstance(field, Tensor):
-        return replace(good, **{name: _tensor(field, rng)})
+        return changing(**{name: _tensor(field, rng)})
     if isinstance(field, tuple) and field and rng.random() < 0.7:
         changed = _state(field[0], rng) if isinstance(field[0], Streamed) else rng.choice(VALUES)
         if isinstance(field[0], Tensor):
             changed = _tensor(field[0], rng)
-        return replace(good, **{name: (changed, *field[1:])})
-    return replace(good, **{name: rng.choice(VALUES)})
+        return changing(**{name: (changed, *field[1:])})
+    return changing(**{name: rng.choice(VALUES)})
 
 
 def _batch(good: dict[str, Any], rng: random.Random) -> Any:
@@ -282,7 +289,7 @@ def _plainly_not(kind: Any, value: Any) -> bool:
 
 
 def _cases() -> Iterator[Case]:
-    of_parts = (_mixers, _pools_scores_positions, _models, _torchs_layer)
+    of_parts = (_mixers, _functionals, _parts, _pools_scores_positions, _models, _torchs_layer)
     for part in (*of_parts, _explorer, _adapters, _laboratory, _tables):
         yield from part()
     types = get_type_hints(Mask.__init__, include_extras=True)
@@ -461,6 +468,111 @@ def _model_arguments(model: Any, method: str) -> dict[str, Any]:
     return given
 
 
+def _functionals() -> Iterator[Case]:
+    """Every function of `regard.functional`, with all of its arguments, at two orders and with a context where it can."""
+    for name in regard.functional.__all__:
+        function = getattr(regard.functional, name)
+        types, label = _hints(function), f"functional.{name}"
+        takes_more = "S" in str(types.get("k"))
+        for causal, S in itertools.product((False, True), (T, *([T + 2] if takes_more else []))):
+            known = functional_arguments(name, S, causal)
+            given = {name: value for name, value in known.items() if name in types}
+            yield Case(
+                "functional", label, partial(_unwrapped, function), partial(dict, given), types
+            )
+
+
+def _unwrapped(function: Callable[..., Any], **given: Any) -> Any:
+    given = {k: v.make() if isinstance(v, _Made) else v for k, v in given.items()}
+    for name in [name for name, value in given.items() if value is _means]:
+        given[name] = partial(_means, factor=given["factor"])
+    if given.get("logits") is _ones:
+        given["logits"] = partial(_ones, given["v"])
+    return function(**given)
+
+
+def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
+    """What `name` takes, of T queries and S keys."""
+    own, cpu = name not in ("softmax_attention", "window_attention"), torch.device("cpu")
+    q, k, v = (
+        torch.randn(B, H, n, K)
+        for H, n, K in ((4, T, 4), (4 if own else 2, S, 4), (4 if own else 2, S, 3))
+    )
+    weights = torch.randn(1, 4, 3, S)
+    r = torch.randn(len(distances(T, S, causal, cpu)), 4, 4)
+    return {
+        **dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2),
+        **dict(mask=Mask(causal=causal and name != "fourier_mixing"), impl="auto", factor=2),
+        **dict(compress_k=_means, compress_v=_means, chunk_size=3, block_size=2),
+        **dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4)),
+        **dict(gate=torch.randn(B, 4, S) if causal else None, sinks=torch.randn(4)),
+        **dict(buckets=torch.randint(3, (B, 4, 2, T)), pattern=Window(2, 1), E=weights, F=weights),
+        **dict(windows=Windows(torch.zeros(B, 4, T).long(), 3, torch.full((1, T), S - 1))),
+        **dict(terms=Terms(r, r[0], r[0]), centroids=torch.randn(4, 2, 4), window_size=3),
+        **dict(
+            sorting=torch.rand(B, 4, 3, 3),
+            logits=_ones,
+        ),
+    } | ({} if name == "window_attention" or causal else {"window": None})
+
+
+BUILT = {name: Any for name in ("mixer", "dim", "num_heads", "max_len", "impl")}
+
+
+def _parts() -> Iterator[Case]:
+    """Layers, and the functions of packages without a room of their own."""
+    mixer, line = build("softmax", dim=D, num_heads=2), torch.nn.Linear(D, D)
+    block, x = regard.nn.ReversibleBlock(line, line), torch.randn(B, T, D)
+    stack = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
+    given = dict(
+        dim=D, hidden_dim=D, activation=torch.tanh, gated=False, layer=line, f=line, g=line
+    )
+    given |= dict(
+        chunk_size=2, in_channels=2, out_channels=2, kernel_size=3, num_heads=2, max_len=16
+    )
+    given |= dict(
+        normalized_shape=D, num_slots=2, blocks=[block], model=mixer, mixer=mixer, config=stack
+    )
+    given |= dict(
+        optimizer=torch.optim.SGD(mixer.parameters(), lr=0.0), target=2000, cls=POSITIONS["rotary"]
+    )
+    given |= dict(observation=mixer.observe(x), facts={"dim": D}, options={}, pool="mean")
+    given |= dict(
+        tokens=torch.ones(B, T).long(), mask_token=0, vocab_size=VOCAB, documents=[[[1, 2]]]
+    )
+    given |= dict(state=mixer.initial_state(B), index=torch.tensor([1, 0]))
+    for name in regard.nn.__all__:
+        entry = getattr(regard.nn, name)
+        if inspect.isclass(entry) and entry is not MultiheadAttention:
+            yield _constructor("parts", entry, given)
+    yield _constructor("parts", regard.mixers.HeadGroup, given | {"mixer": "softmax"})
+    yield Case(
+        "parts", "build", build, lambda: {"mixer": "softmax", "dim": D, "num_heads": 2}, BUILT
+    )
+    for package in (regard.nn, regard.models, regard.pools, regard.positions):
+        for case in _functions("parts", package, given):
+            if case.label.islower():
+                yield case
+    made = {
+        "mixer": lambda: mixer,
+        "pool": lambda: POOLS["mean"](D),
+        "score": partial(SCORES["dot"], D),
+    }
+    for kind, law in {"mixer": "empty_batch", "pool": "batch", "score": "shapes"}.items():
+        checked = {"factory": made[kind], "laws": law}
+        for case in _functions("parts", regard.testing, checked):
+            if case.label.endswith(kind):
+                yield case
+
+
+def _ones(v: Tensor, rows: slice, stop: int) -> Tensor:
+    return v.new_ones(1, 1, rows.stop - rows.start, stop)
+
+
+def _means(z: Tensor, factor: int = 2) -> Tensor:
+    return z.unflatten(2, (-1, factor)).mean(3)
+
+
 def _torchs_layer() -> Iterator[Case]:
     where, hints = "torch's layer", _hints(MultiheadAttention.__init__)
     mixer, x = build("softmax", dim=D, num_heads=2), torch.randn(B, T, D)
@@ -482,9 +594,9 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
     """Every public function and frozen class, called with what `given` has for its parameters."""
     for name in package.__all__:
         entry = getattr(package, name)
-        if inspect.isfunction(entry) or is_dataclass(entry):
+        if inspect.isfunction(entry) or (inspect.isclass(entry) and is_dataclass(entry)):
             parameters = inspect.signature(entry).parameters.items()
-            listed = [name for name, p in parameters if p.kind is not p.VAR_POSITIONAL]
+            listed = [name for name, p in parameters if p.kind not in VARIADIC]
             taken = {name: given[name] for name in listed if name in given}
             if subject == "explorer" and any(p.kind is p.VAR_KEYWORD for _, p in parameters):
                 taken["tokens"] = given["tokens"]
@@ -494,7 +606,8 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
                 yield Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
 
 
-MORE = ("args", "kwargs", "more", "options")
+MORE = ("args", "kwargs", "more", "options", "index", "observation")
+"""What is not exchanged: an index may lie on a device, where its values are not read; an observation is what `observe` gives."""
 
 
 def _exhausted(entry: Callable[..., Any], **given: Any) -> Any:

@@ -14,7 +14,17 @@ def test_no_bad_call_gives_a_raw_error_or_silence():
     made = found.outcomes
     assert made.total() == COUNT and made["refused"] > COUNT // 2 and made["valid"] > COUNT // 20
     assert set(found.by_subject) == {
-        *("mixers", "requests", "states", "states of others", "pools", "scores", "positions"),
+        *(
+            "functional",
+            "parts",
+            "mixers",
+            "requests",
+            "states",
+            "states of others",
+            "pools",
+            "scores",
+            "positions",
+        ),
         *("models", "masks", "torch's layer", "explorer", "adapters", "laboratory", "tables"),
     }
 

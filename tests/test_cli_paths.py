@@ -75,6 +75,13 @@ def test_a_folder_in_the_place_of_a_file_is_named(capsys, tmp_path, report_ledge
         assert "x.png cannot be written: a folder is in the place" in refused(capsys, line)
 
 
+def test_a_page_of_the_explorer_that_cannot_be_written_is_named_at_once(capsys, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "page.html")
+    for page, why in (("link", "it is no plain file"), ("", "a folder is in the place")):
+        line = f"explore {tmp_path}/absent --text x --page {tmp_path}/{page}"
+        assert f"cannot be written: {why}" in refused(capsys, line)
+
+
 def no_space(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 

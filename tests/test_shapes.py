@@ -59,7 +59,7 @@ for cls in regard.MIXERS.values():
         ran.append(cls.name)
 print("ran", *ran)
 
-from regard.functional import softmax_attention
+from regard.functional.softmax import softmax_attention
 
 try:
     softmax_attention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 6, 4))

@@ -30,8 +30,7 @@ def whole(path: Path) -> Iterator[Path]:
     Raises PathError where it cannot be written, and where a link, a device or a pipe has the name.
     """
     with reported(path):
-        if os.path.lexists(path) and not is_plain(path.lstat()):
-            raise OSError("it is no plain file or folder, and those alone are replaced")
+        _check_replaced(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.parent / f"{path.name}.{uuid4().hex[:8]}{PARTIAL}"
         try:
@@ -42,6 +41,28 @@ def whole(path: Path) -> Iterator[Path]:
                 shutil.rmtree(partial)
             else:
                 partial.unlink(missing_ok=True)
+
+
+def check_writable(path: Path, *, folder: bool = False) -> None:
+    """PathError now, rather than after an hour's work, if no file (or folder) can be written at `path`. Leaves nothing."""
+    with reported(path):
+        if path.is_dir() != folder and path.exists():
+            raise OSError(errno.ENOTDIR if folder else errno.EISDIR, "")
+        if not folder:
+            _check_replaced(path)
+        parent = path if folder else path.parent
+        while not parent.exists() and parent != parent.parent:
+            parent = parent.parent
+        probe = parent / f".{uuid4().hex[:8]}{PARTIAL}"
+        try:
+            probe.write_bytes(b"\0")
+        finally:
+            probe.unlink(missing_ok=True)
+
+
+def _check_replaced(path: Path) -> None:
+    if os.path.lexists(path) and not is_plain(path.lstat()):
+        raise OSError("it is no plain file or folder, and those alone are replaced")
 
 
 def is_plain(found: os.stat_result) -> bool:

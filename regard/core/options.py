@@ -32,6 +32,7 @@ from jaxtyping import jaxtyped
 from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import Module
+from torch.utils._pytree import tree_leaves
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, shown, suggestion
 from regard.core.memory import require_room
@@ -153,7 +154,7 @@ def check_call(
             check_option(who, name, value, types[name])
 
 
-def check_calls(namespace: dict[str, Any], names: Sequence[str]) -> None:
+def check_calls(namespace: dict[str, Any], names: Iterable[str]) -> None:
     """The functions of these names check their arguments as constructors do. For a package's public names, which no forward passes.
 
     >>> check_calls(globals(), __all__)
@@ -166,15 +167,27 @@ def check_calls(namespace: dict[str, Any], names: Sequence[str]) -> None:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def checked(function: Function) -> Function:
-    """The function, or a method that no other class calls in a loop, with its arguments checked as a constructor's are; not while it is compiled."""
+def checked(
+    function: Function, also: Callable[[dict[str, Any], list[Tensor]], None] | None = None
+) -> Function:
+    """The function, or a method that no other class calls in a loop, with its arguments checked as a constructor's are.
+
+    Not while it is compiled, nor where all tensors are on the meta device, which has operations to count and no values.
+    also: a further check, of all arguments and of the tensors among them.
+    """
     signature, who = inspect.signature(function), function.__qualname__
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not is_compiling():
+        tensors = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor)]
+        counted = tensors and all(z.is_meta for z in tensors)
+        if not (counted or is_compiling()):
             with jaxtyped("context"):  # a letter is one size in all arguments
                 check_call(who, signature, function, args, kwargs)
+                if also is not None:
+                    given = signature.bind(*args, **kwargs)
+                    given.apply_defaults()
+                    also(given.arguments, tensors)
         return function(*args, **kwargs)
 
     return cast(Function, call)
@@ -228,6 +241,7 @@ class _Values(NamedTuple):
 
 
 def _values(kind: Any) -> _Values:
+    kind = getattr(kind, "__bound__", kind) or Any  # a type variable's
     origin, inner = get_origin(kind), get_args(kind)
     if kind in (int, float):
         return _numbers(kind, SIZE if kind is int else FINITE)

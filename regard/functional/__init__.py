@@ -1,10 +1,16 @@
 """Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any
 
-from regard.core.errors import UnsupportedError
+from torch import Tensor
+
+from regard.core.errors import ShapeError, UnsupportedError
+from regard.core.mask import OPEN
+from regard.core.options import annotations, check_option, checked
+from regard.core.request import check_mask
 from regard.functional.compressed import compressed_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.fourier import fourier_mixing
@@ -17,8 +23,9 @@ from regard.functional.linear import (
 from regard.functional.lsh import lsh_attention
 from regard.functional.pattern import pattern_attention
 from regard.functional.projected import projected_attention
-from regard.functional.relative import relative_attention
-from regard.functional.scored import luong_attention, scored_attention
+from regard.functional.relative import distances, relative_attention
+from regard.functional.rows import autocast_dtype
+from regard.functional.scored import dot_product, luong_attention, scored_attention
 from regard.functional.sinkhorn import sinkhorn_attention
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
@@ -49,19 +56,96 @@ __all__ = [
 ]
 
 
-def _of_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which refuses documents. Mixers, who take them apart, call the one in its own file."""
+LACKS = {
+    **dict.fromkeys(("efficient_attention", "favor_attention", "linear_attention"), "pairwise"),
+    **{"random_feature_attention": "pairwise", "routed_attention": "global_tokens"},
+    **{"compressed_attention": "pairwise ragged", "fourier_mixing": "causal pairwise ragged"},
+    "sinkhorn_attention": "pairwise global_tokens ragged",
+}
+"""What a function cannot do with a mask, beside documents. ragged: valid tokens that do not come first."""
+
+_GROUPS = (lambda a: a.H % a.G == 0), "the heads of q must be a multiple of those of k and v"
+_ORDER = (lambda a: a.window is None or a.mask.causal), "window needs Mask(causal=True)"
+_WIDTHS = (
+    (lambda a: a.A == a.C or a.pairs is not dot_product),
+    "dot products need q and k of one width",
+)
+RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
+    "softmax_attention": (
+        *(_GROUPS, _ORDER),
+        (
+            (lambda a: not a.exclude_self or a.T == a.S),
+            "exclude_self needs as many queries as keys",
+        ),
+    ),
+    "window_attention": (_GROUPS, ((lambda a: a.S >= a.T), "there must be a key for each query")),
+    "relative_attention": (
+        _ORDER,
+        (
+            (lambda a: len(a.terms.r) == len(distances(a.T, a.S, a.mask.causal, a.q.device))),
+            "terms.r must be of the distances that `distances` gives",
+        ),
+    ),
+    "random_feature_attention": (
+        ((lambda a: a.gate is None or a.mask.causal), "a gate needs Mask(causal=True)"),
+    ),
+    "scored_attention": (_WIDTHS,),
+    "luong_attention": (_WIDTHS,),
+    "sinkhorn_attention": (
+        ((lambda a: a.N * a.block_size >= a.T), "the blocks of sorting must cover the tokens"),
+        ((lambda a: not (a.sort_cut and a.mask.causal)), "sort_cut has no causal order"),
+    ),
+}
+"""What arguments must be to each other: what holds, and the words for it."""
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its arguments checked. Mixers, who check requests of their own, call the one in its own file."""
+    who = function.__name__
+    served = checked(function, partial(_check_together, who, annotations(function)))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if getattr(kwargs.get("mask"), "documents", None) is not None:
-            raise UnsupportedError(
-                f"{function.__name__} does not support documents: mixers take them apart. Give each as a row of its own, or the "
-                "mask to a mixer."
-            )
-        return function(*args, **kwargs)
+        mask = kwargs.get("mask", OPEN)
+        for field in ("documents", *LACKS.get(who, "").replace("ragged", "").split()):
+            if getattr(mask, field, None) is not (False if field == "causal" else None):
+                raise UnsupportedError(
+                    f"{who} does not support {field}: give the mask to a mixer, or each document as a row of its own."
+                )
+        return served(*args, **kwargs)
 
     return call
 
 
-globals().update({name: _of_rows(globals()[name]) for name in __all__})
+def _check_together(
+    who: str, types: dict[str, Any], given: dict[str, Any], tensors: list[Tensor]
+) -> None:
+    """Tensors of one device and type, a mask that fits, and what the function's own rules say."""
+    for name, value in given.items():
+        for field, kind in annotations(type(value)).items() if hasattr(value, "_fields") else ():
+            check_option(f"{who}: {name}", field, getattr(value, field), kind)
+    devices = {z.device for z in tensors}
+    dtypes = {z.dtype for z in tensors if z.is_floating_point()}
+    if len(devices) > 1 or (len(dtypes) > 1 and autocast_dtype(tensors[0]) is None):
+        kinds = ", ".join(map(str, devices if len(devices) > 1 else dtypes))
+        raise ShapeError(f"{who}: its tensors are of {kinds}. Move or convert some.")
+    sizes: dict[str, int] = {}
+    for name, value in given.items():
+        if letters := getattr(types[name], "dim_str", ""):
+            sizes |= zip(letters.split(), value.shape, strict=True)
+    a = SimpleNamespace(**{"S": sizes.get("T"), **sizes, **given})
+    if mask := given.get("mask"):
+        if mask.shift is not None:
+            raise ShapeError(f"{who}: mask.shift is filled in by mixers. Leave it out.")
+        check_mask(who, mask, a.B, a.T, a.S, sizes.get("H"), device=tensors[0].device)
+        ragged = "ragged" in LACKS.get(who, "") and mask.valid is not None and not mask.compact
+        if ragged and (mask.valid[:, 1:] & ~mask.valid[:, :-1]).any():
+            raise UnsupportedError(
+                f"{who} needs valid tokens to come first in each row. A mixer moves them there."
+            )
+    for holds, words in RULES.get(who, ()):
+        if not holds(a):
+            raise ShapeError(f"{who}: {words}")
+
+
+globals().update({name: _checked(globals()[name]) for name in __all__})

@@ -60,10 +60,6 @@ def pattern_attention(
     as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
     Raises ShapeError where a pattern for each head meets another number of heads.
     """
-    if q.shape[2] != k.shape[2]:
-        raise ShapeError(
-            f"a pattern needs queries and keys on one axis, got {q.shape[2]} and {k.shape[2]} of them"
-        )
     if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
     how: dict[str, Any] = {"pattern": pattern, "mask": mask, "scale": scale}

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Rate
 from regard.core.request import permute
 from regard.functional.rows import Impl
 from regard.functional.softmax import Bias, softmax_attention
@@ -55,7 +56,7 @@ def relative_attention(
     mask: Mask = OPEN,
     scale: float | None = None,
     window: int | None = None,
-    dropout: float = 0.0,
+    dropout: Rate = 0.0,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale A) v over the allowed keys.

@@ -83,10 +83,10 @@ class Windows(NamedTuple):
     With a centre, weights are multiplied by exp(-(j - centre)^2 / (2 sigma^2)).
     """
 
-    start: Int[Tensor, "b h T"]
+    start: Int[Tensor, "#B #H T"]
     width: int
-    high: Int[Tensor, "d T"]
-    low: Int[Tensor, "c"] | None = None
+    high: Int[Tensor, "#B T"]
+    low: Int[Tensor, "#B"] | None = None
     centre: Float[Tensor, "B H T"] | None = None
     sigma: float = 1.0
 
@@ -102,7 +102,7 @@ def luong_attention(
     v: Float[Tensor, "B H S V"],
     *,
     windows: Windows,
-    pairwise: Bool[Tensor, "b h T S"] | None = None,
+    pairwise: Bool[Tensor, "#B #H T S"] | None = None,
     pairs: Pairs = dot_product,
     renormalise: bool = False,
     impl: Impl = "auto",

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Above0, Rate
 from regard.functional.rows import (
     TILE,
     Impl,
@@ -37,11 +38,11 @@ def softmax_attention(
     *,
     mask: Mask = OPEN,
     scale: float | None = None,
-    soft_cap: float | None = None,
+    soft_cap: Above0 | None = None,
     bias: Bias | None = None,
     window: int | None = None,
     exclude_self: bool = False,
-    dropout: float = 0.0,
+    dropout: Rate = 0.0,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T + bias) v over the allowed keys; G divides H. A query with no allowed key gives zero.

@@ -8,10 +8,10 @@ from regard.functional.rows import TILE, Impl, mixed, sizes_of, tiled, visible_k
 
 
 def spatial_mixing(
-    w: Float[Tensor, "b T S"],
+    w: Float[Tensor, "#B T S"],
     z: Float[Tensor, "B S F"],
     *,
-    bias: Float[Tensor, "b T"] | None = None,
+    bias: Float[Tensor, "#B T"] | None = None,
     mask: Mask = OPEN,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B T F"]:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Above0
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.rows import (
@@ -46,7 +47,7 @@ def window_attention(
     *,
     window: int,
     dilation: int = 1,
-    soft_cap: float | None = None,
+    soft_cap: Above0 | None = None,
     sinks: Float[Tensor, "H"] | None = None,
     mask: Mask = OPEN,
     impl: Impl = "auto",

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from regard.core import Capabilities, Mixer, No, OptionError
+from regard.core.options import CheckedOptions
 from regard.mixers.build import build
 from regard.nn.given_heads import with_given_heads
 
 
 @dataclass(frozen=True)
-class HeadGroup:
+class HeadGroup(metaclass=CheckedOptions):
     """So many heads of one mechanism; options are the mixer's own."""
 
     mixer: str | type[Mixer]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from regard.core import Catalog
+from regard.core.options import check_calls
 from regard.models.autoint import AutoInt, AutoIntConfig
 from regard.models.baselines import (
     FactorizationMachine,
@@ -195,3 +196,5 @@ __all__ = [
     "xlnet_large",
     "xlnet_small",
 ]
+
+check_calls(globals(), {*__all__} - {"pad_documents"})  # which checks more than types

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
-from regard.core.options import Share, check_option
+from regard.core.options import Count, Share
 from regard.core.request import check_mask
 
 IGNORED = -100
@@ -25,11 +25,11 @@ class Corrupted(NamedTuple):
 def corrupt(
     tokens: Int[Tensor, "B T"],
     *,
-    mask_token: int,
+    mask_token: Count,
     vocab_size: int,
     valid: Bool[Tensor, "B T"] | None = None,
-    never: Collection[int] = (),
-    rate: float = 0.15,
+    never: Collection[Count] = (),
+    rate: Share = 0.15,
     generator: torch.Generator | None = None,
 ) -> Corrupted:
     """Each token is chosen with probability `rate`; 8 in 10 of those become mask_token and 1 any token of the vocabulary.
@@ -37,7 +37,6 @@ def corrupt(
     Tokens that are not valid or are among `never` (separators, say) are neither chosen nor changed.
     Raises OptionError for a rate outside 0 to 1, or a mask_token outside the vocabulary.
     """
-    check_option("corrupt", "rate", rate, Share)
     if not 0 <= mask_token < vocab_size:
         raise OptionError(
             f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"

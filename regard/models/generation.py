@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.errors import shown
 from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
@@ -176,8 +177,10 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch."""
 
     def rows(part: Any) -> Any:
-        if isinstance(part, Tensor):
+        if isinstance(part, Tensor) and part.dim():
             return part.index_select(0, index)
+        if not stamp(part):
+            raise ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")
         picked = pytree.tree_map_only(Tensor, rows, part)
         return stamped(picked, part.origin.owner, part.most)
 

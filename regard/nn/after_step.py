@@ -33,11 +33,6 @@ def after_step(model: nn.Module, group: "dist.ProcessGroup | None" = None) -> No
     counted = [module for module in model.modules() if isinstance(module, Centroids)]
     if group is None:
         group = _group(model, bool(counted))
-    elif not isinstance(group, dist.ProcessGroup):
-        raise OptionError(
-            "after_step: group must be a torch.distributed.ProcessGroup that this process is part of, got "
-            f"{shown(group)}"
-        )
     if group is not None:
         for centroids in counted:
             centroids.add_up(group)
@@ -61,8 +56,6 @@ def call_after_step(
         raise OptionError(
             f"call_after_step: optimizer must be a torch.optim.Optimizer, got {shown(optimizer)}"
         )
-    if not isinstance(model, nn.Module):
-        raise OptionError(f"call_after_step: model must be a module, got {shown(model)}")
     return inner.register_step_post_hook(lambda *_: after_step(model, group))
 
 

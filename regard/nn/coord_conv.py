@@ -1,13 +1,16 @@
 """CoordConv (Liu et al. 2018, arXiv 1807.03247): a convolution with coordinates among its input channels."""
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core.options import CheckedOptions, Count
 from regard.functional.positions.coordinates import coordinates
 
 
-class CoordConv2d(nn.Module):
+class CoordConv2d(nn.Module, metaclass=CheckedOptions):
     """Conv2d over [x ; row' ; column' (; radius)], coordinates in [-1, 1].
 
     With zero weights on the extra channels it is Conv2d. Coordinates follow the input's size: another size than in
@@ -22,7 +25,7 @@ class CoordConv2d(nn.Module):
         kernel_size: int | tuple[int, int],
         *,
         stride: int | tuple[int, int] = 1,
-        padding: int | tuple[int, int] | str = 0,
+        padding: Count | tuple[Count, Count] | Literal["same", "valid"] = 0,
         dilation: int | tuple[int, int] = 1,
         bias: bool = True,
         radius: bool = False,

@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import Observation, ShapeError, UnsupportedError
-from regard.core.options import check_option
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
@@ -41,7 +40,6 @@ def disagreement(
 
     Raises UnsupportedError if the mixer has no such heads, ShapeError and OptionError for what does not fit.
     """
-    check_option("disagreement", "kind", kind, Kind)
     heads = getattr(observation, _FIELDS[kind])
     if heads is None:
         raise UnsupportedError(

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.catalog import Catalog
-from regard.core.shapes import check_positive
+from regard.core.options import CheckedOptions, Rate
 from regard.functional.rows import recomputed
 
 
-class FeedForward(nn.Module):
+class FeedForward(nn.Module, metaclass=CheckedOptions):
     """x [.. D] -> [.. D], token by token; `gate` is None in the plain forms."""
 
     def __init__(
@@ -30,11 +30,10 @@ class FeedForward(nn.Module):
         activation: Callable[[Tensor], Tensor],
         gated: bool,
         bias: bool = False,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
     ):
         super().__init__()
         hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
-        check_positive(dim=dim, hidden_dim=hidden_dim)
         width = max(1, round(2 * hidden_dim / 3)) if gated else hidden_dim
         self.activation = activation
         self.gate = nn.Linear(dim, width, bias=bias) if gated else None
@@ -95,7 +94,7 @@ FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
 )
 
 
-class Chunked(nn.Module):
+class Chunked(nn.Module, metaclass=CheckedOptions):
     """`layer` applied to `chunk_size` tokens at a time, since tokens are independent (Kitaev et al. 2020, arXiv 2001.04451).
 
     The same function for any chunk; the widest activations held at once are those of `chunk_size` tokens and not of T.
@@ -105,7 +104,6 @@ class Chunked(nn.Module):
 
     def __init__(self, layer: nn.Module, chunk_size: int):
         super().__init__()
-        check_positive(chunk_size=chunk_size)
         self.layer, self.chunk_size = layer, chunk_size
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError
+from regard.core.options import CheckedOptions
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
 from regard.nn.norm import RMSNorm
@@ -23,7 +24,7 @@ HeadBias = bool | Literal["qkv"]
 """Biases of all four projections, or of those of queries, keys and values alone."""
 
 
-class Heads(nn.Module):
+class Heads(nn.Module, metaclass=CheckedOptions):
     """q, k, v = heads.split(x, context); y = heads.merge(mixed).
 
     Queries and keys have `key_dim` channels each, values `value_dim`; `head_dim` is both, by default dim / num_heads.

@@ -12,10 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.catalog import Catalog
+from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import ranged
 
 
-class LayerNorm(nn.LayerNorm):
+class LayerNorm(nn.LayerNorm, metaclass=CheckedOptions):
     """torch's, under a name, with a gain that begins at `start`. normalized_shape: channels of a token. eps: added to the variance."""
 
     name = "layer"
@@ -26,7 +27,7 @@ class LayerNorm(nn.LayerNorm):
         nn.init.constant_(self.weight, self.start)
 
 
-class RMSNorm(nn.RMSNorm):
+class RMSNorm(nn.RMSNorm, metaclass=CheckedOptions):
     """One gain for each channel, and no mean is taken away."""
 
     name = "rms"
@@ -45,13 +46,13 @@ class RMSNorm(nn.RMSNorm):
         return F.rms_norm(x, self.normalized_shape, gain, self.eps).to(torch.float16)
 
 
-class ScaleNorm(nn.Module):
+class ScaleNorm(nn.Module, metaclass=CheckedOptions):
     """eps is inside the root; g begins at `start`."""
 
     name = "scale"
     start = 1.0
 
-    def __init__(self, dim: int, eps: float = 1e-5):
+    def __init__(self, dim: int, eps: Above0 = 1e-5):
         super().__init__()
         self.eps = eps
         self.gain = nn.Parameter(torch.empty(()))

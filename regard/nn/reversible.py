@@ -18,12 +18,13 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from regard.core.errors import OptionError, UnsupportedError
+from regard.core.options import CheckedOptions
 from regard.functional.rows import autocast_dtype, plain_alone
 
 Merge = Literal["concat", "mean"]
 
 
-class ReversibleBlock(nn.Module):
+class ReversibleBlock(nn.Module, metaclass=CheckedOptions):
     """(x_1, x_2) -> (y_1, y_2). Further arguments, such as a mask, go to f."""
 
     def __init__(self, f: nn.Module, g: nn.Module):
@@ -44,7 +45,7 @@ class ReversibleBlock(nn.Module):
         return (y_1, x_2 + self.g(y_1)), state
 
 
-class ReversibleSequence(nn.Module):
+class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
     """x [B T D] -> [B T 2D] (`merge="concat"`, as in the official code) or [B T D] (`"mean"`), both streams starting as x.
 
     In training the activations of the layers are not stored. `recompute=False` stores them: the same function.
@@ -55,8 +56,6 @@ class ReversibleSequence(nn.Module):
         self, blocks: Iterable[ReversibleBlock], *, merge: Merge = "concat", recompute: bool = True
     ):
         super().__init__()
-        if merge not in ("concat", "mean"):
-            raise OptionError(f"merge ({merge!r}) must be concat or mean")
         self.blocks = nn.ModuleList(blocks)
         self.merge, self.recompute = merge, recompute
 

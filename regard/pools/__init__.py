@@ -3,6 +3,7 @@
 from typing import Any
 
 from regard.core import Catalog, OptionError
+from regard.core.options import check_calls
 from regard.core.pool import Pool
 from regard.pools.attention_query_gate import AttentionQueryGate
 from regard.pools.context_query import ContextQuery
@@ -34,3 +35,6 @@ def resolve_pool(pool: str | type[Pool]) -> type[Pool]:
             )
         return pool
     return POOLS[pool]
+
+
+check_calls(globals(), __all__)

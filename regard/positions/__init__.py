@@ -1,6 +1,7 @@
 """Positions of tokens: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
 
 from regard.core import Catalog
+from regard.core.options import check_calls
 from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
 from regard.positions.base import Position, make
 from regard.positions.grid import Axial, Coordinates
@@ -12,3 +13,5 @@ POSITIONS: Catalog[type[Position]] = Catalog(
 )
 
 __all__ = ["POSITIONS", "AbsolutePosition", "NoPosition", "Position", "make"]
+
+check_calls(globals(), __all__)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from regard.core import Mixer
+from regard.core.options import check_calls
 from regard.mixers import MIXERS
 from regard.testing.laws import (
     cost,
@@ -123,3 +124,5 @@ __all__ = [
     "judge_mixer",
     "judge_pool",
 ]
+
+check_calls(globals(), __all__)

@@ -164,6 +164,38 @@ def test_functions_of_queries_and_keys_refuse_documents(name):
             function(mask=regard.Mask(documents=DOCUMENTS))
 
 
+BETWEEN = torch.tensor([[True, False, True, True]])
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        *((name, {"pairwise": BETWEEN[None, None]}) for name in ("linear", "favor", "efficient")),
+        *((name, {"pairwise": BETWEEN[None, None]}) for name in ("compressed", "random_feature")),
+        *(("routed", {"global_tokens": BETWEEN}), ("sinkhorn", {"global_tokens": BETWEEN})),
+        ("sinkhorn", {"pairwise": BETWEEN[None, None]}),
+    ],
+)
+def test_functions_refuse_the_masks_that_they_would_ignore(name, fields):
+    function = getattr(regard.functional, f"{name}_attention")
+    with pytest.raises(regard.UnsupportedError, match=f"does not support {next(iter(fields))}"):
+        function(mask=regard.Mask(**fields))
+
+
+def test_tokens_that_do_not_come_first_are_refused_where_they_must():
+    x, given = torch.randn(1, 4, 6), {"mask": regard.Mask(valid=BETWEEN)}
+    with pytest.raises(regard.UnsupportedError, match="fourier_mixing does not support causal"):
+        regard.functional.fourier_mixing(x, mask=regard.Mask(causal=True))
+    with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
+        regard.functional.fourier_mixing(x, **given)
+    q, sorting = torch.randn(1, 1, 4, 6), torch.rand(1, 1, 2, 2)
+    with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
+        regard.functional.sinkhorn_attention(q, q, q, sorting=sorting, block_size=2, **given)
+    with pytest.raises(regard.ShapeError, match="sort_cut has no causal order"):
+        causal = {"mask": regard.Mask(causal=True), "sort_cut": 1}
+        regard.functional.sinkhorn_attention(q, q, q, sorting=sorting, block_size=2, **causal)
+
+
 def test_functions_serve_masks_without_documents_by_name():
     q = torch.randn(1, 3, 12, 8, dtype=torch.float64)
     y = regard.functional.softmax_attention(q, q, q, mask=regard.Mask(causal=True))
