@@ -41,6 +41,7 @@ class Weighed(nn.Module):
         where = torch.arange(SIZE) * 2 / (SIZE - 1) - 1
         places = torch.cartesian_prod(where, where) * config.coordinates
         self.register_buffer("places", places, persistent=False)
+        self.places: Tensor
         C = config.channels
         self.pixels = nn.Sequential(nn.Linear(3, C), nn.ReLU(), nn.Linear(C, 1 + config.num_tasks))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, sdpa
-from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks, sums
+from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
 from regard.functional.rows import Form, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -94,7 +94,10 @@ FAST: dict[tuple[str, str], Entry] = {
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
     ("causal sums", "cuda"): FLA,
     ("causal sums", "cpu"): PIECES(
-        sums.attend, unfit=sums.unfit, dtypes=(torch.float32, torch.float64), shortest=128
+        favor.causal_sums,
+        unfit=favor.unfit_causal_sums,
+        dtypes=(torch.float32, torch.float64),
+        shortest=128,
     ),
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
     ("pattern", "cpu"): TILES(pattern.attend),

@@ -196,7 +196,7 @@ def _part(
     else:
         k, v = (take_each(z, column.expand(len(z), *column.shape)) for z in (k, v))
     q = take(q, i)
-    whole = of_any_length(c) or c <= tile
+    whole = (torch.compiler.is_compiling() and of_any_length(c)) or c <= tile
     y = some(slice(0, c), q, k, v) if whole else tiled(some, tile, q, k, v)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 

@@ -87,7 +87,10 @@ def plain_alone() -> bool:
 
 
 def of_any_length(T: int) -> bool:
-    """True while a program for rows of any length T is made: by torch.export, or by torch.compile where T is a symbol."""
+    """True while a program for rows of any length T is made: by torch.export, or by torch.compile where T is a symbol.
+
+    Where each call counts it is asked under `torch.compiler.is_compiling()` alone.
+    """
     if torch.compiler.is_exporting() or not torch.compiler.is_compiling():
         return torch.compiler.is_exporting()
     from torch.fx.experimental.symbolic_shapes import has_static_value
@@ -184,7 +187,7 @@ def tiled(
     """
     cut = q if isinstance(q, tuple) else (q,)
     T = cut[0].shape[-2]
-    if plain_alone() or of_any_length(T) or T <= size:
+    if plain_alone() or (torch.compiler.is_compiling() and of_any_length(T)) or T <= size:
         return f(slice(0, T), *cut, *others)
     parts = []
     for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
@@ -244,7 +247,9 @@ def in_chunks(
 ) -> Shaped[Tensor, "B H N C M"]:
     """Filled up with `value`, or zeros. A program for any length has two more chunks: an axis of one would be a case of its own."""
     B, H, T, M = x.shape
-    N = (T + C - 1) // C + 2 * of_any_length(T)
+    N = (T + C - 1) // C
+    if torch.compiler.is_compiling() and of_any_length(T):
+        N += 2
     if N * C != T:  # a padding of nothing is a copy
         x = F.pad(x, (0, 0, 0, N * C - T), value=value)
     return x.reshape(B, H, N, C, M)
@@ -252,7 +257,7 @@ def in_chunks(
 
 def fitted(chunk: int, T: int) -> int:
     """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk if of_any_length(T) else min(chunk, T)
+    return chunk if torch.compiler.is_compiling() and of_any_length(T) else min(chunk, T)
 
 
 def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[Tensor, "B *h T V"]:
