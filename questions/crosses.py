@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
-from regard.lab.tasks import Adult, Records, Splits
+from regard.lab.data.records import Records
+from regard.lab.tasks import Adult, Splits
 from regard.lab.train import TrainConfig
 from regard.models import (
     AutoIntConfig,
@@ -32,7 +33,7 @@ class Income(Adult):
     """Adult, asked for the income alone."""
 
     name = "income"
-    labels = ("income",)
+    labels = ("income",)  # type: ignore[assignment]
 
     def load(self) -> Splits:
         splits = super().load()
