@@ -7,6 +7,7 @@ About 13 core-minutes, estimated: 108 runs of 6 s, and a sixth more where rates 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
 from regard.lab.data.records import Records
@@ -37,7 +38,7 @@ class Income(Adult):
 
     def load(self) -> Splits:
         splits = super().load()
-        parts = {
+        parts: Any = {
             part: Records({**(c := getattr(splits, part).columns), "label": c["label"][:, :1]})
             for part in ("train", "valid", "test")
         }

@@ -8,7 +8,7 @@ import torch
 from regard.core import OptionError
 from regard.core.shapes import check_positive
 from regard.mixers.build import build, option_names, resolve
-from regard.models.config import Layer, StackConfig
+from regard.models.config import Layer, ModelConfig, StackConfig
 
 TOLERANCE = 0.1
 STEP = 8  # widths are multiples of it
@@ -16,7 +16,7 @@ STEP = 8  # widths are multiples of it
 Config = TypeVar("Config", bound=StackConfig)
 
 
-def count_parameters(config: StackConfig) -> int:
+def count_parameters(config: ModelConfig) -> int:
     """Trainable numbers of the model, counted on the meta device: nothing is allocated."""
     with torch.device("meta"):
         return sum(p.numel() for p in config.build().parameters() if p.requires_grad)

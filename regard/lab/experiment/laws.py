@@ -138,7 +138,7 @@ def _budgets(question: Question, load: Load) -> str:
     for column in question.trained:
         splits, targets = load(column.task), []
         for placed in (replace(column, shell=shell) for shell in question.shells):
-            targets.append(count_parameters(model_config(placed, base, splits)))  # type: ignore[arg-type]
+            targets.append(count_parameters(model_config(placed, base, splits)))
             for entry in question.entries:
                 _equal(question, placed, entry, base, splits, targets[-1])
         shown = f"{min(targets):,}"
@@ -157,7 +157,7 @@ def _equal(
     if "size" in question.factors or obstacle(column, entry, splits) is not None:
         return
     try:
-        count = count_parameters(model_config(column, entry, splits, beside=base))  # type: ignore[arg-type]
+        count = count_parameters(model_config(column, entry, splits, beside=base))
     except UnsupportedError:  # it cannot take this shell, and its row will say so
         return
     except OptionError as error:
