@@ -122,7 +122,9 @@ def _check_together(
 ) -> None:
     """Tensors of one device and type, a mask that fits, and what the function's own rules say."""
     for name, value in given.items():
-        for field, kind in annotations(type(value)).items() if hasattr(value, "_fields") else ():
+        for field, kind in (
+            annotations(value.__class__).items() if hasattr(value, "_fields") else ()
+        ):
             check_option(f"{who}: {name}", field, getattr(value, field), kind)
     devices = {z.device for z in tensors}
     dtypes = {z.dtype for z in tensors if z.is_floating_point()}
