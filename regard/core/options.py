@@ -154,25 +154,28 @@ def check_call(
             check_option(who, name, value, types[name])
 
 
-def check_calls(namespace: dict[str, Any], names: Iterable[str]) -> None:
+def check_calls(namespace: dict[str, Any], names: Iterable[str], *, counts: bool = False) -> None:
     """The functions of these names check their arguments as constructors do. For a package's public names, which no forward passes.
 
     >>> check_calls(globals(), __all__)
     """
     for name in names:
         if inspect.isfunction(function := namespace.get(name)):
-            namespace[name] = checked(function)
+            namespace[name] = checked(function, counts=counts)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(
-    function: Function, also: Callable[[dict[str, Any], list[Tensor]], None] | None = None
+    function: Function,
+    also: Callable[[dict[str, Any], list[Tensor]], None] | None = None,
+    *,
+    counts: bool = False,
 ) -> Function:
     """The function, or a method that no other class calls in a loop, with its arguments checked as a constructor's are.
 
-    Not while it is compiled, nor where all tensors are on the meta device, which has operations to count and no values.
+    Not while it is compiled. counts: nor where all tensors are on the meta device, whose operations can be counted.
     also: a further check, of all arguments and of the tensors among them.
     """
     signature, who = inspect.signature(function), function.__qualname__
@@ -180,7 +183,7 @@ def checked(
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         tensors = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor)]
-        counted = tensors and all(z.is_meta for z in tensors)
+        counted = counts and tensors and all(z.is_meta for z in tensors)
         if not (counted or is_compiling()):
             with jaxtyped("context"):  # a letter is one size in all arguments
                 check_call(who, signature, function, args, kwargs)

@@ -102,7 +102,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its arguments checked. Mixers, who check requests of their own, call the one in its own file."""
     who = function.__name__
-    served = checked(function, partial(_check_together, who, annotations(function)))
+    served = checked(function, partial(_check_together, who, annotations(function)), counts=True)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -174,7 +174,7 @@ def _best(old: Beams, new: Beams, eos: int) -> Beams:
 
 
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
-    """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch; ShapeError for anything else."""
+    """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch. Raises ShapeError for what is no state."""
 
     def rows(part: Any) -> Any:
         if isinstance(part, Tensor) and part.dim():

@@ -10,7 +10,7 @@ has no second level. Words that are not valid, and sentences without words, are 
 backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one after another.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any, NamedTuple
 
@@ -90,6 +90,8 @@ def pad_documents(
     Raises ShapeError for what is not that.
     """
     try:
+        if isinstance(documents, Mapping | Set):
+            raise TypeError(f"a {type(documents).__name__} has no order")
         ids = [[_sentence(words) for words in document] for document in documents]
     except (TypeError, ValueError, RuntimeError) as error:
         raise ShapeError(

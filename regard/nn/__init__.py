@@ -32,4 +32,4 @@ __all__ = [
     "disagreement",
 ]
 
-check_calls(globals(), __all__)
+check_calls(globals(), __all__, counts=True)

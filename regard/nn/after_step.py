@@ -19,7 +19,7 @@ from regard.core.errors import shown
 from regard.nn.centroids import Centroids
 
 
-def after_step(model: nn.Module, group: "dist.ProcessGroup | None" = None) -> None:
+def after_step(model: nn.Module, group: Any = None) -> None:
     """Call `after_step` of every mixer in the model, once each, wherever it is and whatever wraps the model.
 
     group: the processes over which the data are split. Each of them makes this call, and what their centroids counted is
@@ -33,6 +33,11 @@ def after_step(model: nn.Module, group: "dist.ProcessGroup | None" = None) -> No
     counted = [module for module in model.modules() if isinstance(module, Centroids)]
     if group is None:
         group = _group(model, bool(counted))
+    elif not isinstance(group, dist.ProcessGroup):
+        raise OptionError(
+            "after_step: group must be a torch.distributed.ProcessGroup that this process is part of, got "
+            f"{shown(group)}"
+        )
     if group is not None:
         for centroids in counted:
             centroids.add_up(group)
