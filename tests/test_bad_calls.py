@@ -38,6 +38,9 @@ def test_the_same_seed_makes_the_same_calls():
 def test_without_the_checks_raw_errors_and_silence_are_found(monkeypatch, capsys):
     monkeypatch.setattr("regard.core.options.fits", lambda kind, value: True)
     monkeypatch.setattr("regard.core.mixer.check_state", lambda *given: None)
+    every = module._cases  # without checks torch's kernels read past what functions are given
+    safe = [case for case in every() if case.subject != "functional"]
+    monkeypatch.setattr(module, "_cases", lambda: safe)
     found = bad_calls(400, seed=0)
     assert found.outcomes["raw"] > 20 and found.outcomes["silent"] > 20
     monkeypatch.setattr(module, "bad_calls", lambda count, seed: found)

@@ -93,12 +93,6 @@ FAST: dict[tuple[str, str], Entry] = {
     ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
     ("causal sums", "cuda"): FLA,
-    ("causal sums", "cpu"): PIECES(
-        favor.causal_sums,
-        unfit=favor.unfit_causal_sums,
-        dtypes=(torch.float32, torch.float64),
-        shortest=128,
-    ),
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
     ("pattern", "cpu"): TILES(pattern.attend),
     ("pattern", "cuda"): FLEX,

@@ -18,7 +18,9 @@ TRAINED = {
     **{name: "listops" for name, model in MODELS.items() if isinstance(model, Published)},
     **dict.fromkeys(("mlp_mixer", "gmlp_image"), "digits"),
     **dict.fromkeys(("performer", "gmlp", "synthesizer", "flash"), "stdlib_bytes"),
-    **dict.fromkeys(("llama3", "qwen3", "gemma3"), "stdlib_bytes"),
+    **dict.fromkeys(
+        "gemma3 kimi_linear llama3 mamba2 qwen3 qwen3_next retnet".split(), "stdlib_bytes"
+    ),
     **dict.fromkeys(("reformer", "flash_quad"), "recall"),
     "xlnet_classifier": "listops",
 }
