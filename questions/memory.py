@@ -112,7 +112,7 @@ QUESTION = Question(
         ),
     ),
     limits=(
-        "Sizes are those of the paper's layers, which XLNet's segment and content parts exceed; within Transformer-XL they are equal. Each is compared with itself. XLNet, with its norms behind, learned nothing in one seed at 3e-3 and at 1e-2.",
+        "Sizes are those of the paper's layers, which XLNet's segment and content parts exceed; within Transformer-XL they are equal. Each is compared with itself. XLNet without a memory, with its norms behind, learned nothing in one seed at 3e-3 and at 1e-2; with one it was not tried before.",
         "No gradient enters a memory, so that nothing teaches a layer to carry on what a later segment will ask: reach in tokens is no reach in what is learned.",
         "A third of the questions need no memory, so that a model without one still passes the lines; verdicts are of the others alone, and their intervals of seeds alone.",
         "Two layers of width 32, segments of 8 tokens. Text, where a memory gains hundredths of a bit, pre-training by masks and by orders, spans and reversed halves are not asked.",

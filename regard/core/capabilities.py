@@ -51,7 +51,7 @@ class Capabilities:
     time: str
     memory: str
     state: str | None = None
-    exchange: Exchange = No("its queries read tokens of every part, by their places")
+    exchange: Exchange = No("it sends tokens, where neither a causal state nor whole heads serve")
     finite_to: float = 100.0
 
     def but(self, **changes: Any) -> "Capabilities":

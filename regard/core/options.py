@@ -182,9 +182,10 @@ def checked(
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return function(*args, **kwargs)
         tensors = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor)]
-        counted = counts and tensors and all(z.is_meta for z in tensors)
-        if not (counted or is_compiling()):
+        if not (counts and tensors and all(z.is_meta for z in tensors)):
             with jaxtyped("context"):  # a letter is one size in all arguments
                 check_call(who, signature, function, args, kwargs)
                 if also is not None:

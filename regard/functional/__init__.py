@@ -108,7 +108,8 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         mask = kwargs.get("mask", OPEN)
         for field in ("documents", *LACKS.get(who, "").replace("ragged", "").split()):
-            if getattr(mask, field, None) is not (False if field == "causal" else None):
+            none = False if field == "causal" else None
+            if getattr(mask, field, none) is not none:
                 raise UnsupportedError(
                     f"{who} does not support {field}: give the mask to a mixer, or each document as a row of its own."
                 )

@@ -113,7 +113,9 @@ class LoadRequest(NamedTuple):
                 values: dict[str, Any] = {field: self.config.get(field) for field in names}
                 if None in values.values():
                     continue
-                if size != sum(math.prod(values.get(f) or int(f) for f in term) for term in terms):
+                if size != sum(
+                    math.prod(values[f] if f in values else int(f) for f in term) for term in terms
+                ):
                     said = " and ".join(
                         f"{field}={shown(value)}" for field, value in values.items()
                     )

@@ -29,6 +29,16 @@ def streams():
 
 
 @pytest.mark.parametrize("name", streams())
+def test_no_mixer_takes_the_state_of_another(name):
+    mixer = make(name)
+    for other in streams():
+        if other == name:
+            continue
+        with pytest.raises(ShapeError, match=f"^{name}: state must come .* got one of {other}$"):
+            mixer.extend(X, make(other).initial_state(B))
+
+
+@pytest.mark.parametrize("name", streams())
 def test_a_state_of_another_width_batch_type_or_device_is_refused(name):
     mixer = make(name)
     mine = mixer.initial_state(B)

@@ -104,7 +104,7 @@ def test_the_adapter_is_the_eager_form(T, M, V, begun, decayed, monkeypatch):
             torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("name", "options"), MIXERS[::2], ids=IDS[::2])
+@pytest.mark.parametrize(("name", "options"), MIXERS, ids=IDS)
 def test_the_laws_hold(name, options, on_this_cpu):
     with recorded() as used:
         check_mixer(
@@ -126,7 +126,7 @@ def test_a_package_that_is_not_there(monkeypatch):
             regard.build(name, dim=8, num_heads=2, impl="fla", **options)
     with recorded() as used:
         regard.build("linear", dim=8, num_heads=2)(torch.zeros(1, 2000, 8), mask=Mask(causal=True))
-    assert used <= {"plain"}
+    assert not used
 
 
 def test_what_it_cannot_serve_is_refused(monkeypatch):

@@ -21,33 +21,21 @@ def terms():
 
 
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])
-def test_the_gated_delta_rule_is_transformers(form):
-    qwen = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
-    theirs = getattr(qwen, f"torch_{form}_gated_delta_rule")
-    q, k, v, b, g = leaves = [z.float().requires_grad_() for z in terms()]
+@pytest.mark.parametrize(
+    ("module", "rule", "channels"),
+    [("qwen3_next", "torch_{}_gated_delta_rule", ()), ("kimi_linear", "{}_kimi_delta_attention", (K,))],
+    ids=["gated", "kimi"],
+)  # fmt: skip
+def test_the_delta_rule_is_transformers(module, rule, channels, form):
+    theirs = pytest.importorskip(f"transformers.models.{module}.modeling_{module}")
+    q, k, v, b, _ = terms()
+    g = -normal(B, H, T, *channels, seed=3).abs()
+    leaves = [z.float().requires_grad_() for z in (q, k, v, b, g)]
+    q, k, v, b, g = leaves
     y, S = delta_attention(q / K**0.5, k, v, b, g)
     given = [z.transpose(1, 2) for z in (q, k, v, g, b)]
-    expected, last = theirs(*given, initial_state=None, output_final_state=True)
-    assert torch.allclose(y, expected.transpose(1, 2), atol=2e-6)
-    assert torch.allclose(S, last, atol=2e-6)
-    weight = normal(*y.shape, seed=9).float()
-    ours = torch.autograd.grad((y * weight).sum(), leaves)
-    for got, wanted in zip(
-        ours, torch.autograd.grad((expected.transpose(1, 2) * weight).sum(), leaves), strict=True
-    ):
-        assert torch.allclose(got, wanted, atol=2e-5)
-
-
-@pytest.mark.parametrize("form", ["recurrent", "chunk"])
-def test_kimis_delta_rule_is_transformers(form):
-    kimi = pytest.importorskip("transformers.models.kimi_linear.modeling_kimi_linear")
-    theirs = getattr(kimi, f"{form}_kimi_delta_attention")
-    q, k, v, b, _ = (z.float() for z in terms())
-    g = -normal(B, H, T, K, seed=3).abs().float()
-    leaves = [z.requires_grad_() for z in (q, k, v, b, g)]
-    y, S = delta_attention(q / K**0.5, k, v, b, g)
-    given = [z.transpose(1, 2) for z in (q, k, v, g, b)]
-    expected, last = theirs(*given, initial_state=None, output_final_state=True)
+    rule = getattr(theirs, rule.format(form))
+    expected, last = rule(*given, initial_state=None, output_final_state=True)
     assert torch.allclose(y, expected.transpose(1, 2), atol=2e-6)
     assert torch.allclose(S, last, atol=2e-6)
     weight = normal(*y.shape, seed=9).float()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.errors import shown
-from regard.hf.kinds.decoders import NAMES, _head
+from regard.hf.kinds.decoders import NAMES, GainLessOne, _base, _head
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
 from regard.mixers.build import build
@@ -17,6 +17,9 @@ from regard.models.block import Block
 
 LIMITS = ((0.0, math.inf), [0.0, math.inf], [0.0, {"__float__": "Infinity"}])
 """Steps of Mamba-2 without a bound, as a config and its JSON hold them."""
+
+SHARE = "partial_rotary_factor"
+"""Field that says how much of a head is turned."""
 
 GATED_DELTA = """
 decay.A_log=A_log decay.bias=dt_bias norm.weight=norm.weight out.weight=out_proj.weight
@@ -37,10 +40,8 @@ def qwen3_next(request: LoadRequest) -> Stack:
     """Gated DeltaNet, and gated softmax attention whose rotation turns some of the channels; gains are stored less one."""
     request.require("num_experts", 0)
     request.require("attention_bias", False)
-    tensors = request.weights.tensors
-    for name in [n for n in tensors if n.endswith("norm.weight") and "linear_attn" not in n]:
-        tensors[name] = tensors[name] + 1
-    return _hybrid(request, {"linear_attention": _gated_delta, "full_attention": _softmax})
+    mixers = {"linear_attention": _gated_delta, "full_attention": _softmax}
+    return _hybrid(request, mixers, GainLessOne)
 
 
 def kimi_linear(request: LoadRequest) -> Stack:
@@ -70,7 +71,11 @@ def mamba2(request: LoadRequest) -> Stack:
     return Stack(embedding, blocks, norm=norm(f"{at}norm_f"), head=head, causal=True)
 
 
-def _hybrid(request: LoadRequest, mixers: Mapping[str, Callable[..., Mixer]]) -> Stack:
+def _hybrid(
+    request: LoadRequest,
+    mixers: Mapping[str, Callable[..., Mixer]],
+    kind_of_norm: type = nn.RMSNorm,
+) -> Stack:
     w, c = request.weights, request.config
     request.require("hidden_act", "silu")  # of the convolutions, too
     kinds, depth = c["layer_types"], request.depth("num_hidden_layers")
@@ -79,7 +84,7 @@ def _hybrid(request: LoadRequest, mixers: Mapping[str, Callable[..., Mixer]]) ->
             f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "
             "one for each layer"
         )
-    at, norm = w.prefix("model."), w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    at, norm = w.prefix("model."), w.norms(kind_of_norm, c["rms_norm_eps"])
     request.agree(at, {"embed_tokens.weight": "vocab_size hidden_size"})
     request.agree(at, {"layers.0.mlp.up_proj.weight": "intermediate_size"})
     embedding, blocks = TokenEmbedding(w.embedding(f"{at}embed_tokens")), []
@@ -140,13 +145,10 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
     }
     request.agree(at, shapes)
     rope = c.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default":
-        raise UnsupportedError(
-            f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
-        )
     H, K = c["num_attention_heads"], c["head_dim"]
-    share = rope.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.25))
-    turned = {"base": float(rope.get("rope_theta", 10000.0)), "channels": int(K * share)}
+    share = rope.get(SHARE, c.get(SHARE, 0.25))
+    base = _base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
+    turned = {"base": base, "channels": int(K * share)}
     joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
     query, gate = (linear(joint[:, i].flatten(0, 1)) for i in (0, 1))
     mixer: Any = make_mixer(
@@ -161,7 +163,7 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
         position="rotary",
         position_options=turned,
     )
-    norm, heads = w.norms(nn.RMSNorm, c["rms_norm_eps"]), mixer.heads
+    norm, heads = w.norms(GainLessOne, c["rms_norm_eps"]), mixer.heads
     heads.gate, heads.query_norm, heads.key_norm = gate, norm(f"{at}q_norm"), norm(f"{at}k_norm")
     return mixer
 
@@ -224,10 +226,8 @@ def _mamba2(request: LoadRequest, at: str) -> Mixer:
     inside = w[f"{at}in_proj.weight"].split([H * V, H * V, N, N, H])
     parts = "gate value key query decay.project".split()
     tensors = {f"{part}.weight": z for part, z in zip(parts, inside, strict=True)}
-    for part in (
-        "weight",
-        "bias",
-    ):  # of values, keys and queries, which go the other way round here
+    for part in ("weight", "bias"):
+        # Of values, keys and queries, which go the other way round here.
         joint = w[f"{at}conv1d.{part}"].squeeze().split([H * V, N, N])
         tensors[f"conv.{part}"] = torch.cat(joint[::-1])
     tensors |= _named(request, at, MAMBA2)

@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.lab.data.records import IGNORED
 from regard.lab.experiment.laws import sizes
-from regard.lab.experiment.lines import LINES
+from regard.lab.experiment.lines import LINES, Bag, Unmixed
 from regard.lab.experiment.trial import as_run, model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
 from regard.lab.tasks.fingerprint import (
@@ -24,6 +24,7 @@ from regard.lab.tasks.fingerprint import (
 )  # fmt: skip
 from regard.lab.train.short import Short, short_fit
 from regard.mixers import MIXERS
+from regard.testing import check_mixer
 
 COLUMNS = {column.name: column for column in FINGERPRINT.trained}
 
@@ -101,6 +102,12 @@ def test_the_test_rows_stay_when_training_grows():
     assert torch.equal(small.train.labels, large.train.labels[: len(small.train.labels)])
     assert not torch.equal(small.test.labels, small.valid.labels)
     assert not torch.equal(small.test.labels, Order(train_size=64, seed=1).load().test.labels)
+
+
+@pytest.mark.parametrize("line", [Unmixed, Bag])
+def test_lines_keep_the_laws(line):
+    assert "causality" in check_mixer(lambda: line(24))
+    assert sum(p.numel() for p in line(24).parameters()) == 4 * 24**2
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -91,7 +91,8 @@ def trained(folder, how="ddp", stopped=0, killed=0):
             result = fit(model, task, STEPS, folder, progress=False)
         except Stopped:
             return None
-    return {"losses": result.losses, "curve": result.curve, "value": result.value}
+    names = ("losses", "curve", "value", "tokens")
+    return {name: getattr(result, name) for name in names}
 
 
 class Poisoned(Majority):

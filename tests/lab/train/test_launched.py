@@ -41,7 +41,7 @@ def test_processes_train_as_one_and_end_together(tmp_path):
     alone = {how: trained(tmp_path / f"one, {how}", how) for how in ("ddp", "own")}
     for name, found in runs.items():
         assert len(found["losses"]) == 9
-        for what in ("losses", "curve", "value"):
+        for what in ("losses", "curve", "value", "tokens"):
             one = alone["own" if name == "own" else "ddp"]
             ours, expected = (torch.tensor(run[what]).double() for run in (found, one))
             torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6, msg=name)
