@@ -312,7 +312,7 @@ def check_page(results: Results) -> None:
 
 
 def _sources(question: Question, load: Load) -> str:
-    return f"sources of {len(question.entries)} entries, the engine and torch are part of each row's key"
+    return f"sources of {len(question.entries)} entries, what trains them, the engine and torch are part of each row's key"
 
 
 LAWS: dict[int, tuple[str, Callable[[Question, Load], str]]] = {

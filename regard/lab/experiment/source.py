@@ -43,6 +43,12 @@ def source(of: Any) -> str:
     return digest.hexdigest()
 
 
+def code(*parts: Any) -> str:
+    """The sha256 of the code of the modules of these classes and functions alone, not of what they import."""
+    files = (_located(part.__module__) for part in parts)
+    return hashlib.sha256("\n".join(_code(file) for file in files if file).encode()).hexdigest()
+
+
 def _bare(of: Any) -> Any:
     return _bare(of.func) if isinstance(of, partial) else of
 

@@ -20,13 +20,15 @@ from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
+from regard.lab.experiment.source import code
 from regard.lab.tasks import Splits
 from regard.lab.train import Run, TrainConfig, fit, train
-from regard.lab.train.batches import in_order
+from regard.lab.train.batches import Batches, in_order
 from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.loop import DivergedError
+from regard.lab.train.optimizer import make_optimizer
 from regard.lab.train.short import Short, short_fit
-from regard.lab.train.terms import has_own_loss
+from regard.lab.train.terms import Terms, has_own_loss
 from regard.mixers.build import resolve
 from regard.models import (
     ClassifierConfig,
@@ -42,6 +44,8 @@ from regard.models import (
 from regard.testing.counting import count
 
 Measures = Callable[[Fitted], Mapping[str, float]]
+_LONG, _SHORT = (fit, Batches, make_optimizer, Terms), (short_fit, make_optimizer, Terms)
+"""What trains: a change of these files makes results old, as one of a mechanism's does."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def content(
         "model": {},
         "entry": entry.identity(),
         "train": {k: v for k, v in train.items() if k not in ("lr", "seed", "log_dir")},
+        "trained by": code(*(_SHORT if isinstance(column.train, Short) else _LONG)),
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
     } | sources(type(task), column.model, measures)

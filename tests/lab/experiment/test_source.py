@@ -20,6 +20,7 @@ from regard.lab.experiment import (
     mechanism_laws,
     provenance,
     source as module,
+    trial,
 )
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
@@ -216,6 +217,18 @@ def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(
     )
     after = sources()
     assert {name for name in before if before[name] != after[name]} == concerned
+
+
+def test_an_edit_of_what_trains_makes_its_own_results_old(tmp_path, monkeypatch):
+    real, copy = module._located, tmp_path / "edited.py"
+    copy.write_text((HOME / "lab/train/loop.py").read_text() + "\nEDITED = 1\n")
+    keys = lambda: (module.code(*trial._LONG), module.code(*trial._SHORT))  # noqa: E731
+    before = keys()
+    monkeypatch.setattr(
+        module, "_located", lambda name: copy if name == "regard.lab.train.loop" else real(name)
+    )
+    after = keys()
+    assert before[0] != after[0] and before[1] == after[1] and len({*before}) == 2
 
 
 def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch):
