@@ -73,16 +73,13 @@ def own_files() -> str:
 
 
 def claims() -> str:
-    """One row for each claim, with the verdict of the page that tested it, before and now where it was asked again."""
+    """One row for each claim, with the verdict of the page that tested it, and of the frozen one before where it was asked again."""
     found = json.loads((DOCS / "findings" / "claims.json").read_text())
-    now = {row["claim"]: row for row in found["claims"] if row["page"] not in found["frozen"]}
     rows = []
     for row in found["claims"]:
         page, verdict = "[{page}]({page}.md)".format_map(row), row["verdict"]
-        if row["page"] in found["frozen"]:
-            verdict += " (frozen)"
-            if again := now.get(row["claim"]):
-                verdict += ", now **{verdict}** in [{page}]({page}.md)".format_map(again)
+        verdict += " (frozen)" * (row["page"] in found["frozen"])
+        verdict += "".join(f"; before, {old}: {said}" for old, said in row.get("before", ()))
         rows.append((page, row["claim"], row["source"], verdict))
     return "\n".join(table(("page", "claim", "source", "verdict"), rows))
 
