@@ -81,7 +81,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         dropout = _taken_over(dropout, given)
         sides = {"bias": bias, "kdim": kdim, "vdim": vdim, "batch_first": batch_first}
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(mixer.dim, heads.num_heads, dropout=dropout, **sides, **where)  # type: ignore[arg-type]
+        super().__init__(mixer.dim, heads.num_heads, dropout=dropout, **sides, **where)
         self.mixer = given.to(**where)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
         # On the meta device it draws no random numbers.
