@@ -177,8 +177,8 @@ class XLNet(Model):
             segments = permute(segments, source)
         ranks = permute(order, source).masked_fill(~valid, CONTEXT)
         h = looked_up(self.trunk.table, permute(tokens, source), valid)
-        order = FactorizationOrder(ranks, valid, segments)
-        g, state = self.trunk(h, self.query.expand_as(h), order, state)
+        ordered = FactorizationOrder(ranks, valid, segments)
+        g, state = self.trunk(h, self.query.expand_as(h), ordered, state)
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
     def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
