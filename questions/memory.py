@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from questions._tasks import TwoBack
 from regard.lab import Claim, Column, Entry, Question, Shell, above
 from regard.lab.experiment.question import Fitted
-from regard.lab.tasks.fingerprint import TwoBack
 from regard.lab.train.short import Short, answered
 from regard.models import TransformerXLConfig, XLNetConfig
 

@@ -63,7 +63,7 @@ class Recommend(metaclass=CheckedOptions):
         print(f"{found.sentence}\n")
         if found.ranked:
             lines = [*map(_line, found.ranked)]
-            known = [n for n in lines[0] if any(line[n] not in ("", UNKNOWN) for line in lines)]
+            known = [n for n in lines[0] if any(line[n] != UNKNOWN for line in lines)]
             print_table({name: line[name] for name in known} for line in lines)
         if found.excluded:
             print_table(
@@ -74,8 +74,6 @@ class Recommend(metaclass=CheckedOptions):
 
 
 def _line(found: "Candidate") -> dict[str, Any]:
-    from regard.lab.growth import two
-
     quality = [
         f"{column} {'failed' if mean is None else f'{mean:.3f}'}{'' if mark == 'reached' else f' ({mark or UNKNOWN})'}"
         for column, (mean, mark) in found.quality.items()
@@ -85,7 +83,6 @@ def _line(found: "Candidate") -> dict[str, Any]:
         "ms": _said(found.ms, 1),
         "of softmax": _said(found.ratio, 1),
         "peak MB": _said(found.bytes, 1e6),
-        "faster from": "" if found.faster_from is None else two(found.faster_from),
         "quality": ", ".join(quality) or UNKNOWN,
         "declared": f"{found.cost}; memory {found.declared_memory}",
     }

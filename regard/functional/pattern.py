@@ -161,7 +161,6 @@ def _part(
     others = None if mask.global_tokens is None else ~mask.global_tokens
     for marks in (mask.valid, others):
         there = there if marks is None else there & marks[:, at]
-
     i = i.clamp(max=T - 1)  # copies of the last query are dropped below
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:

@@ -22,6 +22,7 @@ from regard.functional.rows import (
     grouped,
     masked_softmax,
     of_any_length,
+    scores,
     sizes_of,
     tiled,
     visible_keys,
@@ -156,13 +157,11 @@ def softmax_weights(
     """The weights that `softmax_attention` applies, before dropout; rows without a key are zero."""
     T, S = q.shape[2], k.shape[2]
     rows, cols = slice(0, T), slice(0, S)
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = scale * q @ grouped(k, q.shape[1]).mT
-    scores = scores if soft_cap is None else capped(scores, soft_cap)
-    scores = scores if bias is None else scores + bias(rows, cols)
-    return masked_softmax(
-        scores, allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
-    )
+    found = scores(q, grouped(k, q.shape[1]), scale)
+    found = found if soft_cap is None else capped(found, soft_cap)
+    found = found if bias is None else found + bias(rows, cols)
+    allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
+    return masked_softmax(found, allowed).to(q.dtype)
 
 
 def capped(scores: Float[Tensor, "*b T S"], c: float) -> Float[Tensor, "*b T S"]:

@@ -71,7 +71,7 @@ def attend(
     if mask.global_tokens is not None:
 
         def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-            a = _weights(q, k, pairs(window, d, mask, S, rows), soft_cap, sinks)
+            a = _weights(q, k, pairs(window, d, mask, S, rows, q.device), soft_cap, sinks)
             return a.to(v.dtype) @ v
 
         return tiled(some, tile, q, k, v)
@@ -117,7 +117,7 @@ def _weights(
 
 
 def pairs(
-    window: int, dilation: int, mask: Mask, T: int, rows: slice, device: torch.device | None = None
+    window: int, dilation: int, mask: Mask, T: int, rows: slice, device: torch.device
 ) -> Bool[Tensor, "b h t T"]:
     """Allowed pairs of the queries `rows`."""
     place = torch.arange(T, device=device)

@@ -48,7 +48,7 @@ class AttentionConfig(metaclass=CheckedOptions):
     seed: Seed = 0
 
     def __post_init__(self):
-        _make(self, 2, 2, 8)
+        _mixer(self, 2, 2, 8)
 
     @property
     def cls(self) -> type[Mixer]:
@@ -225,8 +225,7 @@ class AttentionFunction:
         call = Call(q, k, v, mask, as_context)
         scored = {name: others[name] for name in SCORED if others.get(name) is not None}
         if scored:
-            if output_attentions:
-                scored["output_attentions"] = True
+            scored |= {"output_attentions": True} if output_attentions else {}
             return _scored(one, call, scored, dropout), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
@@ -310,12 +309,21 @@ def _chosen(
 @cache
 def _same_as_context(config: AttentionConfig) -> bool:
     """True if a sequence mixes with itself as with a context that is the same sequence, unless in causal order."""
-    return config.cls in MIXERS.values() and bool(_make(config, 2, 2, 8).capabilities.cross)
+    return config.cls in MIXERS.values() and bool(_mixer(config, 2, 2, 8).capabilities.cross)
 
 
-def _make(
-    config: AttentionConfig, num_heads: int, num_kv_heads: int, head_dim: int, dropout: float = 0.0
+@cache
+def _mixer(
+    config: AttentionConfig,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    dropout: float = 0.0,
+    layer: int = 0,
+    device: torch.device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Mixer:
+    """A mixer without parameters for a layer: a pure function of the arguments."""
     cls, options = config.cls, dict(config.options)
     if dropout:
         if "dropout" not in option_names(cls):
@@ -326,7 +334,7 @@ def _make(
     if "num_kv_heads" in option_names(cls):
         options["num_kv_heads"] = num_kv_heads
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.seed + layer)
         mixer = build(
             cls, dim=num_heads * head_dim, num_heads=num_heads, max_len=config.max_len, **options
         )
@@ -339,20 +347,4 @@ def _make(
             f"{cls.name} does not support attn_implementation: it learns {', '.join(learned)}, and an attention "
             "function stores nothing. regard.nn.MultiheadAttention does."
         )
-    return given
-
-
-@cache
-def _mixer(
-    config: AttentionConfig,
-    num_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
-    dropout: float,
-    layer: int,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Mixer:
-    """A mixer without parameters for a layer: a pure function of the arguments."""
-    config = replace(config, seed=config.seed + layer)
-    return _make(config, num_heads, num_kv_heads, head_dim, dropout).to(device, dtype)
+    return given.to(device=device, dtype=dtype)

@@ -7,10 +7,8 @@ was given the hidden states, so its arguments are read.
 import dis
 import re
 import sys
-from collections.abc import Mapping
 from functools import cache
 from types import CodeType
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -34,11 +32,12 @@ def keys_of_others(module: nn.Module) -> bool | None:
         frame = frame.f_back
     names, changed = _arguments(frame.f_code)
     states = frame.f_locals.get(names[0])
+    cached = any("past" in name and frame.f_locals.get(name) is not None for name in names)
     others = False
     for name in names[1:]:
         value = frame.f_locals.get(name)
         if name in OTHERS:
-            if value is None and (name in changed or _cached(frame.f_locals, names)):
+            if value is None and (name in changed or cached):
                 return None
             if value is not None and value is not states:
                 if {name, names[0]} & changed:
@@ -47,10 +46,6 @@ def keys_of_others(module: nn.Module) -> bool | None:
         elif isinstance(value, Tensor) and value is not states and not BESIDE.search(name):
             return None
     return others
-
-
-def _cached(arguments: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-    return any("past" in name and arguments.get(name) is not None for name in names)
 
 
 @cache

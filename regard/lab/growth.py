@@ -1,13 +1,11 @@
-"""Numbers at lengths that were not measured, by growth that is fitted to those that were; and where two of them cross."""
+"""Numbers at lengths that were not measured, by growth that is fitted to those that were."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-FURTHEST = 2**20  # tokens, to which growth is followed
 LARGEST_ERROR = 500.0  # of a logarithm: nothing is known beyond it
 
 
@@ -82,29 +80,3 @@ def _parts(points: tuple[tuple[int, float], ...], power: float) -> list[tuple[fl
     n, v = np.array(points, dtype=float).T
     columns = np.stack([(n / n[-1]) ** p for p in powers], 1) / v[:, None]
     return list(zip(powers, nnls(columns, np.ones(len(v)))[0].tolist(), strict=True))
-
-
-def crossover(own: Growth, base: Growth) -> float | None:
-    """The length from which a mechanism stays faster, between those that were measured or by growth beyond them; None where none is sure."""
-    lengths = [length for length, _ in own.points]
-    if len(lengths) > 1:
-        beyond = np.geomspace(lengths[-1], max(FURTHEST, lengths[-1]), 200)
-        lengths += beyond.astype(int).tolist()[1:]
-    ratios = [own.at(n).over(base.at(n)) for n in lengths]
-    sure = _stays_below(lengths, [ratio.high for ratio in ratios])
-    return sure and _stays_below(lengths, [ratio.value for ratio in ratios])
-
-
-def _stays_below(lengths: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """The length from which the ratio stays below 1, interpolated on log-log; None where it does not."""
-    first = max((place + 1 for place, ratio in enumerate(ratios) if ratio >= 1), default=0)
-    if first in (0, len(ratios)):
-        return None if first else float(lengths[0])
-    ends = slice(first - 1, first + 1)
-    (n0, n1), (r0, r1) = np.log(lengths[ends]), np.log(ratios[ends])
-    return float(np.exp(n0 + r0 / (r0 - r1) * (n1 - n0)))
-
-
-def two(value: float) -> str:
-    """To two digits."""
-    return f"{float(f'{value:.2g}'):,.0f}"

@@ -25,7 +25,7 @@ from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
 from regard.lab.experiment.speed import Setting
 from regard.lab.experiment.stored import Pass
-from regard.lab.growth import Estimate, Growth, crossover, two
+from regard.lab.growth import Estimate, Growth
 from regard.lab.questions import QUESTIONS
 from regard.lab.report.terminal import size
 from regard.mixers import MIXERS
@@ -83,7 +83,6 @@ class Candidate:
     ms: Estimate | None = None
     ratio: Estimate | None = None  # of time to softmax
     bytes: Estimate | None = None
-    faster_from: float | None = None  # tokens, than softmax
     quality: dict[str, Quality]  # by trained column
     causal: bool | None = None  # as timed
 
@@ -256,7 +255,7 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     found = replace(found, ms=ms, bytes=peak, causal=rows[-1].causal)
     if label == SOFTMAX:
         return replace(found, ratio=Estimate(1.0, 0.0, ms.measured))
-    return replace(found, ratio=ms.over(base.at(length)), faster_from=crossover(own, base))
+    return replace(found, ratio=ms.over(base.at(length)))
 
 
 def _grown(rows: Sequence[Row], name: str, cost: str, spread: float = 0.0) -> Growth:
@@ -295,10 +294,8 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     if softmax not in fit:
         why = f"has not reached {asked}" if softmax else "cannot do this, for the reason below"
         return fit[0].mechanism, f"Use {fit[0].mechanism}, {_judged(fit[0])}: fused softmax {why}."
-    later = [(n, f.mechanism) for f in fit if (n := f.faster_from) and n > case.length]
-    where = f"below N = {two(min(later)[0])}, where {min(later)[1]} does" if later else at
     good = f", {_judged(softmax)}: nothing as good" if softmax and softmax.quality else ": nothing"
-    return SOFTMAX, f"Use fused softmax{good} wins {where}."
+    return SOFTMAX, f"Use fused softmax{good} wins {at}."
 
 
 def _judged(found: Candidate) -> str:

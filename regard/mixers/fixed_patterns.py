@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from regard.core import Mask, No, OptionError, UnknownNameError
 from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
@@ -96,20 +94,14 @@ class FixedPatterns(ValuesMixer):
         F, parts = len(self.patterns), []
         fixed_mask, learned_mask = _by_heads(mask, F)
         if F:
-            fixed = v[:, :F], *_places(q, mask, query, key)
+            if query is None or key is None:
+                query = key = torch.arange(q.shape[2], device=q.device)[None]
+            n = key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
+            fixed = v[:, :F], query, key, n
             parts.append(fixed_attention(self.patterns, *fixed, mask=fixed_mask, impl=self.impl))
         if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
         return torch.cat(parts, dim=1)
-
-
-def _places(
-    q: Tensor, mask: Mask, query: Tensor | None = None, key: Tensor | None = None
-) -> tuple[Int[Tensor, "#b T"], Int[Tensor, "#b S"], Int[Tensor, "_"]]:
-    """Positions of queries and keys, by default the first, and the number of tokens of each row."""
-    if query is None or key is None:
-        query = key = torch.arange(q.shape[2], device=q.device)[None]
-    return query, key, key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

@@ -162,21 +162,14 @@ class Encoder(Streams):
         if documents is None:
             place = next_places(self.who, tokens, state, valid, self.max_len)
         else:
-            place = self._places_in_documents(tokens, state, valid, documents)
+            check_like(self.who, "documents", documents, tokens, IDS, "integers")
+            place = places(tokens, valid, documents) + tokens_before(state, valid, documents)
+            check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
         x = self.embedding(tokens, place, valid)
         x, blocks = self.blocks.stream(
             x, state.blocks, valid=valid, documents=documents, donate=donate
         )
         return self.norm(x), State(blocks, blocks[0].length)
-
-    def _places_in_documents(
-        self, tokens: Tokens, state: State, valid: Valid, documents: Int[Tensor, "B T"]
-    ) -> Int[Tensor, "b T"]:
-        """The first document may go on from the state's."""
-        check_like(self.who, "documents", documents, tokens, IDS, "integers")
-        place = places(tokens, valid, documents) + tokens_before(state, valid, documents)
-        check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
-        return place
 
 
 def tokens_before(

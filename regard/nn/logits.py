@@ -169,10 +169,8 @@ class PairLogits(PositionLogits):
     def forward(self, x, position=None, keys=None):
         keys = self.keys(x) if keys is None else keys
         q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
-        return Logits(product if self.score.product else self._pairs, (q,), (keys,))
-
-    def _pairs(self, rows: slice, S: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H t S"]:
-        return self.score.pairs(q, k[:, :, :S])
+        pairs = lambda rows, S, q, k: self.score.pairs(q, k[:, :, :S])  # noqa: E731
+        return Logits(product if self.score.product else pairs, (q,), (keys,))
 
     def keys(
         self, x: Float[Tensor, "B S D"], position: Tensor | None = None

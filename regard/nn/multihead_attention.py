@@ -78,36 +78,14 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: the mixer has dim {mixer.dim} and {heads.num_heads} heads, the layer "
                 f"{shown(sizes[0])} and {sizes[1]}"
             )
-        own = mixer.options.get("dropout")
-        if dropout and own is None:
-            raise UnsupportedError(
-                f"MultiheadAttention: {mixer.name} does not support dropout of weights ({dropout}): set the "
-                "layer's dropout to 0.0 first"
-            )
-        if dropout and own not in (0.0, dropout):
-            raise OptionError(
-                f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({dropout}). Build the "
-                "mixer without: that of the layer is taken over."
-            )
-        if dropout:
-            given.dropout = dropout  # type: ignore[assignment]  # a mixer with the option has the number
-            given.options = {**given.options, "dropout": dropout}
-        super().__init__(
-            mixer.dim,
-            heads.num_heads,
-            dropout=dropout or own or 0.0,
-            bias=bias,
-            kdim=kdim,
-            vdim=vdim,
-            batch_first=batch_first,
-            device=device,
-            dtype=dtype,
-        )
-        self.mixer = given.to(device=device, dtype=dtype)
+        dropout = _taken_over(dropout, given)
+        sides = {"bias": bias, "kdim": kdim, "vdim": vdim, "batch_first": batch_first}
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        super().__init__(mixer.dim, heads.num_heads, dropout=dropout, **sides, **where)
+        self.mixer = given.to(**where)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
-        out = _OutProjection(
-            mixer.dim, mixer.dim, bias=bias, device="meta"
-        )  # draws no random numbers
+        # On the meta device it draws no random numbers.
+        out = _OutProjection(mixer.dim, mixer.dim, bias=bias, device="meta")
         out.weight, out.bias = self.out_proj.weight, self.out_proj.bias
         self.out_proj = out
 
@@ -195,13 +173,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 raise UnsupportedError(
                     "MultiheadAttention does not support nested tensors as a context, nor beside masks"
                 )
-            x = query.to_padded_tensor(0.0)
-            length = [len(row) for row in query.unbind()]
-            inside = torch.arange(x.shape[1]) < torch.tensor(length)[:, None]
-            mask = Mask(causal=is_causal, valid=inside.to(x.device))
-            y, weights = self._mix([x] * 3, True, mask, None, need_weights, average_attn_weights)
-            rows = [row[:n] for row, n in zip(y, length, strict=True)]
-            return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
+            return self._mix_nested(query, is_causal, need_weights, average_attn_weights)
         one_axis, batched = query is key, query.dim() == 3
         tokens = [query, key, value]
         if any(x.is_nested or x.dim() != query.dim() for x in tokens) or query.dim() not in (2, 3):
@@ -219,6 +191,17 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         if not batched:
             return y[0], None if weights is None else weights[0]
         return y if self.batch_first else y.transpose(0, 1), weights
+
+    def _mix_nested(
+        self, query: Tensor, is_causal: bool, *wanted: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        x = query.to_padded_tensor(0.0)
+        length = [len(row) for row in query.unbind()]
+        inside = torch.arange(x.shape[1]) < torch.tensor(length)[:, None]
+        mask = Mask(causal=is_causal, valid=inside.to(x.device))
+        y, weights = self._mix([x] * 3, True, mask, None, *wanted)
+        rows = [row[:n] for row, n in zip(y, length, strict=True)]
+        return torch.nested.as_nested_tensor(rows, layout=query.layout), weights
 
     def _mix(
         self,
@@ -300,6 +283,26 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             pairs = pairs & valid[:, None, None]
             pairs = pairs & valid[:, None, :, None] if one_axis else pairs
         return Mask(pairwise=pairs), added.view(axes)
+
+
+def _taken_over(dropout: float, mixer: Mixer) -> float:
+    """The dropout of weights: the layer's, which the mixer then has too, or, where that is 0, the mixer's own."""
+    own = mixer.options.get("dropout")
+    if not dropout:
+        return own or 0.0
+    if own is None:
+        raise UnsupportedError(
+            f"MultiheadAttention: {mixer.name} does not support dropout of weights ({dropout}): set the "
+            "layer's dropout to 0.0 first"
+        )
+    if own not in (0.0, dropout):
+        raise OptionError(
+            f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({dropout}). Build the "
+            "mixer without: that of the layer is taken over."
+        )
+    mixer.dropout = dropout  # type: ignore[assignment]  # a mixer with the option has the number
+    mixer.options = {**mixer.options, "dropout": dropout}
+    return dropout
 
 
 class _OutProjection(NonDynamicallyQuantizableLinear):

@@ -23,15 +23,6 @@ def scores(
     return dict(zip(keys, FORMULAS[name](own, q, k, keys), strict=True))
 
 
-def _additive(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
-    return torch.tanh(p["query"] @ q + k @ p["key"].T + p.get("bias", 0)) @ p["v"]
-
-
-def _cosine(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
-    beta = (1 + p["raw"].exp()).log()
-    return beta * (k @ q) / (q.norm().clamp_min(1e-6) * k.norm(dim=-1).clamp_min(1e-6))
-
-
 def _activation_unit(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor:
     """MLP([k ; interaction ; q]), PReLU, or sigmoid without slopes; the first layer's width tells the interaction."""
     weights = [p[name] for name in sorted(p) if name.startswith("weights.")]
@@ -56,9 +47,15 @@ FORMULAS: dict[str, Callable[[Params, Tensor, Tensor, list[int]], Tensor]] = {
     "dot": lambda p, q, k, keys: k @ q,
     "scaled_dot": lambda p, q, k, keys: k @ q / len(q) ** 0.5,
     "general": lambda p, q, k, keys: k @ (q @ p["weight"]),
-    "additive": _additive,
+    "additive": lambda p, q, k, keys: (
+        torch.tanh(p["query"] @ q + k @ p["key"].T + p.get("bias", 0)) @ p["v"]
+    ),
     "location": lambda p, q, k, keys: p["weight"][keys] @ q,
-    "cosine": _cosine,
+    "cosine": lambda p, q, k, keys: (
+        (1 + p["raw"].exp()).log()
+        * (k @ q)
+        / (q.norm().clamp_min(1e-6) * k.norm(dim=-1).clamp_min(1e-6))
+    ),
     "activation_unit": _activation_unit,
 }
 """Name in SCORES -> formula(its parameters in one head, q [K], keys k [n K], their positions) -> [n]."""

@@ -30,19 +30,8 @@ def sinkhorn(params, options, row):
             summary = linear(params, "sort_net.hidden", summary).clamp(min=0)
         return linear(params, "sort_net.out", summary).reshape(N, H, -1)[:, :, :N].transpose(0, 1)
 
-    def sorting(scores: Tensor) -> Tensor:
-        """[H N N]"""
-        if causal:  # a softmax over earlier blocks
-            earlier = torch.zeros_like(scores)
-            for g in range(1, N):
-                earlier[:, g, :g] = scores[:, g, :g].softmax(-1)
-            return earlier
-        for _ in range(options["num_iterations"]):
-            scores = scores - scores.logsumexp(2, keepdim=True)
-            scores = scores - scores.logsumexp(1, keepdim=True)
-        return scores.exp()
-
-    S = sorting(block_scores() / options["temperature"])
+    iterations = None if causal else options["num_iterations"]
+    S = sorting(block_scores() / options["temperature"], iterations)
     one = torch.eye(T, dtype=row.x.dtype, device=row.x.device)
     slots: dict[tuple[int, int], list[Tensor]] = {}
     for h in range(H):
@@ -78,3 +67,16 @@ def sinkhorn(params, options, row):
         return w
 
     return attend(params, row, v, lambda h, i: dict(enumerate(weights_of(h, i))))
+
+
+def sorting(scores: Tensor, iterations: int | None) -> Tensor:
+    """[H N N]; without iterations a softmax over earlier blocks."""
+    if iterations is None:
+        earlier = torch.zeros_like(scores)
+        for g in range(1, len(scores[0])):
+            earlier[:, g, :g] = scores[:, g, :g].softmax(-1)
+        return earlier
+    for _ in range(iterations):
+        scores = scores - scores.logsumexp(2, keepdim=True)
+        scores = scores - scores.logsumexp(1, keepdim=True)
+    return scores.exp()

@@ -174,9 +174,7 @@ class Subject(Judged):
         orders = self.orders()
         return [orders[0], self.padded(orders[-1])] if self.can.padding else orders
 
-    def requests(
-        self, rows: int = B, length: int = T, *, dtype: torch.dtype = torch.float64
-    ) -> Iterator[Request]:
+    def requests(self, rows: int = B, *, dtype: torch.dtype = torch.float64) -> Iterator[Request]:
         """Every declared yes, and every choice of several: causal, padding, pairwise, global tokens, cross.
 
         Absent tokens are between others; on one side, the law on padding proves them equal to none.
@@ -184,12 +182,12 @@ class Subject(Judged):
         context = self.tokens(rows, S, seed=7, dtype=dtype).requires_grad_()
         sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
         for (where, source), order in product(sources, self.orders()):
-            keys = length if source is None else S
-            for label, mask in self._masks(rows, length, keys, source is not None):
+            keys = T if source is None else S
+            for label, mask in self._masks(rows, keys, source is not None):
                 name = f"{where}{'causal ' * order.mask.causal}{label}".strip() or "plain"
                 yield Request(name, replace(mask, causal=order.mask.causal), source)
 
-    def _masks(self, rows: int, queries: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
+    def _masks(self, rows: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
         generator = seeded(11)
 
         def chance(*shape: int, share: float) -> Tensor:
@@ -199,7 +197,7 @@ class Subject(Judged):
             "interior padding": (self.can.padding, chance(rows, keys, share=0.6)),
             "pairwise": (
                 self.can.pairwise,
-                chance(rows, self.num_heads, queries, keys, share=0.5),
+                chance(rows, self.num_heads, T, keys, share=0.5),
             ),
             "global": (self.can.global_tokens and not cross, chance(rows, keys, share=0.3)),
         }
@@ -210,7 +208,7 @@ class Subject(Judged):
             mask = Mask(valid=valid, pairwise=pairwise, global_tokens=marks)
             yield ", ".join(name for name, value in named if value is not None), mask
         if self.can.pairwise:
-            yield "shared pairwise", Mask(pairwise=chance(1, 1, queries, keys, share=0.5))
+            yield "shared pairwise", Mask(pairwise=chance(1, 1, T, keys, share=0.5))
 
     def consult(self, mixer: Mixer, request: Request, x: Tensor) -> Any:
         """The oracle's (y, weights) for this request, given the structure that the mixer really uses."""

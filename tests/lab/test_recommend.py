@@ -1,4 +1,4 @@
-"""The recommendation: capabilities with reasons, growth with its error, crossovers, and one sentence."""
+"""The recommendation: capabilities with reasons, growth with its error, and one sentence."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.row import Provenance, Row, as_json
-from regard.lab.growth import Estimate, Growth, crossover
+from regard.lab.growth import Estimate, Growth
 from regard.lab.questions import QUESTIONS
 from regard.lab.recommend import Case
 
@@ -113,20 +113,10 @@ def test_growth_finds_a_planted_law_and_its_error():
     assert (alone.value, alone.error) == (16.0, None)
 
 
-def test_a_crossover_is_between_measured_lengths_or_by_growth_or_nowhere():
-    base = Growth(tuple((n, 1e-3 * n**2) for n in LENGTHS), 2.0)
-    for slope, at in ((0.5, 500), (5.0, 5000), (0.1, 256)):
-        found = crossover(Growth(tuple((n, slope * n) for n in LENGTHS), 1.0), base)
-        assert found == pytest.approx(at, rel=0.02)
-    for places in ((1, 2, 4), (1,)):
-        slow, base = (Growth(tuple((256 * n, c * n**2) for n in places), 2.0) for c in (2.0, 1.0))
-        assert crossover(slow, base) is None
-
-
 def test_the_sentence():
     found = said(300, LINEAR, LOCAL)
     assert found.choice == "softmax"
-    assert found.sentence == "Use fused softmax: nothing wins below N = 500, where local does."
+    assert found.sentence == "Use fused softmax: nothing wins at 300 tokens."
     found = said(2048, LINEAR, LOCAL)
     assert found.choice == "local"
     assert found.sentence.startswith("Use local: 4.1× as fast as fused softmax at 2,048 tokens")
@@ -137,7 +127,7 @@ def test_the_sentence():
     assert far.choice == "local" and "by fitted growth" in far.sentence
     assert far.ranked[0].ms.value == pytest.approx(0.5 * 20480, rel=0.05)
     (base,) = (candidate for candidate in far.ranked if candidate.mechanism == "softmax")
-    assert (base.ratio.value, base.ratio.error, base.faster_from) == (1.0, 0.0, None)
+    assert (base.ratio.value, base.ratio.error) == (1.0, 0.0)
     never = timings("linear", lambda n: 2e-3 * n**2)
     assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
 

@@ -253,10 +253,6 @@ class Question(metaclass=CheckedOptions):
     def timed(self) -> tuple[Setting, ...]:
         return tuple(one for one in self.vary if isinstance(one, Setting))
 
-    def column(self, name: str) -> str:
-        """The name of the column that a bound is of."""
-        return name or self.trained[0].name
-
     def details(self) -> dict[str, Any]:
         return {
             "name": self.name,

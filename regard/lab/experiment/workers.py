@@ -137,7 +137,7 @@ def share_on_ray(
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    compute = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(_made)
+    compute = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(lambda make, data: make(data))
     waiting, lost = [], 0
     for job in jobs:
         if job.found():
@@ -167,10 +167,6 @@ def share_on_ray(
             job.keep(row)
             done(job.key)
     return len(waiting) + lost
-
-
-def _made(make: Callable[[Any], Any], data: Any) -> Any:
-    return make(data)
 
 
 def cores() -> int:

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.core import OptionError
 from regard.core.options import CheckedOptions, Range
 from regard.lab.data.records import IGNORED, Records, checksum
+from regard.models.generation import evaluating
 
 Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
@@ -217,13 +218,8 @@ def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | Non
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; the model's own mode comes back afterwards."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)
+    with evaluating(model), torch.no_grad():
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,9 +77,7 @@ def short_fit(
     """Trains model(tokens [B T]) -> logits [B T C] on rows of one length with a class or -100 at each token; no row comes twice.
 
     AdamW (.9, .98) without decay, the gradient's norm cut at 1. The last weights are the result. Seeds torch's generator. A mixer's
-    `auxiliary_loss` is added where it has one: no other gradient reaches an index.
-
-    Raises DivergedError where the loss is not finite.
+    `auxiliary_loss` is added where it has one: no other gradient reaches an index. Raises DivergedError where the loss is not finite.
     """
     began = time.perf_counter()
     tokens, labels = (part.to(device) for part in splits.train.rows())
@@ -96,8 +94,7 @@ def short_fit(
     )
     taught = any(isinstance(m, Mixer) and has_own_loss(type(m)) for m in model.modules())
     terms = Terms(model, replace(budget.as_config(), auxiliary=float(taught)), splits)
-    accuracies: list[float] = []
-    curve, rise = [], max(1, round(budget.warmup * steps))
+    accuracies, curve, rise = list[float](), [], max(1, round(budget.warmup * steps))
     model.train()
     for step, rows in enumerate(order, 1):
         optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)

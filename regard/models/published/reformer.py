@@ -30,11 +30,7 @@ _LARGE: dict[str, Any] = {
 }
 
 
-def _hashed(chunk_size: int, num_buckets: int, num_hashes: int) -> Layer:
-    options = {"chunk_size": chunk_size, "num_buckets": num_buckets, "num_hashes": num_hashes}
-    return Layer("reformer", options)
-
-
+_HASHED = Layer("reformer", {"chunk_size": 256, "num_buckets": 512, "num_hashes": 2})
 _LOCAL = Layer("local", {"window_size": 256})
 
 reformer = Published(
@@ -44,7 +40,7 @@ reformer = Published(
     presets={
         "enwik8": {
             **sizes(1024, 8, 12, hidden_dim=4096, max_len=65536, **_LARGE),
-            "mixer": (_LOCAL, _LOCAL, _hashed(256, 512, 2), _LOCAL),
+            "mixer": (_LOCAL, _LOCAL, _HASHED, _LOCAL),
             "position_options": {"shape": (128, 512), "dims": (256, 768)},
             "feed_forward_chunk": 4096,
         },

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from questions._tasks import Parity, Reach, TwoBack
 from regard.lab.data.records import IGNORED
 from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
@@ -18,9 +19,6 @@ from regard.lab.tasks.fingerprint import (
     Counting,
     Lookup,
     Order,
-    Parity,
-    Reach,
-    TwoBack,
 )  # fmt: skip
 from regard.lab.train.short import Short, short_fit
 from regard.mixers import MIXERS
