@@ -230,7 +230,7 @@ def test_the_arena_trains_on_ones_own_files(capsys, task):
 SMALL = "--task.path reviews.csv --task.length 16 --model.dim 8 --train.steps 2 --train.eval-every 1 --train.batch-size 8"
 
 
-@pytest.mark.parametrize("model", ["", "/reformer"])
+@pytest.mark.parametrize("model", ["", "/xlnet_classifier"])
 def test_labelled_texts_have_as_many_classes_as_there_are(capsys, model):
     rows = "".join(f"review {i} is it,{('good', 'bad', 'odd')[i % 3]}\n" for i in range(90))
     Path("reviews.csv").write_text("text,label\n" + rows)

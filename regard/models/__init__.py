@@ -61,6 +61,12 @@ from regard.models.transformer_xl import (
     transformer_xl_wikitext_base,
 )
 from regard.models.xlnet import XLNet, XLNetConfig, xlnet_base, xlnet_large, xlnet_small
+from regard.models.xlnet_classifier import (
+    XLNetClassifier,
+    XLNetClassifierConfig,
+    XLNetMatcher,
+    XLNetMatcherConfig,
+)
 
 MODELS: Catalog[Any] = Catalog(
     "model",
@@ -72,6 +78,8 @@ MODELS: Catalog[Any] = Catalog(
         DualEncoder,
         TransformerXL,
         XLNet,
+        XLNetClassifier,
+        XLNetMatcher,
         HAN,
         AutoInt,
         DIN,
@@ -147,7 +155,11 @@ __all__ = [
     "TransformerXL",
     "TransformerXLConfig",
     "XLNet",
+    "XLNetClassifier",
+    "XLNetClassifierConfig",
     "XLNetConfig",
+    "XLNetMatcher",
+    "XLNetMatcherConfig",
     "bigbird",
     "corrupt",
     "count_parameters",

@@ -3,6 +3,7 @@
 The equations are those of `regard.models.xlnet`.
 """
 
+from abc import ABC
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import Mask
-from regard.core.options import Count, Rate
+from regard.core.options import Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax
 from regard.mixers.transformer_xl import TransformerXL
@@ -24,22 +25,15 @@ CONTEXT = -1
 """The rank of a token that all may see."""
 
 
-class XLNetConfig(SizesConfig):
-    """With num_predict, context has the logits of a query stream that is zero. checkpoint: every layer is computed again for its backward.
+class TrunkConfig(SizesConfig, ABC):
+    """Fields shared by pre-training and fine-tuning. checkpoint: every layer is computed again for its backward.
 
     Args:
         clamp_len: tokens: larger distances count as this one; None: no limit
-        mem_len: tokens of earlier calls that each layer keeps
-        num_predict: most tokens of a row that are predicted, for which the query stream is made; None: all
     """
-
-    name = "xlnet"
-    kinds = ("permutation_language_model",)
 
     clamp_len: int | None = None
     attention_dropout: Rate = 0.0
-    mem_len: Count = 0
-    num_predict: int | None = None
 
 
 class FactorizationOrder(NamedTuple):
@@ -65,7 +59,7 @@ class FactorizationOrder(NamedTuple):
 class TwoStreamLayer(Block):
     mixer: TransformerXL
 
-    def __init__(self, config: XLNetConfig):
+    def __init__(self, config: TrunkConfig):
         mixer = TransformerXL(
             config.dim,
             num_heads=config.num_heads,
@@ -81,16 +75,18 @@ class TwoStreamLayer(Block):
     def forward(  # type: ignore[override]
         self,
         h: Hidden,
-        g: Float[Tensor, "B _ D"],
+        g: Float[Tensor, "B _ D"] | None,
         memory: Float[Tensor, "B M D"],
         masks: tuple[Mask, Mask],
         segments: Numbers,
         predicted: Int[Tensor, "B P"] | None = None,
-    ) -> tuple[Hidden, Float[Tensor, "B _ D"]]:
+    ) -> tuple[Hidden, Float[Tensor, "B _ D"] | None]:
         """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
         seen = torch.cat([memory, h], dim=1)
         content, query = masks
         after = self.after_mixer(h, mixed(self.mixer, h, seen, content, segments))
+        if g is None:
+            return after, None
         if predicted is None:
             return after, self.after_mixer(g, mixed(self.mixer, g, seen, query, segments))
         return after, self.after_mixer(g, self._mix_predicted(g, seen, query, segments, predicted))

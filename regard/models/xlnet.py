@@ -10,8 +10,8 @@ Attention is that of Transformer-XL with distances of both signs, a segment term
 of earlier tokens, through which no gradient flows, is seen by all and counts as segment 0. A row that may see nothing
 attends to nothing (the released masking makes it attend to everything, its own token too).
 
-Cost: twice a Transformer-XL layer; 1 + 1/K where g is made only for the predicted places (`num_predict`). Left out:
-fine-tuning, which has no g; the reversed half of a batch; dropout on the sinusoids.
+Cost: twice a Transformer-XL layer in pre-training; 1 + 1/K where g is made only for the predicted places (`num_predict`);
+once in fine-tuning, which has no g. Left out: the reversed half of a batch; dropout on the sinusoids.
 """
 
 from dataclasses import replace
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.core.memory import require_memory
+from regard.core.options import Count
 from regard.core.request import clear, compaction, permute
 from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
@@ -42,8 +43,23 @@ from regard.models.tokens import (
     longest,
     looked_up,
 )
-from regard.models.two_streams import CONTEXT, FactorizationOrder, TwoStreamLayer, XLNetConfig
+from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
 from regard.nn.starts import NormalRows, normal_rows
+
+
+class XLNetConfig(TrunkConfig):
+    """With num_predict, context has the logits of a query stream that is zero.
+
+    Args:
+        mem_len: tokens of earlier calls that each layer keeps
+        num_predict: most tokens of a row that are predicted, for which the query stream is made; None: all
+    """
+
+    name = "xlnet"
+    kinds = ("permutation_language_model",)
+
+    mem_len: Count = 0
+    num_predict: int | None = None
 
 
 @as_state
@@ -53,11 +69,11 @@ class State(Streamed):
 
 
 class Trunk(nn.Module):
-    """Embedding and layers."""
+    """Embedding and layers: what is trained first and then fine-tuned."""
 
-    def __init__(self, config: XLNetConfig):
+    def __init__(self, config: TrunkConfig):
         super().__init__()
-        self.checkpoint, self.num_predict = config.checkpoint, config.num_predict
+        self.checkpoint = config.checkpoint
         self.table = NormalRows(config.vocab_size, config.dim)
         normal_rows(self.table, std=0.02)
         self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.num_layers))
@@ -72,13 +88,15 @@ class Trunk(nn.Module):
     def forward(
         self,
         h: Hidden,
-        g: Hidden,
+        g: Hidden | None,
         ranks: FactorizationOrder,
         state: State,
-    ) -> tuple[Hidden, State]:
-        """The query stream after the last layer, and the memories with these tokens.
+        *,
+        num_predict: int | None = None,
+    ) -> tuple[Hidden, Hidden | None, State]:
+        """Both streams after the last layer, and the memories with these tokens.
 
-        With num_predict it is made for the places of so many highest ranks, and is zero elsewhere.
+        num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
         """
         M, T = state.memory[0].shape[1], h.shape[1]
         rows = torch.arange(M, device=h.device)
@@ -86,20 +104,21 @@ class Trunk(nn.Module):
         added = ranks.valid.sum(1)
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
         predicted = index = None
-        if self.num_predict is not None:
-            predicted = ranks.order.topk(min(self.num_predict, T), dim=1).indices
+        if g is not None and num_predict is not None:
+            predicted = ranks.order.topk(min(num_predict, T), dim=1).indices
             index = predicted[..., None].expand(-1, -1, g.shape[2])
             g = g.gather(1, index)
-        h, g = self.dropout(h), self.dropout(g)
+        h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h], dim=1).detach().gather(1, last))
             given = (h, g, memory, masks, ranks.segments, predicted)
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
-        if index is not None:
+        if g is not None and index is not None:
             g = torch.zeros_like(h).scatter(1, index, g)
             g = clear(g, ranks.order != CONTEXT)
-        return self.dropout(g), State(tuple(memories), state.length + added)
+        after = State(tuple(memories), state.length + added)
+        return self.dropout(h), None if g is None else self.dropout(g), after
 
 
 class XLNet(Model):
@@ -177,8 +196,13 @@ class XLNet(Model):
             segments = permute(segments, source)
         ranks = permute(order, source).masked_fill(~valid, CONTEXT)
         h = looked_up(self.trunk.table, permute(tokens, source), valid)
-        ordered = FactorizationOrder(ranks, valid, segments)
-        g, state = self.trunk(h, self.query.expand_as(h), ordered, state)
+        _, g, state = self.trunk(
+            h,
+            self.query.expand_as(h),
+            FactorizationOrder(ranks, valid, segments),
+            state,
+            num_predict=self.config.num_predict,
+        )
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
     def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:

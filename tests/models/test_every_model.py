@@ -50,6 +50,8 @@ CASES: dict[str, m.ModelConfig] = {
     "transformer_xl": m.TransformerXLConfig(**SIZES, segment_len=4, mem_len=3),
     "xlnet": m.XLNetConfig(**SIZES, mem_len=3, num_predict=4),
     "xlnet_whole": m.XLNetConfig(**SIZES),
+    "xlnet_classifier": m.XLNetClassifierConfig(**SIZES, num_classes=4),
+    "xlnet_matcher": m.XLNetMatcherConfig(**SIZES, num_classes=4),
     "han": m.HANConfig(**HAN),
     "han_softmax": m.HANConfig(**HAN, word_encoder="softmax", sentence_encoder="linear"),
     "han_mixed": m.HANConfig(**HAN, sentence_encoder="softmax"),
@@ -129,6 +131,7 @@ def given(name: str, b: int | None = None) -> tuple[tuple[Any, ...], dict[str, A
     names = {
         "transformer": ("valid", "target_valid"),
         "dual_encoder": pairs,
+        "xlnet_matcher": pairs,
     }
     names = names.get(config.name, ("valid",))
     sides = [(prompts(), ragged()), (targets(), ragged_targets())][: len(names)]

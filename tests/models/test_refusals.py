@@ -231,6 +231,10 @@ REFUSED = {
         ("order holds the rank -7: ranks start at 0", lambda: xlnet()(TEXT, order=ORDER - 7)),
         ("predicts 7 tokens, and num_predict is 2", lambda: xlnet(num_predict=2)(
             TEXT, order=ORDER)),
+        ("xlnet_classifier: tokens must be a tensor of ids", lambda: m.XLNetClassifierConfig(
+            **SIZES, num_classes=2).build()(None)),
+        ("first has batch 3, second 2", lambda: m.XLNetMatcherConfig(
+            **SIZES, num_classes=2).build()(TEXT, TEXT[:2])),
         ("first has batch 3, second 2", lambda: dual()(TEXT, TEXT[:2])),
         ("outside the vocabulary", lambda: dual()(TEXT, TEXT + VOCAB)),
         ("23 pixels, and an image has 24", lambda: image()(torch.zeros(1, 23).long())),

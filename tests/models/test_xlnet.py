@@ -1,4 +1,4 @@
-"""XLNet: two streams, orders, memories, segments."""
+"""XLNet: two streams, orders, memories, segments; pre-training and fine-tuning."""
 
 from dataclasses import replace
 
@@ -8,8 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.models.xlnet import XLNet, XLNetConfig
+from regard.models.xlnet_classifier import (
+    XLNetClassifier,
+    XLNetClassifierConfig,
+    XLNetMatcher,
+    XLNetMatcherConfig,
+)
 from tests.models.loops import inside, post_norm, relative_attention
-from tests.models.small import VOCAB
+from tests.models.small import VOCAB, prompts, ragged
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 2, "hidden_dim": 20}
 
@@ -153,3 +159,28 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
+def classifier(**options) -> XLNetClassifier:
+    return moved(XLNetClassifierConfig(num_classes=4, **{**SIZES, **options}))
+
+
+def matcher(**options) -> XLNetMatcher:
+    return moved(XLNetMatcherConfig(num_classes=4, **{**SIZES, **options}))
+
+
+def test_fine_tuning_reads_one_stream_with_everything_seen():
+    model, tokens = classifier(), prompts()
+    separator, closing = (vector.expand(3, 1, -1) for vector in model.special)
+    h = torch.cat([model.trunk.table(tokens), separator, closing], dim=1)
+    segments = torch.tensor([0] * 8 + [2]).expand(3, 9)
+    for layer in model.trunk.layers:
+        h = layer.after_mixer(h, layer.mixer.relate(h, segments, segments))
+    wanted = model.head(model.dense(h[:, -1]).tanh())
+    torch.testing.assert_close(model(tokens), wanted, rtol=0, atol=1e-11)
+
+
+def test_no_text_at_all_has_finite_logits():
+    nothing = classifier()(prompts(), valid=torch.zeros_like(ragged()))
+    torch.testing.assert_close(nothing[0], nothing[1])
+    assert nothing.isfinite().all()

@@ -104,6 +104,8 @@ _MODELS: Mapping[str, Mapping[str, Any]] = {
     "transformer": dict(dim=128, num_layers=1),
     "transformer_xl": dict(dim=128, hidden_dim=256, segment_len=64, mem_len=128, norm_first=True),
     "xlnet": dict(num_layers=1, hidden_dim=128),
+    "xlnet_classifier": dict(hidden_dim=128),
+    "xlnet_matcher": dict(hidden_dim=128),
     "patch_classifier": dict(patch_size=2),
     "han": dict(hidden_dim=32, attention_dim=64),
     "autoint": dict(dim=8, num_heads=2, head_dim=8, dropout=0.1),

@@ -22,6 +22,7 @@ TRAINED = {
         "gemma3 kimi_linear llama3 mamba2 qwen3 qwen3_next retnet".split(), "stdlib_bytes"
     ),
     **dict.fromkeys(("reformer", "flash_quad"), "recall"),
+    "xlnet_classifier": "listops",
 }
 """Model -> a task that needs no download."""
 
@@ -79,3 +80,15 @@ def test_a_few_steps_lower_the_loss(model):
         after_step(model)
     assert losses[-1] < losses[0]
     assert 0 <= run.task.score(model, [batch])
+
+
+def test_xlnet_reads_pairs_of_chapters():
+    run = run_for("bible_chapters/xlnet_matcher")
+    rows = torch.randint(1, 200, (4, 2, run.task.length))
+    items = [
+        {"first": first, "second": second[n:], "label": torch.tensor(n % 2)}
+        for n, (first, second) in enumerate(rows)
+    ]
+    loss = run.task.loss(run.model.build(), run.task.collate(items))
+    loss.backward()
+    assert loss.isfinite()
