@@ -48,6 +48,19 @@ def browser(tmp_path_factory):
     browser.close()
 
 
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Draws a page; afterwards nothing may have been complained about."""
+
+    def open_page(text, **how):
+        path = tmp_path / "page.html"
+        path.write_text(text, encoding="utf-8")
+        return browser.open(path, **how)
+
+    yield open_page
+    assert browser.complaints == []
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """How many law cases were run, and with what verdict, so that a catalogue that shrinks is seen."""
     passed = terminalreporter.stats.get("passed", [])

@@ -23,7 +23,7 @@ from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
 from regard.models import ClassifierConfig, HANConfig, pad_documents
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, texts
 from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
@@ -59,19 +59,6 @@ def explored(trained, opened, tmp_path, capsys):
     return explore
 
 
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Draws a page; afterwards nothing may have been complained about."""
-
-    def open_page(text, **how):
-        path = tmp_path / "page.html"
-        path.write_text(text, encoding="utf-8")
-        return browser.open(path, **how)
-
-    yield open_page
-    assert browser.complaints == []
-
-
 def embedded(text):
     """The data of a page."""
     return json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
@@ -79,12 +66,6 @@ def embedded(text):
 
 def attributed(shown):
     return embedded(shown.html)["examples"][0]["sides"][0]["attribution"]
-
-
-def texts(browser, selector):
-    return browser.run(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)"
-    )
 
 
 def built(config):
