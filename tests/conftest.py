@@ -31,6 +31,14 @@ def pytest_runtest_logstart(nodeid, location):
         gc.freeze()
 
 
+LONG = {f"test_{name}.py" for name in ("without_fast", "device_counts", "faults", "launched")}
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of half a minute come first: at the end, one process would wait for another that runs them."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def small_matrix_products():
     """The machine's own rate comes from a small product: a test needs no true rate, and every round of timing has one."""
