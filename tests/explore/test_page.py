@@ -77,9 +77,6 @@ def classifier(**options):
     return built(ClassifierConfig(num_classes=4, **{**STACK, **options}))
 
 
-# ---------------------------------------------------------------------- every view
-
-
 @needs_browser
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_view_by_mouse_and_keys(explored, mechanism):
@@ -259,9 +256,6 @@ def test_nothing_is_cut_in_light_or_dark(opened, width):
     assert tab.run(wide) == 0 and tab.run(ground) != light
 
 
-# ---------------------------------------------------------------------- sizes
-
-
 @needs_browser
 def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
     """At most 13 MB; another head is one unpacking and one drawing, whatever the page holds, and a head seen before is not unpacked again."""
@@ -309,9 +303,6 @@ SWITCHED = """new Promise((go) => {
   const seen = () => document.documentElement.dataset.switched ? (delete document.documentElement.dataset.switched, go()) : setTimeout(seen, 5);
   seen();
 })"""
-
-
-# ---------------------------------------------------------------------- nothing runs
 
 
 def poisoned():
@@ -424,9 +415,6 @@ def test_a_page_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
         Page("new").save(path)
     assert path.read_bytes() == before
     assert {found.name for found in tmp_path.iterdir()} == {"page.html", "link"}
-
-
-# ---------------------------------------------------------------------- the command
 
 
 def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):

@@ -39,9 +39,6 @@ def generated(model, **options):
     return model.generate(IDS, attention_mask=VALID.long(), **{**GREEDY, **options})
 
 
-# ---------------------------------------------------------------------- convert
-
-
 def test_softmax_is_the_model_itself():
     original = theirs("llama")
     student = regard.hf.convert(original, "softmax")
@@ -76,9 +73,6 @@ def test_teaching_takes_wrapped_models():
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
     losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 20, optimizer, whole=True))
     assert losses[-1] < losses[0]
-
-
-# ---------------------------------------------------------------------- generate
 
 
 @pytest.mark.parametrize("made", ["converted", "hybrid", "wrapped"])
@@ -208,9 +202,6 @@ def test_documents_of_a_stream_are_those_of_a_row():
             parts.append(part)
         want = model(IDS, valid=VALID, documents=numbers)
         torch.testing.assert_close(torch.cat(parts, 1)[VALID], want[VALID], rtol=0, atol=1e-10)
-
-
-# ---------------------------------------------------------------------- Transformers' and lm-eval's loops
 
 
 def tokenizer():

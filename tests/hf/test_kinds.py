@@ -9,8 +9,6 @@ from tests.hf.test_load import BERT, theirs
 import regard.hf  # isort: skip
 from regard import ShapeError
 
-# ---------------------------------------------------------------------- BigBird
-
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_bigbirds_blocks_given_the_same_random_ones(padded):
@@ -47,9 +45,6 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
     expected = torch.autograd.grad(want.last_hidden_state[keep].sin().sum(), [table])[0]
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
-
-
-# ---------------------------------------------------------------------- recurrent layers
 
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
