@@ -260,9 +260,8 @@ def test_nothing_is_cut_in_light_or_dark(opened, width):
 def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
     """At most 13 MB; another head is one unpacking and one drawing, whatever the page holds, and a head seen before is not unpacked again."""
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(
-        12, 512, 512, generator=generator
-    )  # nothing is sparse: the largest there is
+    # Nothing is sparse: the largest there is.
+    logits = torch.randn(12, 512, 512, generator=generator)
     sheet = Sheet("layer", "softmax", "stochastic", logits.softmax(-1))
     names = [f"token {n}" for n in range(512)]
     most = 13_000_000

@@ -15,9 +15,8 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
     torch.manual_seed(0)
     config = transformers.BigBirdConfig(**{**BERT, **sizes})
-    original = (
-        transformers.BigBirdModel(config).double().train()
-    )  # in evaluation it draws block 0 alone
+    # In evaluation it draws block 0 alone.
+    original = transformers.BigBirdModel(config).double().train()
     ours = regard.hf.load(original.state_dict(), config.to_dict())
     T, blocks = 20, 10
     for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
