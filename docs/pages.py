@@ -26,6 +26,8 @@ DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference"
 SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
 """Sizes of the mixer whose streaming state a page shows."""
+MOVES = """How far output t moves when token s moves: the norm of dy_t / dx_s, of a small layer with random weights at 32 tokens, \
+relative to the largest of its row. Rows are outputs."""
 
 
 @cache
@@ -83,59 +85,36 @@ def mechanism(cls: type[regard.Mixer]) -> str:
     taken = inspect.signature(cls).parameters
     taken = ", ".join(f"{name}={size}" for name, size in SIZES.items() if name in taken)
     can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
-    can["inputs in float16"] = (
-        f"finite results to a scale of {told['finite_to']:g}, where softmax's are"
-    )
+    finite = f"finite results to a scale of {told['finite_to']:g}, where softmax's are"
+    cost = ((of, f"`{growth}`" if growth else "-") for of, growth in told["cost"].items())
+    use = (f'mixer = regard.build("{cls.name}", {taken})', "y = mixer(x)")
     lines = [
-        f"# {cls.name}",
-        "",
-        told["paper"] + (f". It approximates `{whole}`." if whole else "."),
-        "",
-        "```text",
-        told["text"],
-        "```",
-        "",
-        "The text says equation, cost, and where this differs from the paper or popular code.",
-        "",
-        "## Shapes and use",
-        "",
-        "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`.",
-        "",
-        "```python",
-        f'mixer = regard.build("{cls.name}", {taken})',
-        "y = mixer(x)",
-        "```",
-        "",
-        "## Options",
-        "",
+        *(f"# {cls.name}", "", told["paper"] + (f". It approximates `{whole}`." if whole else ".")),
+        *("", *_fenced("text", told["text"])),
+        *(
+            "",
+            "The text says equation, cost, and where this differs from the paper or popular code.",
+        ),
+        *_section("Shapes and use", "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`."),
+        *("", *_fenced("python", *use)),
+        *_section("Options"),
         *_table(("option", "default", "values", "meaning"), _options(told)),
-        "",
-        "## What it can do",
-        "",
-        *_table(("capability", "answer"), can.items()),
-        "",
-        "## Cost",
-        "",
-        *_table(("of", "grows as"), ((k, f"`{v}`" if v else "-") for k, v in told["cost"].items())),
-        "",
+        *_section("What it can do"),
+        *_table(("capability", "answer"), (can | {"inputs in float16": finite}).items()),
+        *_section("Cost", *_table(("of", "grows as"), cost)),
         *_state(cls),
-        "## Effective matrix",
-        "",
-        "How far output t moves when token s moves: the norm of dy_t / dx_s, of a small layer with random weights at 32 tokens, "
-        "relative to the largest of its row. Rows are outputs.",
-        "",
-        f"```{{matrix}} {cls.name}",
-        "```",
-        "",
-        "## Measured",
-        "",
-        f"```{{saved}} {cls.name}",
-        "```",
-        "",
-        _laws(cls.name),
-        "",
+        *_section("Effective matrix", MOVES, "", *_fenced(f"{{matrix}} {cls.name}")),
+        *_section("Measured", *_fenced(f"{{saved}} {cls.name}"), "", _laws(cls.name)),
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
+
+
+def _section(title: str, *lines: str) -> list[str]:
+    return ["", f"## {title}", "", *lines]
+
+
+def _fenced(kind: str, *lines: str) -> list[str]:
+    return [f"```{kind}", *lines, "```"]
 
 
 def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -152,14 +131,8 @@ def _state(cls: type[regard.Mixer]) -> list[str]:
     state = regard.build(cls.name, **SIZES).initial_state(2)
     rows = ((f"`{name}`", _shape(value)) for name, value in tensors(state).items())
     sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
-    return [
-        "## Streaming state",
-        "",
-        f"`initial_state(2)` before the first token, with {sizes}:",
-        "",
-        *_table(("field", "holds"), rows),
-        "",
-    ]
+    before = f"`initial_state(2)` before the first token, with {sizes}:"
+    return _section("Streaming state", before, "", *_table(("field", "holds"), rows))
 
 
 def _shape(value: Any) -> str:
@@ -196,10 +169,10 @@ def names() -> str:
         if name.module != module:
             module = name.module
             lines += [f"## {module}", ""]
-        lines += [f"### {name.name}", "", "```python", f"{name.name}{name.signature}", "```", ""]
+        lines += [f"### {name.name}", "", *_fenced("python", name.name + name.signature), ""]
         told = inspect.getdoc(name.value)
         if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
-            lines += ["```text", told, "```", ""]
+            lines += [*_fenced("text", told), ""]
         rows = [(f"`{p}`", f"`{shape}`") for p, shape in api.shapes(name.value).items()]
         if rows:
             lines += [*_table(("argument", "shape"), rows), ""]

@@ -45,15 +45,12 @@ def counted(name: str, causal: bool) -> dict[str, Any]:
         mixer, x = built(name, length), torch.empty(1, length, D, device="meta")
         with torch.no_grad():
             flops.append(count(lambda mixer=mixer, x=x: mixer(x, mask=mask)).flops)
-    small, can = [built(name, length) for length in SMALL], mixer.capabilities
+    small, can = [(built(name, length), length) for length in SMALL], mixer.capabilities
     ways = {size: way_of(mixer, mask, size=size) for size in RANKS}
     first = {way: size for size, way in reversed(ways.items())}
     with torch.no_grad():
         sent = {
-            way: [
-                elements(one, length, mask, size=size)
-                for one, length in zip(small, SMALL, strict=True)
-            ]
+            way: [elements(one, length, mask, size=size) for one, length in small]
             for way, size in first.items()
         }
     reach = getattr(mixer, "reach", None) or 0
@@ -74,13 +71,12 @@ def measured() -> list[dict[str, Any]]:
 
 def flops(row: dict[str, Any], length: int) -> float:
     """Operations of one token in one layer's mixing, projections included: a T + b T^growth."""
-    (low, high), power = row["flops"], row["growth"]
-    if power < 1.01:
-        return high / LENGTHS[1]
-    b = (high / LENGTHS[1] - low / LENGTHS[0]) / (
-        LENGTHS[1] ** (power - 1) - LENGTHS[0] ** (power - 1)
-    )
-    return low / LENGTHS[0] + b * (length ** (power - 1) - LENGTHS[0] ** (power - 1))
+    low, high = (flops / length for flops, length in zip(row["flops"], LENGTHS, strict=True))
+    power = row["growth"] - 1
+    if power < 0.01:
+        return high
+    b = (high - low) / (LENGTHS[1] ** power - LENGTHS[0] ** power)
+    return low + b * (length**power - LENGTHS[0] ** power)
 
 
 def sent(row: dict[str, Any], length: int, size: int) -> float:
@@ -139,11 +135,7 @@ def _short(number: float) -> str:
     """Two digits, and a letter for thousands, millions ..."""
     for letter, unit in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= unit:
-            return (
-                f"{number / unit:.2g} {letter}"
-                if number < 100 * unit
-                else f"{number / unit:.0f} {letter}"
-            )
+            return f"{_short(number / unit)} {letter}"
     return f"{number:.2g}" if number < 100 else f"{number:.0f}"
 
 

@@ -127,9 +127,6 @@ def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
     return "valid", None
 
 
-# ---------------------------------------------------------------------- values
-
-
 def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     """A value of another type, or the good one with something changed."""
     tensor = _is_tensor(kind)
@@ -242,9 +239,6 @@ def _short(value: Any) -> str:
     return repr(value)[:60]
 
 
-# ---------------------------------------------------------------------- types, judged apart from the library's own check
-
-
 def _is_tensor(kind: Any) -> bool:
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return any(hasattr(member, "array_type") or member is Tensor for member in members)
@@ -283,9 +277,6 @@ def _plainly_not(kind: Any, value: Any) -> bool:
         wrong = not isinstance(value, get_origin(kind))
         return wrong or (listed and isinstance(value, str | bytes))
     return isinstance(kind, type) and not isinstance(value, kind)
-
-
-# ---------------------------------------------------------------------- cases
 
 
 def _cases() -> Iterator[Case]:

@@ -166,3 +166,9 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))
+
+
+def texts(browser, selector):
+    return browser.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)"
+    )

@@ -31,6 +31,14 @@ def pytest_runtest_logstart(nodeid, location):
         gc.freeze()
 
 
+LONG = {f"test_{name}.py" for name in ("without_fast", "device_counts", "faults", "launched")}
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of half a minute come first: at the end, one process would wait for another that runs them."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def small_matrix_products():
     """The machine's own rate comes from a small product: a test needs no true rate, and every round of timing has one."""
@@ -46,6 +54,19 @@ def browser(tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Draws a page; afterwards nothing may have been complained about."""
+
+    def open_page(text, **how):
+        path = tmp_path / "page.html"
+        path.write_text(text, encoding="utf-8")
+        return browser.open(path, **how)
+
+    yield open_page
+    assert browser.complaints == []
 
 
 def pytest_terminal_summary(terminalreporter, config):

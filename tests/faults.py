@@ -68,9 +68,6 @@ class Counts:
         self.worst[name] = max(value, self.worst.get(name, 0.0))
 
 
-# kills
-
-
 def kills(folder: Path, saving: int, training: int) -> Counts:
     counts = Counts()
     _kills_in_saving(folder / "saving", saving, counts)
@@ -184,9 +181,6 @@ def _same_end(one: Checkpoint, other: Checkpoint) -> bool:
     return equal(*ends)
 
 
-# saves
-
-
 class Pages:
     """A page of `regard.explore`, which says its number many times."""
 
@@ -247,9 +241,6 @@ def _save_again(saver: Pages | Folders, root: Path, over: bool, said: Any) -> No
         said.send(number)
 
 
-# flips
-
-
 def flips(folder: Path, number: int) -> Counts:
     """One byte of a stored file is changed: it is refused, or what is read is the same to the last bit."""
     counts, draw = Counts(), random.Random(2)
@@ -291,9 +282,6 @@ def _restored(root: Path, intact: dict[Path, bytes]) -> None:
             path.unlink()  # a journal, say
     for path, content in intact.items():
         path.write_bytes(content)
-
-
-# mutants
 
 
 def mutants(folder: Path, number: int) -> Counts:
@@ -343,9 +331,6 @@ def _measured(sample: Sample, root: Path) -> tuple[str, float, int]:
     seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return outcome, seconds, peak
-
-
-# writers
 
 
 def writers(folder: Path, trials: int, killed: int, rounds: int) -> Counts:
@@ -450,9 +435,6 @@ def _one_folder(folder: Path, rounds: int, counts: Counts) -> None:
         counts.done["pairs of writers on one folder"] += 1
     counts.held["writers refused by a sentence"] += refused.value
     counts.check(most.value == 1, "never two in one folder", "two wrote in one folder")
-
-
-# disk
 
 
 def disk(folder: Path, every: int, mounted: bool) -> Counts:
@@ -635,9 +617,6 @@ def _stuff(ballast: Path, room: int) -> None:
     """Fill the disk but for `room` bytes."""
     free = shutil.disk_usage(ballast.parent).free
     ballast.write_bytes(bytes(max(0, free - room)))
-
-
-# bad calls
 
 
 def calls(number: int) -> Counts:

@@ -39,9 +39,8 @@ def test_every_command_has_a_line():
 
 def test_every_line_prints_what_the_page_says(folders, capsys, monkeypatch):  # noqa: F811
     (folders / "bert").rename("encoder")
-    monkeypatch.setattr(
-        laws, "check_mixer", lambda factory, **_: ["all"]
-    )  # minutes, and not what is shown
+    # Minutes, and not what is shown.
+    monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     same = doctest.OutputChecker().check_output
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     wrong = {}

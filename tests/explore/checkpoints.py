@@ -108,9 +108,6 @@ def run(folder: Path, task: Task, model: ModelConfig, **splits: Any) -> Path:
     return folder
 
 
-# ---------------------------------------------------------------------- tables
-
-
 def of_histories(folder: Path) -> Path:
     drawn = np.random.default_rng(0).integers(0, 9, (120, 5))
     history, items = drawn[:, :-1], drawn[:, -1]

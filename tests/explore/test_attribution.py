@@ -150,9 +150,6 @@ def test_wrong_models_labels_and_outputs_are_refused():
         last_logits(torch.zeros(2), None)
 
 
-# ---------------------------------------------------------------------- layers
-
-
 def test_layers_of_an_encoder_decoder_are_moved_back():
     model, source, target = transformer(), prompts(), prompts(5)
     shown = torch.ones(3, 5, dtype=torch.bool)
@@ -166,9 +163,6 @@ def test_layers_of_an_encoder_decoder_are_moved_back():
     own = next(x.found.values for x in found if x.path.startswith("decoder") and not x.cross)
     assert own[0, :, 2:, 2:].sum(-1).allclose(torch.ones(1, dtype=torch.float64))
     assert own[0, :, :2].eq(0).all() and own[0, :, :, :2].eq(0).all()
-
-
-# ---------------------------------------------------------------------- numbers
 
 
 def test_correlations_are_those_of_scipy():

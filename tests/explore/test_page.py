@@ -23,7 +23,7 @@ from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
 from regard.models import ClassifierConfig, HANConfig, pad_documents
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, texts
 from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
@@ -59,19 +59,6 @@ def explored(trained, opened, tmp_path, capsys):
     return explore
 
 
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Draws a page; afterwards nothing may have been complained about."""
-
-    def open_page(text, **how):
-        path = tmp_path / "page.html"
-        path.write_text(text, encoding="utf-8")
-        return browser.open(path, **how)
-
-    yield open_page
-    assert browser.complaints == []
-
-
 def embedded(text):
     """The data of a page."""
     return json.loads(re.search(r'id="explored">(.*?)</script>', text).group(1))
@@ -81,12 +68,6 @@ def attributed(shown):
     return embedded(shown.html)["examples"][0]["sides"][0]["attribution"]
 
 
-def texts(browser, selector):
-    return browser.run(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)"
-    )
-
-
 def built(config):
     torch.manual_seed(0)
     return config.build().eval()
@@ -94,9 +75,6 @@ def built(config):
 
 def classifier(**options):
     return built(ClassifierConfig(num_classes=4, **{**STACK, **options}))
-
-
-# ---------------------------------------------------------------------- every view
 
 
 @needs_browser
@@ -278,16 +256,12 @@ def test_nothing_is_cut_in_light_or_dark(opened, width):
     assert tab.run(wide) == 0 and tab.run(ground) != light
 
 
-# ---------------------------------------------------------------------- sizes
-
-
 @needs_browser
 def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
     """At most 13 MB; another head is one unpacking and one drawing, whatever the page holds, and a head seen before is not unpacked again."""
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(
-        12, 512, 512, generator=generator
-    )  # nothing is sparse: the largest there is
+    # Nothing is sparse: the largest there is.
+    logits = torch.randn(12, 512, 512, generator=generator)
     sheet = Sheet("layer", "softmax", "stochastic", logits.softmax(-1))
     names = [f"token {n}" for n in range(512)]
     most = 13_000_000
@@ -328,9 +302,6 @@ SWITCHED = """new Promise((go) => {
   const seen = () => document.documentElement.dataset.switched ? (delete document.documentElement.dataset.switched, go()) : setTimeout(seen, 5);
   seen();
 })"""
-
-
-# ---------------------------------------------------------------------- nothing runs
 
 
 def poisoned():
@@ -443,9 +414,6 @@ def test_a_page_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
         Page("new").save(path)
     assert path.read_bytes() == before
     assert {found.name for found in tmp_path.iterdir()} == {"page.html", "link"}
-
-
-# ---------------------------------------------------------------------- the command
 
 
 def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):

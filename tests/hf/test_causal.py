@@ -1,8 +1,6 @@
 """Converted and wrapped causal models inside Transformers: files, generate with states, Trainer, pipeline, packing."""
 
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -41,9 +39,6 @@ def generated(model, **options):
     return model.generate(IDS, attention_mask=VALID.long(), **{**GREEDY, **options})
 
 
-# ---------------------------------------------------------------------- convert
-
-
 def test_softmax_is_the_model_itself():
     original = theirs("llama")
     student = regard.hf.convert(original, "softmax")
@@ -78,9 +73,6 @@ def test_teaching_takes_wrapped_models():
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
     losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 20, optimizer, whole=True))
     assert losses[-1] < losses[0]
-
-
-# ---------------------------------------------------------------------- generate
 
 
 @pytest.mark.parametrize("made", ["converted", "hybrid", "wrapped"])
@@ -212,9 +204,6 @@ def test_documents_of_a_stream_are_those_of_a_row():
         torch.testing.assert_close(torch.cat(parts, 1)[VALID], want[VALID], rtol=0, atol=1e-10)
 
 
-# ---------------------------------------------------------------------- Transformers' and lm-eval's loops
-
-
 def tokenizer():
     """Words of one letter, padded on the left."""
     words = {"<pad>": 0, "<s>": 1, "</s>": 2, **{chr(97 + i): 3 + i for i in range(26)}}
@@ -279,25 +268,16 @@ def taught(tmp_path):
     return tmp_path, student
 
 
-OPEN = """
-import sys, torch, transformers, regard.hf
-
-regard.hf.register()
-model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()
-words = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
-made = model.generate(**words(["a b c"], return_tensors="pt", return_token_type_ids=False), max_new_tokens=6, do_sample=False)
-print(*made[0].tolist())
-"""
-
-
-def test_a_taught_folder_generates_in_another_process(taught):
+def test_a_taught_folder_generates_as_the_student(taught):
+    """With its tokenizer; test_registry opens such folders in another process."""
     folder, student = taught
-    done = subprocess.run([sys.executable, "-c", OPEN, folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    want = student.generate(
-        torch.tensor([[3, 4, 5]]), max_new_tokens=6, do_sample=False, pad_token_id=0
-    )
-    assert done.stdout.split() == [str(token) for token in want[0].tolist()]
+    regard.hf.register()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    given = words(["a b c"], return_tensors="pt", return_token_type_ids=False)
+    how = {"max_new_tokens": 6, "do_sample": False}
+    want = student.generate(torch.tensor([[3, 4, 5]]), **how, pad_token_id=0)
+    assert torch.equal(model.generate(**given, **how), want)
 
 
 def test_lm_eval_scores_and_continues_a_taught_folder(taught):

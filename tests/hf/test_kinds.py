@@ -9,17 +9,14 @@ from tests.hf.test_load import BERT, theirs
 import regard.hf  # isort: skip
 from regard import ShapeError
 
-# ---------------------------------------------------------------------- BigBird
-
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_bigbirds_blocks_given_the_same_random_ones(padded):
     sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
     torch.manual_seed(0)
     config = transformers.BigBirdConfig(**{**BERT, **sizes})
-    original = (
-        transformers.BigBirdModel(config).double().train()
-    )  # in evaluation it draws block 0 alone
+    # In evaluation it draws block 0 alone.
+    original = transformers.BigBirdModel(config).double().train()
     ours = regard.hf.load(original.state_dict(), config.to_dict())
     T, blocks = 20, 10
     for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
@@ -47,9 +44,6 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
     expected = torch.autograd.grad(want.last_hidden_state[keep].sin().sum(), [table])[0]
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
-
-
-# ---------------------------------------------------------------------- recurrent layers
 
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")

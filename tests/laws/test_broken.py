@@ -171,12 +171,9 @@ class GrowsUnread(Softmax):
         return y, after
 
 
-class ForgetsGlobalTokens(Local):
-    def __init__(self, dim, *, num_heads, window_size=2):
-        super().__init__(dim, num_heads=num_heads, window_size=window_size)
-
-    def mix(self, x, context, mask):
-        return super().mix(x, context, replace(mask, global_tokens=None))
+class Narrow(Local):
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads, window_size=4)
 
 
 class NotANumber(Softmax):
@@ -397,7 +394,7 @@ BROKEN = {
     "does nothing": ("sensitivity", DoesNothing, ""),
     # In the last of the three draws of the law, whose first number is the only one from 0 to 1.
     "deaf in one draw": ("sensitivity", output(Softmax, lambda m, x, y, _: torch.where((first_of(x) > 0) & (first_of(x) < 1), x, y)), ""),
-    "forgets global tokens": ("sensitivity", ForgetsGlobalTokens, "global"),
+    "forgets global tokens": ("sensitivity", masks(Narrow, global_tokens=None), "global"),
     "ignores pairs": ("isolation", masks(Softmax, pairwise=None), ""),
     "decays at absent tokens": ("streaming padding long",
         extends(Linear, lambda m, state, valid, y, after: (y, replace(after, S=after.S * 0.9 ** (0 if valid is None else absent(valid))))), ""),
@@ -486,11 +483,6 @@ def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
     monkeypatch.setattr(Compaction, "of", lambda order, x: permute(x, order.source))
     with pytest.raises(LawError, match=r"^poison: "):
         check_mixer(lambda: make(Outsider), "poison")
-
-
-class Narrow(Local):
-    def __init__(self, dim, *, num_heads):
-        super().__init__(dim, num_heads=num_heads, window_size=4)
 
 
 def test_limits_of_a_parent_are_not_asked_of_a_class_without_its_options():

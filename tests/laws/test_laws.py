@@ -27,7 +27,10 @@ def test_a_variant_is_asked_about_what_its_options_change():
     asked = {
         (name, variant): laws_of(name, variant, options) for name, variant, options in VARIANTS
     }
-    assert asked["local", "narrow"] == ["reference", "streaming", "long"]
+    assert (
+        asked["local", "narrow"] == asked["moba", "grouped"] == ["reference", "streaming", "long"]
+    )
+    assert {"free_length", "low_precision"} <= {*asked["local", "grouped"]}
     assert {"free_length", "low_precision"} <= {*asked["linear", "softplus"]}
     assert {"refusals", "causality"} <= {*asked["performer", "published"]}
     assert all(found == [*LAWS] for (_, variant), found in asked.items() if variant == "default")

@@ -48,7 +48,8 @@ def layerwise():
 
 
 def test_layerwise_keeps_the_laws():
+    # These compare or remake options.
     check_mixer(
         layerwise,
         set(LAWS) - {"complexity", "long", "second_derivative", "training_memory", "transfer"},
-    )  # which compare or remake options
+    )

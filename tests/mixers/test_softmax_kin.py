@@ -107,9 +107,8 @@ def test_the_first_version_is_diffllamas():
     with torch.no_grad():
         ours.query.weight.copy_(moved(theirs.q_proj.weight))
         ours.key.weight.copy_(moved(theirs.k_proj.weight))
-        value = theirs.v_proj.weight.unflatten(
-            0, (4, 6)
-        )  # a value is two of their heads' side by side
+        # A value is two of their heads' side by side.
+        value = theirs.v_proj.weight.unflatten(0, (4, 6))
         ours.value.weight.copy_(torch.cat([value[[0, 2]], value[[1, 3]]]).flatten(0, 1))
         ours.out.weight.copy_(theirs.o_proj.weight)
         ours.factors.copy_(torch.stack(lambdas))

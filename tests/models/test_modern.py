@@ -11,8 +11,6 @@ import regard.models as m
 from regard import Mask, OptionError, ShapeError, build
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
-# ---------------------------------------------------------------------- stacks of unlike layers
-
 
 def names(model) -> str:
     return " ".join(mixer.name for mixer in model.encoder.mixers)
@@ -38,8 +36,6 @@ def test_a_pattern_is_the_layers_that_it_names():
     assert replace(short, dim=48).layers == short.layers
     assert replace(short, mixer="softmax", mixers="local").mixer == (m.Layer("local"),)
 
-
-# ---------------------------------------------------------------------- packed documents
 
 DOCUMENTS = torch.tensor(
     [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9, 8, 8, 8, 8, 8, 8, 8, 7, 7, 2, 2]]
@@ -106,9 +102,6 @@ def test_max_len_bounds_a_document():
         model(prompts(12))
 
 
-# ---------------------------------------------------------------------- the first loss
-
-
 @pytest.mark.parametrize("vocab_size", [31, 257, 5000])
 @pytest.mark.parametrize(
     "options",
@@ -144,8 +137,6 @@ def test_a_new_masked_language_model_guesses_uniformly():
     loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
     assert abs(loss.item() / math.log(257) - 1) < 0.02
 
-
-# ---------------------------------------------------------------------- beside Transformers
 
 SIZES = {
     "vocab_size": VOCAB,

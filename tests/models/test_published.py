@@ -122,18 +122,12 @@ def test_the_first_tokens_are_global():
     torch.testing.assert_close(padded, y, rtol=1e-5, atol=1e-5)
 
 
-# ---------------------------------------------------------------------- sizes
-
-
 @pytest.mark.parametrize("entry", PUBLISHED, ids=lambda entry: entry.name)
 def test_every_size_builds(entry):
     for preset in entry.presets:
         made = entry(preset, vocab_size=97, head=entry.heads[0])
         assert m.count_parameters(made) > 0
         assert made.max_len >= 256
-
-
-# ---------------------------------------------------------------------- images
 
 
 def image(entry: m.Published, **options):
@@ -170,9 +164,6 @@ def test_image_models_take_other_mixers_and_positions():
     assert [m.name for m in softmax.mixers] == ["softmax"] * 2
     learned = replace(softmax.config, position="axial", position_options={"shape": (2, 3)}).build()
     assert learned(pixels()).shape == (3, 5)
-
-
-# ---------------------------------------------------------------------- use
 
 
 def test_a_swapped_mixer_is_one_argument():

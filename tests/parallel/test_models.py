@@ -125,8 +125,6 @@ def test_a_layer_for_torch_modules(causal):
     torch.testing.assert_close(torch.cat(on_ranks(3, job), 1), expected, **CLOSE)
 
 
-# ------------------------------------------------------------------ processes
-
 FOUR = SIZES | {"num_heads": 4, "position": "learned"}
 EXCHANGES = {
     "state": LanguageModelConfig(mixer="scalar_decay", checkpoint=True, **FOUR),
@@ -257,9 +255,6 @@ def test_what_cannot_be_divided_is_refused(name, options, why):
     mixer = regard.build(name, dim=24, num_heads=3, **options)
     with pytest.raises(UnsupportedError, match=f"{name} does not support tensor parallel: {why}"):
         tensor_plan(nn.Sequential(mixer))
-
-
-# ------------------------------------------------------------------ the door
 
 
 class Alone:

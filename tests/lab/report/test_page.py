@@ -1,6 +1,5 @@
 """The page in a browser: it draws what Python computed, answers the pointer, and runs nothing that it was given."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from regard import MIXERS
 from regard.lab.report import told
 from regard.lab.report.page import render
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, texts
 from tests.lab.experiment.tiny import CLAIM, LINE
 from tests.lab.report.test_report import PARTS, rows
 from tests.payloads import PAYLOADS
@@ -51,21 +50,9 @@ CONTRAST = """(() => {
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
-    """Draws the page of these rows; afterwards nothing may have been complained about."""
-
-    def open_page(given, **how):
-        path = tmp_path / "report.html"
-        path.write_text(render(given), encoding="utf-8")
-        return browser.open(path, **how)
-
-    yield open_page
-    assert browser.complaints == []
-
-
-def texts(browser, selector):
-    every = f"document.querySelectorAll({json.dumps(selector)})"
-    return browser.run(f"[...{every}].map((e) => e.textContent)")
+def opened(opened):
+    """Draws the page of these rows."""
+    return lambda given, **how: opened(render(given), **how)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -143,9 +143,6 @@ def test_score_is_that_of_what_the_model_generates(task, splits):
         task.score(model, [])
 
 
-# ---------------------------------------------------------------------- where the pairs come from
-
-
 def test_descriptions_of_packages(monkeypatch):
     english = {"Packages": test_readers.PACKAGES, "Translation-en": test_readers.ENGLISH}
     archives = {
@@ -167,9 +164,6 @@ def test_descriptions_of_packages(monkeypatch):
         Pair("Tea is explained.", "brews tea (documentation)", "tea"),
     ]
     assert DebianSummary(min_long=3, min_short=3).pairs() == summaries[1:]
-
-
-# ---------------------------------------------------------------------- bits
 
 
 def test_bits_of_given_targets_may_be_asked_instead(task, splits):
@@ -204,9 +198,6 @@ def test_dialogue_counts_bits_for_each_byte_of_the_answer():
     counts = torch.bincount(targets, minlength=300).double() + 1
     found = task.score(Says(logits=(counts / counts.sum()).log()), [batch])
     assert found == pytest.approx(task.trivial_baseline(splits), rel=1e-5)
-
-
-# ---------------------------------------------------------------------- alignment
 
 
 @dataclass(frozen=True, kw_only=True)
