@@ -45,9 +45,9 @@ def laws_of(name: str, variant: str, options: dict) -> list[str]:
     asked = set(ALWAYS)
     for field in vars(own.capabilities):
         if getattr(own.capabilities, field) != getattr(usual.capabilities, field):
-            asked |= {"refusals"} | OF_CAPABILITY.get(field, set())
+            asked |= {"refusals", "autocast"} | OF_CAPABILITY.get(field, set())
     if any(_is_more_than_a_size(value, usual.options[option]) for option, value in options.items()):
-        asked |= {"free_length", "low_precision"}
+        asked |= {"free_length", "low_precision", "finite", "autocast"}
     return [law for law in LAWS if law in asked]
 
 
