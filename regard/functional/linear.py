@@ -89,7 +89,7 @@ def random_feature_attention(
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
     with unrounded(q):
         q, k, values = (z.to(w.dtype) for z in (q, k, v))
-        phi_k, g, _ = unit_keys(k, w, features, *ranged(gate), mask.valid)
+        phi_k, g, _ = unit_keys(k, w, features, ranged(gate)[0], mask.valid)
         phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, values)
         weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
         sums, total, _, _ = weigh(phi_q, phi_k, values, g, mask=mask)
