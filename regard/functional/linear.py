@@ -44,6 +44,7 @@ from regard.functional.rows import (
     pick,
     ranged,
     recomputed,
+    unrounded,
     wide_type,
 )
 
@@ -86,11 +87,13 @@ def random_feature_attention(
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
-    phi_k, g, _ = unit_keys(k, w, features, gate, mask.valid)
-    phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, v)
-    weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
-    sums, total, _, _ = weigh(phi_q, phi_k, values, g, mask=mask)
-    return (sums / signed(total)).to(v.dtype)
+    with unrounded(q):
+        q, k, values = (z.to(w.dtype) for z in (q, k, v))
+        phi_k, g, _ = unit_keys(k, w, features, ranged(gate)[0], mask.valid)
+        phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, values)
+        weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
+        sums, total, _, _ = weigh(phi_q, phi_k, values, g, mask=mask)
+        return (sums / signed(total)).to(v.dtype)
 
 
 def favor_attention(

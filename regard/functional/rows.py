@@ -16,7 +16,7 @@ numbers, and masked scores are full of both. `torch.exp2` does not: exp(x) = 2^(
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -297,6 +297,13 @@ def autocast_dtype(z: Tensor) -> torch.dtype | None:
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
     return None
+
+
+def unrounded(z: Tensor) -> AbstractContextManager[object]:
+    """Without autocast on z's device: rounding must not move a choice, nor a denominator that may be near zero."""
+    kind = z.device.type
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else nullcontext()
 
 
 def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b K"]:

@@ -4,7 +4,7 @@
 
 A choice is made for one tile of queries at a time, so that no scores of [T S] are stored, and without a gradient; the keys of a tile are then copied.
 Its sizes are constants: `largest` gives as many blocks to every query, -1 where there are fewer. A program that is exported is one tile of all
-queries. The backward adds to all keys once for each tile. Lower precision and autocast may choose other keys, as scores are rounded.
+queries. The backward adds to all keys once for each tile. Lower precision, and autocast in `native_sparse`, may choose other keys, as scores are rounded.
 """
 
 from collections.abc import Callable

@@ -78,7 +78,8 @@ class GMLP(CachedMixer):
             self.qkv = nn.Linear(dim, 3 * attention_dim, bias=False)
             self.tiny_out = nn.Linear(attention_dim, hidden_dim // 2, bias=False)
             self.declare(
-                attention_map=No("its gate and its tiny attention weigh tokens separately")
+                attention_map=No("its gate and its tiny attention weigh tokens separately"),
+                finite_to=10.0,
             )
 
     def reset_parameters(self) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from regard.core import OPEN, No, OptionError
 from regard.core.documents import documents_of
 from regard.core.request import check_request, compacted
-from regard.functional.rows import Impl, first_places, in_chunks, scores, visible_keys
+from regard.functional.rows import Impl, first_places, in_chunks, scores, unrounded, visible_keys
 from regard.functional.selected import bounds, divergence, selected_attention
 from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
@@ -107,13 +107,15 @@ class Indexed(SelectedMixer):
         """q, index queries and their weights; keys of all heads and of the index side by side."""
         source = x if context is None else context
         q, k, v = self.heads.split(x, context, None if at is None else at[:, 0])
-        qi = self.index_query(x).unflatten(2, (-1, self.index_dim)).transpose(1, 2)
-        qi = qi if self.query_norm is None else self.query_norm(qi)
-        ki = self.index_norm(self.index_key(source))[:, None]
-        if self.position is not None:
-            at = first_places(x) if at is None else at.clamp_min(0)
-            qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
-        w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
+        x, source = (z.to(self._like.dtype) for z in (x, source))
+        with unrounded(x):
+            qi = self.index_query(x).unflatten(2, (-1, self.index_dim)).transpose(1, 2)
+            qi = qi if self.query_norm is None else self.query_norm(qi)
+            ki = self.index_norm(self.index_key(source))[:, None]
+            if self.position is not None:
+                at = first_places(x) if at is None else at.clamp_min(0)
+                qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
+            w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
 
     def _index(self, q, k, mask):
@@ -124,7 +126,8 @@ class Indexed(SelectedMixer):
 
         def index(rows):
             cols = visible_keys(mask, T, S, rows)
-            found = scores(qi[:, :, rows], ki[:, :, cols])
+            with unrounded(qi):
+                found = scores(qi[:, :, rows], ki[:, :, cols])
             allowed = place[cols] <= last[:, None, rows, None]
             if self.block_size is None:
                 found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)

@@ -64,6 +64,8 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
                 f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
             )
         self.inside = softmax_inside if local_fn == "softmax" else _relu2
+        if local_fn == "relu2":
+            self.declare(finite_to=1.0)
 
     def _sums(self, x, causal, position):
         q, k, v = self.heads.split(x, None, position[:, 0])

@@ -42,6 +42,7 @@ class Mixture(SynthesizerMixer):
     capabilities = ALL.but(
         cross=No("its synthetic members make weights for positions of one sequence"),
         any_length=No("its synthetic members have weights for max_len positions"),
+        finite_to=10.0,
     )
     variants = {
         "synthetic": {"members": ("synthesizer_dense", "synthesizer_random")},

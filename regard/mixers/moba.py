@@ -15,7 +15,7 @@ Args:
 import torch
 
 from regard.core import No
-from regard.functional.rows import Impl, grouped, scores
+from regard.functional.rows import Impl, grouped, scores, unrounded
 from regard.functional.selected import block_means, bounds
 from regard.mixers._base import ALL, Options
 from regard.mixers._selected import SelectedMixer
@@ -63,6 +63,13 @@ class MoBA(SelectedMixer):
         )
         self.block_size, self.top_k = block_size, top_k
 
+    def _split(self, x, context, at=None):
+        """As parameters are, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""
+        x, after = x.to(self.heads.query.weight.dtype), None if at is None else at[:, 0]
+        source = x if context is None else context.to(x.dtype)
+        with unrounded(x):
+            return self.heads.split(x, source, after)
+
     def _index(self, q, k, mask):
         C = self.block_size
         last, own = bounds(mask, q, k)
@@ -71,6 +78,7 @@ class MoBA(SelectedMixer):
 
         def index(rows):
             seen, mine = (z[:, None, rows, None] // C for z in (last, own))
-            return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
+            with unrounded(q):
+                return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
 
         return index

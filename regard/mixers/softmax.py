@@ -99,6 +99,8 @@ class Softmax(CachedMixer, HeadsMixer):
             repeat=False,
             alike=True,
         )
+        if shared_qk:
+            self.declare(finite_to=10.0)
         self.scale = 1.0 if shared_qk and scale is None else scale
         self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
 

@@ -25,7 +25,9 @@ class SynthesizerDense(SynthesizerMixer):
     __doc__ = __doc__
     name = "synthesizer_dense"
     capabilities = SynthesizerMixer.capabilities.but(
-        any_length=No("a token makes one logit for each of max_len positions"), time="T^2 H K"
+        any_length=No("a token makes one logit for each of max_len positions"),
+        time="T^2 H K",
+        finite_to=10.0,
     )
     variants = {
         "shared": {"share_w2": True},

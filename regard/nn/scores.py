@@ -20,7 +20,7 @@ from regard.core.errors import shown
 from regard.core.options import Above0, CheckedOptions
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense
-from regard.functional.rows import unit_norm
+from regard.functional.rows import ranged, unit_norm
 from regard.functional.scored import additive_score
 from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices
@@ -291,9 +291,10 @@ class ActivationUnit(Score):
     ) -> Float[Tensor, "*b T S"]:
         """`allowed`: the pairs that Dice's statistics are taken over."""
         of_key, of_query = self._first_layer(q)
-        hidden = torch.einsum("...tfk,...sk->...tsf", of_key, k) + of_query.unsqueeze(-2)
+        hidden = torch.einsum("...tfk,...sk->...tsf", *ranged(of_key, k)) + of_query.unsqueeze(-2)
         for i in range(1, len(self.weights)):
-            hidden = self._activate(i - 1, hidden, allowed) @ self.weights[i].mT.unsqueeze(-3)
+            (weight,) = ranged(self.weights[i])
+            hidden = self._activate(i - 1, hidden, allowed) @ weight.mT.unsqueeze(-3)
             hidden = hidden + self.biases[i][..., None, None, :]
         return hidden.squeeze(-1)
 

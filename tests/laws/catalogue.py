@@ -47,11 +47,11 @@ def laws_of(name: str, variant: str, options: dict) -> list[str]:
     asked = set(ALWAYS)
     for field in vars(own.capabilities):
         if getattr(own.capabilities, field) != getattr(usual.capabilities, field):
-            asked |= {"refusals"} | OF_CAPABILITY.get(field, set())
+            asked |= {"refusals", "autocast"} | OF_CAPABILITY.get(field, set())
     turned = {"position"} if options.get("position") == "rotary" and name not in ROTARY else set()
     others = options.keys() - turned
     if any(_is_more_than_a_size(options[one], usual.options[one]) for one in others):
-        asked |= {"free_length", "low_precision"}
+        asked |= {"free_length", "low_precision", "finite", "autocast"}
     return [law for law in LAWS if law in asked]
 
 

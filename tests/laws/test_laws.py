@@ -30,7 +30,8 @@ def test_a_variant_is_asked_about_what_its_options_change():
     assert (
         asked["local", "narrow"] == asked["moba", "grouped"] == ["reference", "streaming", "long"]
     )
-    assert {"free_length", "low_precision"} <= {*asked["local", "grouped"]}
-    assert {"free_length", "low_precision"} <= {*asked["linear", "softplus"]}
+    of_numbers = {"free_length", "low_precision", "finite", "autocast"}
+    assert of_numbers <= {*asked["local", "grouped"]}
+    assert of_numbers <= {*asked["linear", "softplus"]}
     assert {"refusals", "causality"} <= {*asked["performer", "published"]}
     assert all(found == [*LAWS] for (_, variant), found in asked.items() if variant == "default")

@@ -165,3 +165,9 @@ def test_the_index_learns_which_keys_attention_weighs():
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.6 * first and recall() > before + 0.1
+
+
+def test_a_plan_holds_every_query_of_a_row_longer_than_the_model_is_wide():
+    mixer = regard.build("moba", dim=4, num_heads=2, block_size=2, top_k=2)
+    chosen = mixer.plan(torch.randn(1, 9, 4), mask=CAUSAL)["chosen"]
+    assert chosen.shape[2] == 9 and (chosen[:, :, -1] == 4).any()

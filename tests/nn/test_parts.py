@@ -8,6 +8,7 @@ from torch.nn.functional import conv2d
 import regard
 from regard.nn import FEED_FORWARDS, NORMS, CoordConv2d
 from regard.nn.dice import Dice
+from regard.nn.norm import first_gain
 
 S = torch.randn(11, 4, generator=torch.Generator().manual_seed(0)).double()
 
@@ -135,3 +136,9 @@ def test_without_weights_on_coordinates_it_is_a_convolution():
     x = torch.randn(2, 3, 9, 8)
     plain = conv2d(x, layer.conv.weight[:, :3], layer.conv.bias, stride=2, padding=1)
     torch.testing.assert_close(layer(x), plain)
+
+
+def test_the_first_gain_grows_with_the_vocabulary():
+    # ln(1 + 0.01 V ln V) / sqrt(D): V = 256, D = 400 by hand
+    assert first_gain(400, 256) == pytest.approx(0.1361, abs=1e-4)
+    assert first_gain(400, 2) == 0.05 and first_gain(4, 256) == 0.3

@@ -68,3 +68,8 @@ def test_what_is_wrong_is_named():
         make("cosine", beta=0.0)
     with pytest.raises(OptionError, match=r"normaliser .* must be one of"):
         MIXERS["scored"](24, num_heads=3, normaliser="relu")
+
+
+def test_additive_starts_between_the_bounds_that_its_width_gives():
+    v = build_score("additive", 8, num_heads=3, options={"hidden_dim": 25}).v
+    assert 0.15 < v.abs().max() <= 0.2 and v.min() < 0 < v.max()

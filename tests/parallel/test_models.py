@@ -293,3 +293,9 @@ def test_ranks_that_give_unlike_masks_are_refused_on_each():
             copy(torch.zeros(1, 2, 24), mask=Mask(global_tokens=None if ranks.rank else marks))
 
     assert on_ranks(2, job) == [None, None]
+
+
+def test_heads_of_linear_attention_can_be_divided():
+    mixer = regard.build("linear", dim=24, num_heads=4)
+    assert {*tensor_plan(mixer)} == {f"heads.{part}" for part in ("query", "key", "value", "out")}
+    assert way_of(mixer, Mask(valid=torch.ones(1, 8, dtype=torch.bool), pairwise=None)) == "context"
