@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 import regard
 from regard.core import Mask, Mixer, RegardError, Streamed
 from regard.core.options import VARIADIC
+from regard.functional import patterns
 from regard.functional.patterns import Window
 from regard.functional.relative import Terms, distances
 from regard.functional.scored import Windows
@@ -493,8 +494,19 @@ def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
     r = torch.randn(len(distances(T, S, causal, cpu)), 4, 4)
     return {
         **dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2),
-        **dict(mask=Mask(causal=causal and name != "fourier_mixing"), impl="auto", factor=2),
-        **dict(compress_k=_means, compress_v=_means, chunk_size=3, block_size=2),
+        **dict(
+            mask=Mask(causal=causal and name not in ("fourier_mixing", "nystrom_attention")),
+            impl="auto",
+            factor=2,
+        ),
+        **dict(num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T)),
+        **dict(
+            state=torch.randn(B, 4, 4, 3),
+            compress_k=_means,
+            compress_v=_means,
+            chunk_size=3,
+            block_size=2,
+        ),
         **dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4)),
         **dict(gate=torch.randn(B, 4, S) if causal else None, sinks=torch.randn(4)),
         **dict(buckets=torch.randint(3, (B, 4, 2, T)), pattern=Window(2, 1), E=weights, F=weights),
@@ -540,9 +552,16 @@ def _parts() -> Iterator[Case]:
     yield Case(
         "parts", "build", build, lambda: {"mixer": "softmax", "dim": D, "num_heads": 2}, BUILT
     )
-    for package in (regard.nn, regard.models, regard.pools, regard.positions):
+    given |= dict(length=8, model=stack.build(), size=2)
+    rooms = (regard.nn, regard.models, regard.pools, regard.positions, regard.parallel)
+    sizes = dict(before=2, after=1, size=2, stride=2, block=4, width=2, count=1, start=0, stop=2)
+    for entry in (one for one in vars(patterns).values() if is_dataclass(one)):
+        if entry not in MADE:
+            case = _constructor("parts", entry, sizes | {"heads": (Window(1, 1), Window(2, 2))})
+            yield replace(case, types={k: v for k, v in case.types.items() if k != "num_head"})
+    for package in rooms:
         for case in _functions("parts", package, given):
-            if case.label.islower():
+            if case.label.islower() and case.label != "extend":  # which takes ranks
                 yield case
     made = {
         "mixer": lambda: mixer,
@@ -596,6 +615,9 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
             if kinds:
                 yield Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
 
+
+MADE = (patterns.Scattered, patterns.Union, patterns.All)
+"""Patterns that the library makes: BigBird's table, what `|` gives; and the one without options."""
 
 MORE = ("args", "kwargs", "more", "options", "index", "observation")
 """What is not exchanged: an index may lie on a device, where its values are not read; an observation is what `observe` gives."""

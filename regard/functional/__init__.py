@@ -12,6 +12,7 @@ from regard.core.mask import OPEN
 from regard.core.options import annotations, check_option, checked
 from regard.core.request import check_mask
 from regard.functional.compressed import compressed_attention
+from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.fourier import fourier_mixing
 from regard.functional.kmeans import routed_attention
@@ -21,6 +22,7 @@ from regard.functional.linear import (
     random_feature_attention,
 )
 from regard.functional.lsh import lsh_attention
+from regard.functional.nystrom import nystrom_attention
 from regard.functional.pattern import pattern_attention
 from regard.functional.projected import projected_attention
 from regard.functional.relative import distances, relative_attention
@@ -35,12 +37,15 @@ from regard.functional.window import window_attention
 
 __all__ = [
     "compressed_attention",
+    "decayed_attention",
+    "delta_attention",
     "efficient_attention",
     "favor_attention",
     "fourier_mixing",
     "linear_attention",
     "lsh_attention",
     "luong_attention",
+    "nystrom_attention",
     "pattern_attention",
     "projected_attention",
     "random_feature_attention",
@@ -61,6 +66,7 @@ LACKS = {
     **{"random_feature_attention": "pairwise", "routed_attention": "global_tokens"},
     **{"compressed_attention": "pairwise ragged", "fourier_mixing": "causal pairwise ragged"},
     "sinkhorn_attention": "pairwise global_tokens ragged",
+    "nystrom_attention": "causal pairwise global_tokens ragged",
 }
 """What a function cannot do with a mask, beside documents. ragged: valid tokens that do not come first."""
 
@@ -69,6 +75,10 @@ _ORDER = (lambda a: a.window is None or a.mask.causal), "window needs Mask(causa
 _WIDTHS = (
     (lambda a: a.A == a.C or a.pairs is not dot_product),
     "dot products need q and k of one width",
+)
+_DECAYS = (
+    (lambda a: a.log_decay is None or a.log_decay.shape[3:] in ((), (a.K,))),
+    "log_decay must be one number a token, or one a channel of k",
 )
 RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "softmax_attention": (
@@ -86,6 +96,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
             "terms.r must be of the distances that `distances` gives",
         ),
     ),
+    **dict.fromkeys(("decayed_attention", "delta_attention"), (_DECAYS,)),
     "random_feature_attention": (
         ((lambda a: a.gate is None or a.mask.causal), "a gate needs Mask(causal=True)"),
     ),
@@ -135,7 +146,7 @@ def _check_together(
     sizes: dict[str, int] = {}
     for name, value in given.items():
         if letters := getattr(types[name], "dim_str", ""):
-            sizes |= zip(letters.split(), value.shape, strict=True)
+            sizes |= zip(letters.split(), value.shape, strict="*" not in letters)
     a = SimpleNamespace(**{"S": sizes.get("T"), **sizes, **given})
     if mask := given.get("mask"):
         if mask.shift is not None:

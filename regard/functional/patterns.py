@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.core.errors import OptionError
+from regard.core.errors import OptionError, shown
 from regard.core.shapes import check_positive
 
 
@@ -217,8 +217,8 @@ class Span(Global):
     stop: int
 
     def __post_init__(self):
-        if isinstance(self.stop, int):  # not the free length of an exported program
-            _check_counts(start=self.start)
+        if not isinstance(self.stop, torch.SymInt):  # the free length of an exported program
+            _check_counts(start=self.start, stop=self.stop)
             check_positive(**{"stop - start": self.stop - self.start})
 
 
@@ -285,6 +285,11 @@ class PerHead(Pattern):
     """One pattern for each head, in the order of the heads."""
 
     heads: tuple[Pattern, ...]
+
+    def __post_init__(self):
+        heads = self.heads
+        if not (isinstance(heads, tuple) and heads and all(isinstance(p, Pattern) for p in heads)):
+            raise OptionError(f"heads ({shown(heads)}) must be a tuple of patterns")
 
     @property
     def reach(self) -> int | None:

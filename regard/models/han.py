@@ -90,8 +90,8 @@ def pad_documents(
     Raises ShapeError for what is not that.
     """
     try:
-        if isinstance(documents, Mapping | Set):
-            raise TypeError(f"a {type(documents).__name__} has no order")
+        if isinstance(documents, Mapping | Set | str | bytes):
+            raise TypeError(f"a {type(documents).__name__} is no list of sentences")
         ids = [[_sentence(words) for words in document] for document in documents]
     except (TypeError, ValueError, RuntimeError) as error:
         raise ShapeError(

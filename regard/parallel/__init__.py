@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.capabilities import growth
+from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
 from regard.models.tokens import Places, places
@@ -267,3 +268,4 @@ def _whole_mask(
 
 
 __all__ = ["Ranks", "Sharded", "elements", "extend", "sequence", "tensor_plan", "way_of"]
+check_calls(globals(), {*__all__} - {"extend"})  # to which a test gives ranks of its own
