@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, tiled
+from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, tiled, visible_keys
 
 ROOM = 1 << 24
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
@@ -147,6 +147,45 @@ def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "_ T"], Int[Te
     if mask.valid is not None:
         last = torch.minimum(last, mask.valid.sum(1, keepdim=True) - 1)
     return last, own
+
+
+def index_of_keys(
+    q: Float[Tensor, "B c T K"],
+    w: Float[Tensor, "B T c"] | None,
+    k: Float[Tensor, "B 1 S K"],
+    mask: Mask,
+    block_size: int | None = None,
+) -> Index:
+    """sum_h w_h relu(q_h . k) / sqrt(K) of each key; with `block_size`, and without w, the largest q_h . k / sqrt(K) of each block."""
+    T, S, (last, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
+    place = torch.arange(S, device=k.device)
+
+    def index(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        cols = visible_keys(mask, T, S, rows)
+        found = scores(q[:, :, rows], k[:, :, cols])
+        allowed = place[cols] <= last[:, None, rows, None]
+        if block_size is not None:
+            found = in_chunks(found.masked_fill(~allowed, -torch.inf).mT, block_size, -torch.inf)
+            best = found.amax(3).mT
+            return best, *marks(best, block_size, last[:, rows], own[:, rows])
+        assert w is not None
+        found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)
+        pairs = mask.pairwise
+        return found, allowed if pairs is None else allowed & pairs[:, :, rows, cols], None
+
+    return index
+
+
+def marks(
+    found: Float[Tensor, "B c t N"],
+    block_size: int,
+    last: Int[Tensor, "b t"],
+    own: Int[Tensor, "b t"],
+) -> tuple[Bool[Tensor, "b 1 t N"], Bool[Tensor, "b 1 t N"]]:
+    """The blocks that have a key which each query may see, and the query's own block."""
+    block = torch.arange(found.shape[3], device=found.device)
+    seen, mine = (z[:, None, :, None] // block_size for z in (last, own))
+    return block <= seen, block == mine
 
 
 def block_means(
