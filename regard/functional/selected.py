@@ -52,6 +52,32 @@ def selected_attention(
     return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
 
 
+def gated_blocks(
+    q: Float[Tensor, "B H T K"],
+    gates: Float[Tensor, "B H T 2"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    block_keys: Float[Tensor, "B G N K"],
+    block_values: Float[Tensor, "B G N V"],
+    *,
+    count: int,
+    last: Int[Tensor, "b T"],
+    own: Int[Tensor, "b T"],
+    block_size: int,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    """Gated sum of attention to whole blocks, by their one key and value, and to the keys of the blocks that `of_blocks` chooses."""
+
+    def some(rows, q, gates, block_keys, block_values, keys, values) -> Float[Tensor, "B H t V"]:
+        whole, at = of_blocks(q, block_keys, count, block_size, last[:, rows], own[:, rows])
+        y = (whole.to(values.dtype) @ block_values[:, :, None]).flatten(1, 2)
+        weights, places = chosen(q, keys, at, last[:, rows])
+        return gates[..., :1] * y + gates[..., 1:] * read(weights, values, places)
+
+    blocks = (in_chunks(z, block_size).flatten(3) for z in (k, v))
+    return tiled(some, tile, (q, gates), block_keys, block_values, *blocks)
+
+
 def divergence(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
@@ -147,6 +173,24 @@ def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "_ T"], Int[Te
     if mask.valid is not None:
         last = torch.minimum(last, mask.valid.sum(1, keepdim=True) - 1)
     return last, own
+
+
+def of_blocks(
+    q: Float[Tensor, "B H t K"],
+    keys: Float[Tensor, "B G N K"],
+    count: int,
+    block_size: int,
+    last: Int[Tensor, "b t"],
+    own: Int[Tensor, "b t"],
+) -> tuple[Float[Tensor, "B G r t N"], Int[Tensor, "B G t count"]]:
+    """Weights of whole blocks, and the `count` blocks that they choose, after the first, the query's own and the one before."""
+    found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
+    end = block_size * torch.arange(1, found.shape[4] + 1, device=q.device)
+    weights = masked_softmax(found, end <= last[:, None, None, :, None] + 1)
+    begun, mine = marks(found[:, :, 0], block_size, last, own)
+    before = marks(found[:, :, 0], block_size, last, own - block_size)[1]
+    forced = (end == block_size) | mine | before
+    return weights, largest(weights.detach().mean(2), begun, forced, count)
 
 
 def index_of_keys(

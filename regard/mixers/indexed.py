@@ -58,9 +58,9 @@ class Indexed(SelectedMixer):
         single = block_size is None
         sizes = {"top_k": top_k, "block_size": block_size, "alike": single}
         super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options, **sizes)
+        self.index_dim = d = index_dim or self.heads.head_dim
         G = self.heads.num_kv_heads
         heads = index_heads or (4 if single else G)
-        self.index_dim = d = self.heads.head_dim if index_dim is None else index_dim
         if not single:
             if heads != G:
                 raise OptionError(
@@ -70,8 +70,7 @@ class Indexed(SelectedMixer):
                 cross=No("a query begins with its own block, and has none in a context"),
                 pairwise=No("a block is chosen for its best key, and read whole"),
             )
-        if position is not None:
-            check_even(index_dim=d)
+        check_even(index_dim=0 if position is None else d)
         self.index_query, self.index_key = (low_rank(dim, n * d, None) for n in (heads, 1))
         self.index_norm = nn.LayerNorm(d, eps=1e-6) if single else RMSNorm(d)
         self.query_norm = nn.Identity() if single else RMSNorm(d)

@@ -14,14 +14,15 @@ Args:
     compress: "mean", as in fla-org's code, or "learned", as in the paper: by networks of keys and of values, which all heads share
 """
 
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from regard.core import No
-from regard.functional.rows import Impl, in_chunks, masked_softmax, scores, tiled
-from regard.functional.selected import bounds, chosen, largest, marks, read
+from regard.functional.rows import Impl, in_chunks
+from regard.functional.selected import bounds, gated_blocks, of_blocks
 from regard.functional.softmax import softmax_attention
 from regard.mixers._selected import SelectedMixer
 from regard.nn.length_projection import BlockProjection
@@ -62,7 +63,7 @@ class NativeSparse(SelectedMixer):
         self.gate = Glorot(dim, 3 * num_heads)
         glorot(self.gate)
         self.beside_heads = "its gates"
-        self.compress: nn.ModuleList | None = None
+        self.compress: Any = None
         if compress == "learned":
             self.compress = nn.ModuleList([BlockProjection(block_size, K) for _ in "kv"])
             self.declare(attention_map=No("what it reads of a block is no sum of its values"))
@@ -73,42 +74,20 @@ class NativeSparse(SelectedMixer):
         gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
         return torch.cat([q, gates], -1), k, v
 
-    def _blocks(self, *kv):
+    def _blocks(self, k, v):
         """One key, and one value, of each block."""
-        blocks = [in_chunks(z, self.block_size) for z in kv]
-        if self.compress is None:
-            return [z.mean(3) for z in blocks]
-        return [network(z) for network, z in zip(self.compress, blocks)]
+        each = self.compress or [partial(torch.mean, dim=3)] * 2
+        return [one(in_chunks(z, self.block_size)) for one, z in zip(each, (k, v), strict=True)]
 
     def _select(self, q, k, v, mask):
         q, gates = q.split([k.shape[3], 3], -1)
-        last, own = bounds(mask, q, k)
-
-        def some(rows, q, gates, block_keys, block_values, keys, values):
-            whole, at = self._choice(q, block_keys, last[:, rows], own[:, rows])
-            y_whole = (whole.to(v.dtype) @ block_values[:, :, None]).flatten(1, 2)
-            weights, places = chosen(q, keys, at, last[:, rows])
-            return gates[..., :1] * y_whole + gates[..., 1:2] * read(weights, values, places)
-
-        blocks = (in_chunks(z, self.block_size).flatten(3) for z in (k, v))
-        tile = self._how(q, k, mask)["tile"]
-        y = tiled(some, tile, (q, gates), *self._blocks(k, v), *blocks)
+        how = {**self._how(q, k, mask), "own": bounds(mask, q, k)[1]}
+        y = gated_blocks(q, gates[..., :2], k, v, *self._blocks(k, v), **how)
         near = softmax_attention(q, k, v, mask=mask, window=self.window_size, impl="plain")
         return y + gates[..., 2:] * near
 
-    def _choice(self, q, keys, last, own):
-        """Weights of whole blocks, [B G r t N], and the blocks that they choose, [B G t top_k]."""
-        found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
-        end = self.block_size * torch.arange(1, found.shape[4] + 1, device=q.device)
-        weights = masked_softmax(found, end <= last[:, None, None, :, None] + 1)
-        begun, mine = marks(found[:, :, 0], self.block_size, last, own)
-        before = marks(found[:, :, 0], self.block_size, last, own - self.block_size)[1]
-        forced = (end == self.block_size) | mine | before
-        return weights, largest(weights.detach().mean(2), begun, forced, self.top_k)
-
     @torch.no_grad()
     def _plan(self, x, context, mask):
-        q, k, _ = self._split(x, context)
-        return {
-            "chosen": self._choice(q[..., : k.shape[3]], self._blocks(k)[0], *bounds(mask, q, k))[1]
-        }
+        q, k, v = self._split(x, context)
+        sizes = self.top_k, self.block_size, *bounds(mask, q, k)
+        return {"chosen": of_blocks(q[..., : k.shape[3]], self._blocks(k, v)[0], *sizes)[1]}

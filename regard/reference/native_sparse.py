@@ -15,10 +15,10 @@ def native_sparse(params, options, row):
     size = row.H * q.shape[2] // len(params["heads.key.weight"])  # heads that share keys
     gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, row.H, 3)
 
-    def one(z, places, which):
-        """The key or value of these tokens [n K]."""
+    def one(z, places, which, block):
+        """The key or value of these tokens [n K]; block: they are a whole one."""
         z = z[list(places)]
-        if not learned or len(places) == 1:
+        if not (learned and block):
             return z.mean(0)
         name = f"compress.{which}"
         together = torch.cat(
@@ -26,16 +26,17 @@ def native_sparse(params, options, row):
         )
         return linear(params, f"{name}.out", gelu(linear(params, f"{name}.hidden", together)))
 
-    def over(h, i, keys):
+    def over(h, i, keys, block=False):
         """{places: one key of them} -> weights"""
-        return softmax_of({at: q[i, h] @ one(k[:, h], at, 0) / q.shape[2] ** 0.5 for at in keys})
+        found = {at: q[i, h] @ one(k[:, h], at, 0, block) for at in keys}
+        return softmax_of({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
 
     mixed, weights = [], row.x.new_zeros(row.H, row.T, row.S)
     for i in range(row.T):
         blocks = [tuple(range(at, min(at + C, i + 1))) for at in range(0, i + 1, C)]
         whole = [at for at in blocks if len(at) == C]
         for h in range(row.H):
-            shares = [over(h // size * size + other, i, whole) for other in range(size)]
+            shares = [over(h // size * size + other, i, whole, True) for other in range(size)]
 
             def order(b, blocks=blocks, whole=whole, shares=shares):
                 forced = b == 0 or b >= len(blocks) - 2
@@ -46,8 +47,8 @@ def native_sparse(params, options, row):
             near = [(j,) for j in range(i + 1)][-options.get("window_size", 128) :]
             y = 0 * v[i, h]
             for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
-                for at, w in over(h, i, keys).items():
-                    y = y + gate * w * one(v[:, h], at, 1)
+                for at, w in over(h, i, keys, keys is whole).items():
+                    y = y + gate * w * one(v[:, h], at, 1, keys is whole)
                     weights[h, i, list(at)] += (gate * w / len(at)).detach()
             mixed.append(y)
     y = projected(params, row, torch.stack(mixed).reshape(row.T, -1))
