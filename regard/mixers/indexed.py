@@ -16,6 +16,8 @@ Args:
     index_dim: channels of an index head, d_I; None: dim / num_heads
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -56,16 +58,14 @@ class Indexed(SelectedMixer):
         impl: Impl = "auto",
     ):
         single = block_size is None
-        sizes = {"top_k": top_k, "block_size": block_size, "alike": single}
+        sizes: Any = {"top_k": top_k, "block_size": block_size, "alike": single}
         super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options, **sizes)
         self.index_dim = d = index_dim or self.heads.head_dim
-        G = self.heads.num_kv_heads
-        heads = index_heads or (4 if single else G)
+        heads = index_heads or (4 if single else self.heads.num_kv_heads)
         if not single:
-            if heads != G:
-                raise OptionError(
-                    f"indexed: index_heads ({heads}) must be {G} with block_size: one for each head of keys"
-                )
+            if heads != (G := self.heads.num_kv_heads):
+                why = "with block_size: one for each head of keys"
+                raise OptionError(f"indexed: index_heads ({heads}) must be {G} {why}")
             self.declare(
                 cross=No("a query begins with its own block, and has none in a context"),
                 pairwise=No("a block is chosen for its best key, and read whole"),
@@ -89,7 +89,7 @@ class Indexed(SelectedMixer):
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
 
     def _index(self, q, k, mask):
-        return index_of_keys(*q[1:], k[..., -self.index_dim :], mask, self.block_size)
+        return index_of_keys(q[1], q[2], k[..., -self.index_dim :], mask, self.block_size)
 
     def _pair(self, q, k):
         keys = k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim))
