@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask, No, Observation
-from regard.functional.mixed_chunk import units
 from regard.functional.rows import TILE, sizes_of
 from regard.functional.selected import (
     ROOM,
@@ -75,7 +74,7 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
 
     def _observe(self, x, context, mask):
-        weights = self._mixed(x, context, mask, units)
+        weights = super()._observe(x, context, mask).weights
         return Observation(*self.heads.split(x, context), weights)
 
     @torch.no_grad()
