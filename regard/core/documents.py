@@ -4,7 +4,7 @@ Tokens of unlike `mask.documents` are as if in rows of their own. A stream takes
 state begins anew with each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import Mask
-from regard.core.request import Observation, compaction, permute
+from regard.core.request import Observation, check_request, compacted, compaction, permute
 from regard.core.states import extended, with_document
 
 PADDING = 512
@@ -92,6 +92,29 @@ def documents_of(mixer: Any, mask: Mask) -> Packed | None:
         return None
     pack = packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
     return pack if pack.buckets else None
+
+
+def mean_of_queries(
+    mixer: Any,
+    f: Callable[[Tensor, Tensor | None, Mask], Float[Tensor, "B T"]],
+    x: Float[Tensor, "B T D"],
+    context: Float[Tensor, "B S D"] | None,
+    mask: Mask,
+) -> Float[Tensor, ""]:
+    """The mean of f(x, context, mask) over the queries that see a key; f gets compact rows, of one document each.
+
+    Raises what `Mixer.forward` raises for the request.
+    """
+    check_request(mixer, x, context, mask)
+    pack = documents_of(mixer, mask)
+    parts = [(x, context, mask)] if pack is None else [(z, None, m) for z, m in pack.rows(x)]
+    total = count = x.new_zeros(())
+    for part in parts:
+        request = compacted(*part, padding=True)
+        found = f(request.x, request.context, request.mask)
+        some = torch.ones_like(found) if request.answered is None else request.answered
+        total, count = total + (found * some).sum(), count + some.sum()
+    return total / count.clamp_min(1)
 
 
 def packed(who: str, mask: Mask, *, padding: bool) -> Packed:

@@ -20,6 +20,13 @@ def check_divisible(**sizes: int) -> None:
         raise OptionError(f"{big} ({total}) must be divisible by {small} ({part})")
 
 
+def check_even(**sizes: int) -> None:
+    """`check_even(key_dim=7)` -> "key_dim (7) must be even: a rotation turns channels in pairs"."""
+    for name, size in sizes.items():
+        if size % 2:
+            raise OptionError(f"{name} ({size}) must be even: a rotation turns channels in pairs")
+
+
 def check_positive(**sizes: int) -> None:
     """`check_positive(window_size=0)` -> "window_size (0) must be a positive integer"."""
     for name, size in sizes.items():

@@ -15,7 +15,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import TILE, in_chunks, masked_softmax, scores, tiled
+from regard.functional.rows import (
+    TILE,
+    in_chunks,
+    masked_softmax,
+    scores,
+    tiled,
+    unrounded,
+    visible_keys,
+)
 
 ROOM = 1 << 24
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""
@@ -50,6 +58,41 @@ def selected_attention(
         return read(weights, values, places)
 
     return tiled(some, tile, q, *(in_chunks(z, block_size).flatten(3) for z in (k, v)))
+
+
+def gated_blocks(
+    q: Float[Tensor, "B H T K"],
+    gates: Float[Tensor, "B H T 3"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S V"],
+    block_keys: Float[Tensor, "B G N K"],
+    block_values: Float[Tensor, "B G N V"],
+    *,
+    mask: Mask,
+    count: int,
+    window: int,
+    block_size: int,
+    tile: int = TILE,
+) -> Float[Tensor, "B H T V"]:
+    """Gated sum of attention to whole blocks, by their one key and value, to the keys of those that `of_blocks` chooses, and to the last `window` keys."""
+    T, S, (last, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
+    place = torch.arange(S, device=q.device)
+
+    def some(rows, q, gates, k, v, block_keys, block_values, keys, values):
+        i, cols = last[:, rows], visible_keys(mask, T, S, rows, window)
+        whole, at = of_blocks(q, block_keys, count, block_size, i, own[:, rows])
+        y_whole = (whole.to(v.dtype) @ block_values[:, :, None]).flatten(1, 2)
+        weights, places = chosen(q, keys, at, i)
+        y_chosen = read(weights, values, places)
+        i, first = (z[:, None, None, :, None] for z in (i, own[:, rows] - window))
+        found = scores(q.unflatten(1, (k.shape[1], -1)), k[:, :, None, cols])
+        near = masked_softmax(found, (place[cols] > first) & (place[cols] <= i)).to(v.dtype)
+        y_near = (near @ v[:, :, None, cols]).flatten(1, 2)
+        a, b, c = gates.split(1, -1)
+        return a * y_whole + b * y_chosen + c * y_near
+
+    blocks = (in_chunks(z, block_size).flatten(3) for z in (k, v))
+    return tiled(some, tile, (q, gates), k, v, block_keys, block_values, *blocks)
 
 
 def divergence(
@@ -147,6 +190,64 @@ def bounds(mask: Mask, q: Tensor, k: Tensor) -> tuple[Int[Tensor, "_ T"], Int[Te
     if mask.valid is not None:
         last = torch.minimum(last, mask.valid.sum(1, keepdim=True) - 1)
     return last, own
+
+
+def of_blocks(
+    q: Float[Tensor, "B H t K"],
+    keys: Float[Tensor, "B G N K"],
+    count: int,
+    block_size: int,
+    last: Int[Tensor, "b t"],
+    own: Int[Tensor, "b t"],
+) -> tuple[Float[Tensor, "B G r t N"], Int[Tensor, "B G t count"]]:
+    """Weights of whole blocks, and the `count` blocks that they choose, after the first, the query's own and the one before."""
+    found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
+    block, mine = torch.arange(found.shape[4], device=q.device), own[:, None, :, None] // block_size
+    ended = block_size * (block + 1) <= last[:, None, None, :, None] + 1
+    begun = block_size * block <= last[:, None, :, None]
+    weights = masked_softmax(found, ended)
+    forced = (block == 0) | (block == mine) | (block == mine - 1)
+    return weights, largest(weights.detach().mean(2), begun, forced, count)
+
+
+def index_of_keys(
+    q: Float[Tensor, "B c T K"],
+    w: Float[Tensor, "B T c"] | None,
+    k: Float[Tensor, "B 1 S K"],
+    mask: Mask,
+    block_size: int | None = None,
+) -> Index:
+    """sum_h w_h relu(q_h . k) / sqrt(K) of each key; with `block_size`, and without w, the largest q_h . k / sqrt(K) of each block."""
+    T, S, (last, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
+    place = torch.arange(S, device=k.device)
+
+    def index(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        cols = visible_keys(mask, T, S, rows)
+        with unrounded(q):
+            found = scores(q[:, :, rows], k[:, :, cols])
+        allowed = place[cols] <= last[:, None, rows, None]
+        if block_size is not None:
+            found = in_chunks(found.masked_fill(~allowed, -torch.inf).mT, block_size, -torch.inf)
+            best = found.amax(3).mT
+            return best, *marks(best, block_size, last[:, rows], own[:, rows])
+        assert w is not None
+        found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)
+        pairs = mask.pairwise
+        return found, allowed if pairs is None else allowed & pairs[:, :, rows, cols], None
+
+    return index
+
+
+def marks(
+    found: Float[Tensor, "B c t N"],
+    block_size: int,
+    last: Int[Tensor, "b t"],
+    own: Int[Tensor, "b t"],
+) -> tuple[Bool[Tensor, "b 1 t N"], Bool[Tensor, "b 1 t N"]]:
+    """The blocks that have a key which each query may see, and the query's own block."""
+    block = torch.arange(found.shape[3], device=found.device)
+    seen, mine = (z[:, None, :, None] // block_size for z in (last, own))
+    return block <= seen, block == mine
 
 
 def block_means(

@@ -3,25 +3,50 @@
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, Observation
-from regard.functional.mixed_chunk import units
+from regard.core import Mask, No, Observation
 from regard.functional.rows import TILE, sizes_of
-from regard.functional.selected import ROOM, Index, bounds, largest, selected_attention
-from regard.mixers._base import HeadsMixer
+from regard.functional.selected import (
+    ROOM,
+    Index,
+    bounds,
+    divergence,
+    largest,
+    selected_attention,
+)
+from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer
 
 
 class SelectedMixer(CachedMixer, HeadsMixer):
     """A mechanism writes `_index`, whose masks hold validity, order and pairs alone; a stream's are causal order."""
 
-    top_k: int
+    family = "routed"
+    capabilities = ALL.but(
+        global_tokens=No("keys are chosen by their scores, and a mark adds none"),
+        positions=frozenset({"absolute", "rotary"}),
+        approximates="softmax",
+        time="T^2 H K + T W H K",
+        memory="T D + W H K",
+        state="T G K",
+    )
+
     block_size: Any  # tokens of a block; None: keys are chosen one by one
+
+    def __init__(self, *options: Any, top_k: int, block_size: int | None, **of_heads: Any):
+        """top_k: keys, or blocks of `block_size` keys, that a query reads; None: keys are chosen one by one."""
+        super().__init__(*options, repeat=False, **of_heads)
+        self.top_k, self.block_size = top_k, block_size
 
     def _index(self, q: Any, k: Tensor, mask: Mask) -> Index:
         """What scores blocks of keys."""
         raise NotImplementedError
+
+    def _pair(self, q: Any, k: Tensor) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"]]:
+        """Queries and keys of the heads, if those of `_split` carry more."""
+        return q, k
 
     def mix(self, x, context, mask):
         q, k, v = self._split(x, context)
@@ -33,7 +58,14 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         return self._select(q, k, v, mask)
 
     def _select(self, q, k, v, mask):
-        return selected_attention(q, k, v, self._index(q, k, mask), **self._how(q, k, mask))
+        (q, k), index = self._pair(q, k), self._index(q, k, mask)
+        return selected_attention(q, k, v, index, **self._how(q, k, mask))
+
+    def _divergence(self, x: Tensor, context: Tensor | None, mask: Mask) -> Float[Tensor, "B T"]:
+        """KL of the softmax of the index from the attention weights, for each query; it moves the index alone."""
+        q, k, _ = self._split(x.detach(), None if context is None else context.detach())
+        (q, k), index = self._pair(q, k), self._index(q, k, mask)
+        return divergence(q, k, index, **self._how(q, k, mask))[:, 0, :, 0]
 
     def _how(self, q: Tensor, k: Tensor, mask: Mask) -> dict[str, Any]:
         C, (H, K) = self.block_size or 1, (q.shape[1], k.shape[3])
@@ -42,7 +74,7 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
 
     def _observe(self, x, context, mask):
-        weights = self._mixed(x, context, mask, units)
+        weights = super()._observe(x, context, mask).weights
         return Observation(*self.heads.split(x, context), weights)
 
     @torch.no_grad()

@@ -16,38 +16,26 @@ Args:
     index_dim: channels of an index head, d_I; None: dim / num_heads
 """
 
-from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import OPEN, No, OptionError
-from regard.core.documents import documents_of
-from regard.core.request import check_request, compacted
-from regard.functional.rows import Impl, first_places, in_chunks, scores, unrounded, visible_keys
-from regard.functional.selected import bounds, divergence, selected_attention
-from regard.mixers._base import ALL, Options
+from regard.core.documents import mean_of_queries
+from regard.core.shapes import check_even
+from regard.functional.rows import Impl, first_places, unrounded
+from regard.functional.selected import index_of_keys
+from regard.mixers._base import Options
 from regard.mixers._selected import SelectedMixer
-from regard.mixers.moba import NO_MARKS
 from regard.nn.norm import RMSNorm
-from regard.nn.starts import Glorot, glorot
+from regard.nn.recurrent import low_rank
 
 
 class Indexed(SelectedMixer):
     __doc__ = __doc__
     name = "indexed"
-    family = "routed"
     paper = "DeepSeek-AI 2025, arXiv 2512.02556"
-    capabilities = ALL.but(
-        global_tokens=NO_MARKS,
-        positions=frozenset({"absolute", "rotary"}),
-        approximates="softmax",
-        time="T^2 H K + T W H K",
-        memory="T D + W H K",
-        state="T G K",
-    )
     variants = {
         "few": {"top_k": 3, "index_dim": 5},
         "grouped": {"top_k": 4, "index_heads": 2, "num_kv_heads": 1, "position": "rotary"},
@@ -69,49 +57,34 @@ class Indexed(SelectedMixer):
         position_options: Options | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads,
-            num_kv_heads,
-            impl,
-            position,
-            position_options,
-            repeat=False,
-            alike=block_size is None,
-        )
-        self.top_k, self.block_size = top_k, block_size
-        heads, d = index_heads or 4, self.heads.head_dim if index_dim is None else index_dim
-        if block_size is not None:
-            if index_heads not in (None, self.heads.num_kv_heads):
-                raise OptionError(
-                    f"indexed: index_heads ({index_heads}) must be {self.heads.num_kv_heads} with block_size: one for each head of keys"
-                )
-            heads = self.heads.num_kv_heads
+        single = block_size is None
+        sizes: Any = {"top_k": top_k, "block_size": block_size, "alike": single}
+        super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options, **sizes)
+        self.index_dim = d = index_dim or self.heads.head_dim
+        heads = index_heads or (4 if single else self.heads.num_kv_heads)
+        if not single:
+            if heads != (G := self.heads.num_kv_heads):
+                why = "with block_size: one for each head of keys"
+                raise OptionError(f"indexed: index_heads ({heads}) must be {G} {why}")
             self.declare(
                 cross=No("a query begins with its own block, and has none in a context"),
                 pairwise=No("a block is chosen for its best key, and read whole"),
             )
-        if position is not None and d % 2:
-            raise OptionError(f"indexed: index_dim ({d}) must be even: channels turn in pairs")
-        norm: Any = partial(nn.LayerNorm, eps=1e-6) if block_size is None else RMSNorm
-        self.index_dim = d
-        self.index_query = Glorot(dim, heads * d, bias=False)
-        self.index_key = Glorot(dim, d, bias=False)
-        self.index_norm = norm(d)
-        self.query_norm = None if block_size is None else norm(d)
-        self.index_weight = Glorot(dim, heads, bias=False) if block_size is None else None
-        glorot(self.index_query, self.index_key, self.index_weight)
+        check_even(index_dim=0 if position is None else d)
+        self.index_query, self.index_key = (low_rank(dim, n * d, None) for n in (heads, 1))
+        self.index_norm = nn.LayerNorm(d, eps=1e-6) if single else RMSNorm(d)
+        self.query_norm = nn.Identity() if single else RMSNorm(d)
+        self.index_weight = low_rank(dim, heads, None) if single else None
         self.beside_heads = "its index"
 
     def _split(self, x, context, at=None):
         """q, index queries and their weights; keys of all heads and of the index side by side."""
+        q, k, v = super()._split(x, context, at)
         source = x if context is None else context
-        q, k, v = self.heads.split(x, context, None if at is None else at[:, 0])
         x, source = (z.to(self._like.dtype) for z in (x, source))
         with unrounded(x):
             qi = self.index_query(x).unflatten(2, (-1, self.index_dim)).transpose(1, 2)
-            qi = qi if self.query_norm is None else self.query_norm(qi)
-            ki = self.index_norm(self.index_key(source))[:, None]
+            qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]
             if self.position is not None:
                 at = first_places(x) if at is None else at.clamp_min(0)
                 qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
@@ -119,48 +92,12 @@ class Indexed(SelectedMixer):
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
 
     def _index(self, q, k, mask):
-        (_, qi, w), ki, C = q, k[..., -self.index_dim :], self.block_size or 1
-        T, S = qi.shape[2], ki.shape[2]
-        last, own = bounds(mask, qi, ki)
-        place = torch.arange(S, device=k.device)
+        return index_of_keys(q[1], q[2], k[..., -self.index_dim :], mask, self.block_size)
 
-        def index(rows):
-            cols = visible_keys(mask, T, S, rows)
-            with unrounded(qi):
-                found = scores(qi[:, :, rows], ki[:, :, cols])
-            allowed = place[cols] <= last[:, None, rows, None]
-            if self.block_size is None:
-                found = (w[:, rows].mT[..., None] * found.relu()).sum(1, keepdim=True)
-                pairs = mask.pairwise
-                return found, allowed if pairs is None else allowed & pairs[:, :, rows, cols], None
-            found = in_chunks(found.mT, C)
-            place_of = torch.arange(found.shape[2] * C, device=k.device).view(-1, C, 1)
-            found = found.masked_fill(place_of > last[:, None, None, None, rows], -torch.inf)
-            first = place_of[:, 0, 0]
-            mine = first // C == own[:, None, rows, None] // C
-            return found.amax(3).mT, first <= last[:, None, rows, None], mine
-
-        return index
-
-    def _keys(self, k: Float[Tensor, "B 1 S _"]) -> Float[Tensor, "B G S K"]:
-        return k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim)).transpose(1, 2)
-
-    def _select(self, q, k, v, mask):
-        keys, index = self._keys(k), self._index(q, k, mask)
-        return selected_attention(q[0], keys, v, index, **self._how(q[0], keys, mask))
+    def _pair(self, q, k):
+        keys = k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim))
+        return q[0], keys.transpose(1, 2)
 
     def auxiliary_loss(self, x, *, context=None, mask=OPEN):
         """KL of softmax(I) from the attention weights, a mean over queries; see above."""
-        check_request(self, x, context, mask)
-        pack = documents_of(self, mask)
-        parts = [(x, context, mask)] if pack is None else [(z, None, m) for z, m in pack.rows(x)]
-        total = count = x.new_zeros(())
-        for part in parts:
-            request = compacted(*part, padding=True)
-            context, mask = request.context, request.mask
-            q, k, _ = self._split(request.x.detach(), None if context is None else context.detach())
-            keys, index = self._keys(k), self._index(q, k, mask)
-            found = divergence(q[0], keys, index, **self._how(q[0], keys, mask))[:, 0, :, 0]
-            some = torch.ones_like(found) if request.answered is None else request.answered
-            total, count = total + (found * some).sum(), count + some.sum()
-        return total / count.clamp_min(1)
+        return mean_of_queries(self, self._divergence, x, context, mask)

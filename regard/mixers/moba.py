@@ -12,33 +12,22 @@ Args:
     top_k: blocks that a query reads, its own among them
 """
 
-import torch
-
 from regard.core import No
 from regard.functional.rows import Impl, grouped, scores, unrounded
-from regard.functional.selected import block_means, bounds
-from regard.mixers._base import ALL, Options
+from regard.functional.selected import block_means, bounds, marks
+from regard.mixers._base import Options
 from regard.mixers._selected import SelectedMixer
-
-NO_MARKS = No("keys are chosen by their scores, and a mark adds none")
 
 
 class MoBA(SelectedMixer):
     __doc__ = __doc__
     name = "moba"
-    family = "routed"
     paper = "Lu et al. 2025, arXiv 2502.13189"
-    capabilities = ALL.but(
+    capabilities = SelectedMixer.capabilities.but(
         pairwise=No(
             "a block is chosen by the mean of all its keys, those that a query may not see, too"
         ),
-        global_tokens=NO_MARKS,
         cross=No("a query begins with its own block, and has none in a context"),
-        positions=frozenset({"absolute", "rotary"}),
-        approximates="softmax",
-        time="T^2 H K + T W H K",
-        memory="T D + W H K",
-        state="T G K",
     )
     variants = {
         "small": {"block_size": 3, "top_k": 2},
@@ -59,26 +48,30 @@ class MoBA(SelectedMixer):
         impl: Impl = "auto",
     ):
         super().__init__(
-            dim, num_heads, num_kv_heads, impl, position, position_options, repeat=False, alike=True
+            dim,
+            num_heads,
+            num_kv_heads,
+            impl,
+            position,
+            position_options,
+            top_k=top_k,
+            block_size=block_size,
+            alike=True,
         )
-        self.block_size, self.top_k = block_size, top_k
 
     def _split(self, x, context, at=None):
         """As parameters are, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""
-        x, after = x.to(self.heads.query.weight.dtype), None if at is None else at[:, 0]
-        source = x if context is None else context.to(x.dtype)
+        x = x.to(self.heads.query.weight.dtype)
         with unrounded(x):
-            return self.heads.split(x, source, after)
+            return super()._split(x, None if context is None else context.to(x.dtype), at)
 
     def _index(self, q, k, mask):
-        C = self.block_size
         last, own = bounds(mask, q, k)
-        means = grouped(block_means(k.detach(), C, last), q.shape[1])
-        block = torch.arange(means.shape[2], device=q.device)
+        means = grouped(block_means(k.detach(), self.block_size, last), q.shape[1])
 
         def index(rows):
-            seen, mine = (z[:, None, rows, None] // C for z in (last, own))
             with unrounded(q):
-                return scores(q[:, :, rows], means, 1.0), block <= seen, block == mine
+                found = scores(q[:, :, rows], means, 1.0)
+            return found, *marks(found, self.block_size, last[:, rows], own[:, rows])
 
         return index

@@ -1,12 +1,14 @@
-"""Learned matrices that make a fixed number of slots out of up to `max_len` keys and values."""
+"""Learned maps of keys and values to fewer: matrices that make slots of up to `max_len` of them, networks that make one of each block."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import CheckedOptions
+from regard.nn.starts import Glorot, glorot
 
 
 class LengthProjection(nn.Module, metaclass=CheckedOptions):
@@ -30,3 +32,20 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
         """E and F for a sequence of S tokens."""
         E = self.key[None, :, :, :S]
         return E, E if self.value is None else self.value[None, :, :, :S]
+
+
+class BlockProjection(nn.Module):
+    """W_2 gelu(W_1 [z_1 + p_1; ..; z_C + p_C] + b_1) + b_2 of each block of C tokens; hidden channels: as many as a token has (arXiv 2502.11089, 3.3.1)."""
+
+    def __init__(self, block_size: int, dim: int):
+        super().__init__()
+        self.place = nn.Parameter(torch.empty(block_size, dim))
+        self.hidden, self.out = Glorot(block_size * dim, dim), Glorot(dim, dim)
+        glorot(self.hidden, self.out)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.place, std=0.02)
+
+    def forward(self, z: Float[Tensor, "*b C K"]) -> Float[Tensor, "*b K"]:
+        return self.out(F.gelu(self.hidden((z + self.place).flatten(-2))))

@@ -1,36 +1,55 @@
-"""Oracle of `native_sparse` (arXiv 2502.11089): means of whole blocks, the blocks that they choose, a window, and three gates."""
+"""Oracle of `native_sparse` (arXiv 2502.11089): one key of each whole block, the blocks that they choose, a window, and three gates."""
 
-from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
+import torch
+from torch.nn.functional import gelu
+
+from regard.reference._rows import heads, linear, oracle, projected, softmax as softmax_of
 
 
 @oracle
 def native_sparse(params, options, row):
-    """-> (y [B T D], weights [B H T S])"""
+    """-> (y [B T D], weights [B H T S], or None where blocks are compressed by networks)"""
     C, count = options.get("block_size", 32), options.get("top_k", 8)
+    learned = options.get("compress", "mean") == "learned"
     q, k, v = heads(params, row)
     size = row.H * q.shape[2] // len(params["heads.key.weight"])  # heads that share keys
     gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, row.H, 3)
 
-    def over(h, i, keys):
-        """{places: mean key of them} -> weights"""
-        return softmax_of({at: q[i, h] @ k[list(at), h].mean(0) / q.shape[2] ** 0.5 for at in keys})
+    def one(z, places, which, block):
+        """The key or value of these tokens [n K]; block: they are a whole one."""
+        z = z[list(places)]
+        if not (learned and block):
+            return z.mean(0)
+        name = f"compress.{which}"
+        together = torch.cat(
+            [token + place for token, place in zip(z, params[f"{name}.place"], strict=True)]
+        )
+        return linear(params, f"{name}.out", gelu(linear(params, f"{name}.hidden", together)))
 
-    def weigh(h, i):
+    def over(h, i, keys, block=False):
+        """{places: one key of them} -> weights"""
+        found = {at: q[i, h] @ one(k[:, h], at, 0, block) for at in keys}
+        return softmax_of({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
+
+    mixed, weights = [], row.x.new_zeros(row.H, row.T, row.S)
+    for i in range(row.T):
         blocks = [tuple(range(at, min(at + C, i + 1))) for at in range(0, i + 1, C)]
         whole = [at for at in blocks if len(at) == C]
-        shares = [over(h // size * size + other, i, whole) for other in range(size)]
+        for h in range(row.H):
+            shares = [over(h // size * size + other, i, whole, True) for other in range(size)]
 
-        def order(b):
-            forced = b == 0 or b >= len(blocks) - 2
-            return forced, 0 if forced else sum(w[blocks[b]].item() for w in shares), b
+            def order(b, blocks=blocks, whole=whole, shares=shares):
+                forced = b == 0 or b >= len(blocks) - 2
+                return forced, 0 if forced else sum(w[blocks[b]].item() for w in shares), b
 
-        best = sorted(range(len(blocks)), key=order)[-count:]
-        chosen = [(j,) for b in best for j in blocks[b]]
-        near = [(j,) for j in range(i + 1)][-options.get("window_size", 128) :]
-        total = dict.fromkeys(range(i + 1), 0 * gates[i, h, 0])
-        for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
-            for at, w in over(h, i, keys).items():
-                total |= {j: total[j] + gate * w / len(at) for j in at}
-        return total
-
-    return attend(params, row, v, weigh)
+            best = sorted(range(len(blocks)), key=order)[-count:]
+            chosen = [(j,) for b in best for j in blocks[b]]
+            near = [(j,) for j in range(i + 1)][-options.get("window_size", 128) :]
+            y = 0 * v[i, h]
+            for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
+                for at, w in over(h, i, keys, keys is whole).items():
+                    y = y + gate * w * one(v[:, h], at, 1, keys is whole)
+                    weights[h, i, list(at)] += (gate * w / len(at)).detach()
+            mixed.append(y)
+    y = projected(params, row, torch.stack(mixed).reshape(row.T, -1))
+    return y, None if learned else weights
