@@ -57,14 +57,17 @@ def documents(
             raise ShapeError(
                 f"{who}: {' and '.join(told)} must be of {B} rows of {T} tokens, got {list(z.shape)}"
             )
-    place = places(found[0], valid)
-    if found[-1] is position:  # less its place in the row, a position is the same in a document
-        found[-1] = position - place
-    if valid is not None:  # padding belongs to the document before it
-        latest = (torch.arange(T, device=valid.device) * valid).cummax(1).values
-        found = [z.expand(B, T).gather(1, latest) for z in found]
-    starts = torch.stack([F.pad(z.diff() != 0, (1, 0)).expand(B, T) for z in found])
-    numbers = (starts.any(0) & (place > 0)).cumsum(1)
+    place, at = places(found[0], valid), torch.arange(T, device=found[0].device)
+    # padding belongs to the document before it
+    latest = at.expand(B, T) if valid is None else (at * valid).cummax(1).values
+
+    def begins(z: Tensor) -> Bool[Tensor, "B T"]:
+        return F.pad(z.expand(B, T).gather(1, latest).diff() != 0, (1, 0))
+
+    starts = [begins(z) for z in found if z is not position]
+    if position is not None and position.dim() == 2:  # which may count what is absent, or not
+        starts.append(begins(position - place) & begins(position - at))
+    numbers = (torch.stack(starts).any(0) & (place > 0)).cumsum(1)
     return numbers if bool(numbers.any()) else None
 
 

@@ -255,8 +255,13 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                     "MultiheadAttention: valid must be boolean or hold 0 and 1 alone, 1 at a token"
                 )
             valid = valid == 1
+        counted = (
+            one_axis or valid is None or T != S
+        )  # else keys keep their places beside absent ones
         if "attn_mask" not in given:
-            return Mask(causal=is_causal, valid=valid), None
+            if counted or not is_causal:
+                return Mask(causal=is_causal, valid=valid), None
+            given["attn_mask"] = torch.ones(T, S, dtype=torch.bool, device=tokens[0].device).triu(1)
         allowed, added = _allowed(
             "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
         )
@@ -272,7 +277,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             raise ShapeError(
                 "MultiheadAttention: is_causal says that attn_mask is the causal mask, and it is not. Pass one of them."
             )
-        if causal and T == S:
+        if causal and T == S and counted:
             return Mask(causal=True, valid=valid), None
         axes = (-1, 1 if allowed.dim() == 2 else self.num_heads, T, S)
         pairs = allowed.view(axes)

@@ -72,6 +72,18 @@ def layer(batch_first: bool = True, **options) -> nn.TransformerEncoderLayer:
     return nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=batch_first, **options)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_causal_mask_beside_padding_of_another_key_keeps_the_keys_places(told):
+    theirs, ours = pair(batch_first=True)
+    query, key = tokens(B, T), tokens(B, T, seed=1)
+    later = torch.ones(T, T, dtype=torch.bool).triu(1)
+    masks = {"key_padding_mask": torch.tensor([[0, 1, 0, 0, 1, 0, 0], [0] * 5 + [1, 1]]).bool()}
+    want = theirs(query, key, key, attn_mask=later, is_causal=told, **masks)
+    got = ours(query, key, key, attn_mask=later, is_causal=told, **masks)
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours(query, key, key, is_causal=True, **masks), want)
+
+
 @pytest.mark.parametrize("name", ["softmax", "linear", "performer"])
 def test_in_torchs_decoder_layer(name):
     torch.manual_seed(0)
