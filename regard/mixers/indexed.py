@@ -6,8 +6,7 @@
 One choice serves all heads. With `block_size` it is MSA: the index has one head for each head of keys, normed queries, no relu and no w; the score of a block is its largest, a
 query's own block comes first, and `top_k` counts blocks. A choice has no gradient: the index learns by `auxiliary_loss`, the divergence of softmax(I) from the attention weights
 summed over heads, over the chosen keys; it moves nothing else. DeepSeek trains it with `top_k` of at least T first (dense attention), then sparse. Cost: T^2 d_I index_heads for the
-choice, T top_k (K + V) a head. A stream keeps keys, values and k^I. Unlike DeepSeek's, index queries are made of the token itself, and `position="rotary"` turns all index
-channels. `num_kv_heads`: arXiv 2305.13245. With top_k >= T it is softmax attention.
+choice, T top_k (K + V) a head. A stream keeps keys, values and k^I. Unlike DeepSeek's, index queries are of the token itself, and rotary positions turn all index channels.
 
 Args:
     top_k: keys, or blocks of keys, that a query reads
@@ -64,11 +63,12 @@ class Indexed(SelectedMixer):
         heads = index_heads or (4 if single else self.heads.num_kv_heads)
         if not single:
             if heads != (G := self.heads.num_kv_heads):
-                why = "with block_size: one for each head of keys"
-                raise OptionError(f"indexed: index_heads ({heads}) must be {G} {why}")
+                raise OptionError(
+                    f"indexed: index_heads ({heads}) must be {G}: one for each head of keys"
+                )
+            why = "a query begins with its own block, and has none in a context"
             self.declare(
-                cross=No("a query begins with its own block, and has none in a context"),
-                pairwise=No("a block is chosen for its best key, and read whole"),
+                cross=No(why), pairwise=No("a block is chosen for its best key, and read whole")
             )
         check_even(index_dim=0 if position is None else d)
         self.index_query, self.index_key = (low_rank(dim, n * d, None) for n in (heads, 1))
@@ -80,8 +80,7 @@ class Indexed(SelectedMixer):
     def _split(self, x, context, at=None):
         """q, index queries and their weights; keys of all heads and of the index side by side."""
         q, k, v = super()._split(x, context, at)
-        source = x if context is None else context
-        x, source = (z.to(self._like.dtype) for z in (x, source))
+        x, source = (z.to(self._like.dtype) for z in (x, x if context is None else context))
         with unrounded(x):
             qi = self.index_query(x).unflatten(2, (-1, self.index_dim)).transpose(1, 2)
             qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]

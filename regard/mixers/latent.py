@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import No, Observation, OptionError
+from regard.core import No, Observation
 from regard.core.options import Above0, Count
-from regard.core.shapes import check_divisible
+from regard.core.shapes import check_divisible, check_even
 from regard.functional.mixed_chunk import units
 from regard.functional.positions.rotary import Pairing, rotate
 from regard.functional.rows import Impl, check_impl, first_places
@@ -70,10 +70,7 @@ class Latent(CachedMixer):
         self.num_heads = H = num_heads
         self.nope_dim = dim // H if nope_dim is None else nope_dim
         self.rotary_dim = dim // H // 4 * 2 if rotary_dim is None else rotary_dim
-        if self.rotary_dim % 2:
-            raise OptionError(
-                f"latent: rotary_dim ({self.rotary_dim}) must be even: channels turn in pairs"
-            )
+        check_even(rotary_dim=self.rotary_dim)
         self.value_dim = dim // H if value_dim is None else value_dim
         self.latent_dim = max(1, dim // 4) if latent_dim is None else latent_dim
         self.base, self.pairing = base, pairing

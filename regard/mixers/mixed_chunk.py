@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.core import OptionError
+from regard.core.shapes import check_even
 from regard.functional.mixed_chunk import LinNorm, Sums, softmax_inside
 from regard.functional.mixed_chunk_stream import initial_state
 from regard.functional.positions.rotary import rotate
@@ -59,10 +59,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     ):
         super().__init__(dim, num_heads, num_kv_heads, impl, max_len=max_len, alike=True)
         self._set_chunks(chunk_size, lin_norm, parts)
-        if self.heads.head_dim % 2:
-            raise OptionError(
-                f"mixed_chunk: dim / num_heads ({self.heads.head_dim}) must be even: rotary positions turn channels in pairs"
-            )
+        check_even(**{"dim / num_heads": self.heads.head_dim})
         self.inside = softmax_inside if local_fn == "softmax" else _relu2
         if local_fn == "relu2":
             self.declare(finite_to=1.0)

@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from regard.core import OptionError
+from regard.core.shapes import check_even
 from regard.functional.positions.rotary import rotate
 from regard.functional.rows import wide_type
 from regard.mixers._scan import ScanMixer, unchanged
@@ -61,12 +61,9 @@ class ScalarDecay(ScanMixer):
             conv_size=4 if mamba else None,
             conv_bias=True,
         )
-        if form == "retention" and self.key_dim % 2:
-            raise OptionError(
-                f"scalar_decay: retention turns channels in pairs, and key_dim is {self.key_dim}"
-            )
         self.form = form
         if form == "retention":
+            check_even(key_dim=self.key_dim)
             self.activation = unchanged
         else:
             self.norm = RMSNorm(self.widths[2])
