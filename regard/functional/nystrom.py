@@ -27,7 +27,7 @@ def nystrom_attention(
     mask: Mask = OPEN,
     cross: bool = False,
 ) -> Float[Tensor, "B H T V"]:
-    """Queries over keys, in any order. `mask.valid`: of the keys, valid ones first, and of the queries unless `cross`."""
+    """Queries over keys, in any order, by way of `num_landmarks` means of each. `mask.valid`: of the keys, valid ones first, and of the queries unless `cross`."""
     dtype = v.dtype
     q, k, v = ranged(q * q.shape[3] ** -0.5, k, v)
     means, some = landmarks(k, num_landmarks, mask.valid)

@@ -197,8 +197,8 @@ def of_blocks(
     keys: Float[Tensor, "B G N K"],
     count: int,
     block_size: int,
-    last: Int[Tensor, "b t"],
-    own: Int[Tensor, "b t"],
+    last: Int[Tensor, "#b t"],
+    own: Int[Tensor, "#b t"],
 ) -> tuple[Float[Tensor, "B G r t N"], Int[Tensor, "B G t count"]]:
     """Weights of whole blocks, and the `count` blocks that they choose, after the first, the query's own and the one before."""
     found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
@@ -241,9 +241,9 @@ def index_of_keys(
 def marks(
     found: Float[Tensor, "B c t N"],
     block_size: int,
-    last: Int[Tensor, "b t"],
-    own: Int[Tensor, "b t"],
-) -> tuple[Bool[Tensor, "b 1 t N"], Bool[Tensor, "b 1 t N"]]:
+    last: Int[Tensor, "#b t"],
+    own: Int[Tensor, "#b t"],
+) -> tuple[Bool[Tensor, "#b 1 t N"], Bool[Tensor, "#b 1 t N"]]:
     """The blocks that have a key which each query may see, and the query's own block."""
     block = torch.arange(found.shape[3], device=found.device)
     seen, mine = (z[:, None, :, None] // block_size for z in (last, own))
