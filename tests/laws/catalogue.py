@@ -24,7 +24,6 @@ OF_CAPABILITY = {
     "time": {"complexity"},
     "memory": {"complexity", "training_memory"},
 }
-ROTARY = {"softmax", "local"}
 
 
 def factory(name: str, options: dict) -> Callable[[], Mixer]:
@@ -39,7 +38,6 @@ def defaults(name: str) -> Mixer:
 def laws_of(name: str, variant: str, options: dict) -> list[str]:
     """Defaults are asked every law; a variant `reference`, `streaming`, `long`, and the laws of what its options change:
     of each capability that it declares otherwise, and of a number or a program that is another, where they are more than sizes.
-    Rotary positions turn queries and keys before any kernel sees them: `softmax` and `local` stand for all.
     """
     if variant == "default":
         return list(LAWS)
@@ -48,9 +46,7 @@ def laws_of(name: str, variant: str, options: dict) -> list[str]:
     for field in vars(own.capabilities):
         if getattr(own.capabilities, field) != getattr(usual.capabilities, field):
             asked |= {"refusals", "autocast"} | OF_CAPABILITY.get(field, set())
-    turned = {"position"} if options.get("position") == "rotary" and name not in ROTARY else set()
-    others = options.keys() - turned
-    if any(_is_more_than_a_size(options[one], usual.options[one]) for one in others):
+    if any(_is_more_than_a_size(value, usual.options[option]) for option, value in options.items()):
         asked |= {"free_length", "low_precision", "finite", "autocast"}
     return [law for law in LAWS if law in asked]
 
