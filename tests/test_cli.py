@@ -211,8 +211,9 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
 
 def test_lengths_have_units():
     assert [amount(text) for text in ("4096", "8k", "2Ki", "1.5M")] == [4096, 8000, 2048, 1.5e6]
-    for wrong in ("many", "8K", "k", "1.2.3", ""):
-        with pytest.raises(ValueError):
+    assert [amount(f"{n}k") for n in ("16.1", "32.2", "1.001", "1_0")] == [16100, 32200, 1001, 1e4]
+    for wrong in ("many", "8K", "k", "1.2.3", "1_", ""):
+        with pytest.raises(ValueError, match="is no number such as"):
             amount(wrong)
     bench = parse(CLASSES["bench"], "regard bench", ["--lengths", "1k", "2Ki", "512"])
     assert bench.lengths == (1000, 2048, 512)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PART = "REGARD_PART_OF"
 """Set in the processes that `--workers` starts: they print nothing and draw nothing."""
+_LIMIT = "One width and one budget: a cell says what was reached within so many tokens, never what cannot be. Parameters are printed, not matched."
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Arena(metaclass=CheckedOptions):
             trained = columns(own, train)
             about = f"every entry on {self.task}"
             changes |= {"name": trained[-1].name, "about": about, "kind": "screen"}
-            changes |= {"allowed": None, "claims": (), "shells": ()}
+            changes |= {"allowed": None, "claims": (), "shells": (), "limits": (_LIMIT,)}
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.lengths:

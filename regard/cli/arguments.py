@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
@@ -93,15 +94,15 @@ def _name_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 def amount(text: str) -> float:
     """`amount("8k")` -> 8000.0, `amount("2Ki")` -> 2048.0. Raises ValueError for what is no number with such a unit."""
-    parts = re.fullmatch(r"(-?[\d._]+)\s*(\w*)", text)
+    parts = re.fullmatch(r"(-?[\d_]*\.?\d+)\s*(\w*)", text)
     if parts is None or parts[2] not in UNITS:
         raise ValueError(f"{text!r} is no number such as 4096, 8k or 2Ki")
-    return float(parts[1]) * UNITS[parts[2]]
+    return float(Decimal(parts[1]) * UNITS[parts[2]])
 
 
 def _tokens(words: Sequence[str]) -> int:

@@ -32,6 +32,11 @@ class Loaded:
     classifier: Any = None
 
     def inputs(self, given: Explore) -> Inputs:
+        translates = "target" in inspect.signature(self.model.forward).parameters
+        if not translates and (given.target, given.target_tokens) != (None, None):
+            raise OptionError(
+                f"explore: --target and --target-tokens are for translators, which {given.checkpoint} is not"
+            )
         if self.classifier is not None:
             return _table(self.classifier, given)
         config = getattr(self.model, "config", None)
@@ -51,7 +56,7 @@ class Loaded:
         if getattr(config, "name", None) == "han":
             return _document(given.tokens)
         ids, words = self._tokens(given, given.tokens, given.text, given.file)
-        if "target" not in inspect.signature(self.model.forward).parameters:
+        if not translates:
             return Inputs((ids,), words=words, labels=["the input"])
         target, others = self._tokens(given, given.target_tokens, given.target, None)
         return Inputs((ids, target), words=words, others=others, labels=["the input"])
@@ -72,8 +77,9 @@ class Loaded:
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
             if size < BYTES:
+                what = f"its {size} ids are no bytes" if size else "its ids need one"
                 raise OptionError(
-                    f"explore: {given.checkpoint} has no tokenizer, and its {size} ids are no bytes. Give --tokens."
+                    f"explore: {given.checkpoint} has no tokenizer, and {what}. Give --tokens."
                 )
             found = [byte + 1 for byte in text.encode()]
         found = found[: given.max_tokens]
@@ -176,7 +182,7 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     vocabulary = field.of if isinstance(field, Sequence) else field
     known = {str(value): value for value in ids[vocabulary.name]}
     if vocabulary is field:
-        return known.get(text, text)
+        return known.get(text, text or None)  # what is empty is missing
     return [known.get(part, part) for part in text.replace("|", " ").split()]
 
 

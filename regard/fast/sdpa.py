@@ -33,6 +33,8 @@ def attend(
         width = max(K, V)
         width += 0 if v.is_cpu else -width % GRAIN
         q, k, v = (F.pad(z, (0, width - z.shape[3])) for z in (q, k, v))
+    if causal and scale is not None and scale <= 0:  # the kernel multiplies what it masks by it
+        q, scale = q * scale, 1.0
     # A plain bool, which the kernel wants, also where a compiler has a symbol for the number of heads.
     grouped = True if k.shape[1] != q.shape[1] else False
     y = F.scaled_dot_product_attention(

@@ -14,6 +14,7 @@ product of matrices; an exported program then has one chunk, of all tokens, whos
 memory as T (K + V + K V / C), and with a decay for each channel as T C K.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -57,6 +58,11 @@ def _pairs(k: Tensor, G: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
     return tuple((kept @ z[..., None])[..., 0] for z in rows)
 
 
+def _ranged(log_decay: Tensor, dtype: torch.dtype) -> Tensor:
+    """No less than what leaves nothing, so that sums of a few have no rounding of a large number, or of infinity."""
+    return log_decay.clamp_min(math.log(torch.finfo(dtype).tiny) - 40)
+
+
 def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
     """The state before the first token."""
     if state is not None:
@@ -77,6 +83,8 @@ def decayed_attention(
 
     log_decay (<= 0): one number a token, or one a channel of keys. impl: see `functional.rows`; it is for one number a token.
     """
+    T, dtype = q.shape[2], wide_type(q)
+    log_decay = _ranged(log_decay, dtype)
     if log_decay.dim() == 3:
         total = None if state is None else state[..., 0]
         if q.shape[2] == 1:
@@ -85,7 +93,6 @@ def decayed_attention(
             sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
             y, _, S, _ = sums(q, k, v, log_decay, state, total)
         return y, S
-    T, dtype = q.shape[2], wide_type(q)
     C = fitted(CHUNK // 4, T)
     at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, whole=False, erased=False)
     wide = in_chunks(v.to(dtype), C)
@@ -109,7 +116,7 @@ def delta_attention(
     with beta and log_decay of zero changes nothing. Sums are kept in float32 at least.
     """
     dtype, T = wide_type(q), q.shape[2]
-    g = torch.zeros_like(beta) if log_decay is None else log_decay
+    g = torch.zeros_like(beta) if log_decay is None else _ranged(log_decay, dtype)
     g = g if g.dim() == 4 else g[..., None]
     C, whole = min(CHUNK if g.shape[3] == 1 else CHUNK // 4, T), torch.compiler.is_exporting()
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)

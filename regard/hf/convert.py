@@ -10,6 +10,7 @@ the student's and the optimiser's state dicts. With `held_out` batches it leaves
 """
 
 import copy
+import inspect
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -177,14 +178,25 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
         options["position"] = position.name
         own = {"base", "pairing", "channels"}
         options["position_options"] = {name: getattr(position, name) for name in own}
-    H, G = heads.num_heads, heads.num_kv_heads
-    if "num_kv_heads" in option_names(cls) and not options.get("shared_qk"):
+    H, G, names = heads.num_heads, heads.num_kv_heads, option_names(cls)
+    if "num_kv_heads" in names and not options.get("shared_qk"):
         options["num_kv_heads"] = G
-    new = build(cls, dim=heads.query.out_features, num_heads=H, max_len=max_len, **options)
+    width = heads.query.out_features
+    if heads.gate is not None and {"gate", "head_dim"} <= {*names}:
+        options, width = options | {"gate": True, "head_dim": heads.head_dim}, old.dim
+    usual = inspect.signature(cls).parameters
+    for name in {"scale", "soft_cap", "sinks"} & {*names} & old.options.keys():
+        if usual[name].default in (None, False):  # as softmax has it
+            options.setdefault(name, old.options[name])
+    new = build(cls, dim=width, num_heads=H, max_len=max_len, **options)
     taken = getattr(new, "heads", None)
     if not isinstance(taken, Heads):
         raise UnsupportedError(
             f"{new.name} does not support convert: it has no queries, keys and values"
+        )
+    if heads.gate is not None and taken.gate is None:
+        raise UnsupportedError(
+            f"{new.name} does not support convert of layers with an output gate, which it would lose"
         )
     if new.beside_heads and new.dim != old.dim and cls.name != "longformer":
         raise UnsupportedError(
@@ -192,7 +204,7 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
             f"tokens themselves as well, for {new.beside_heads}"
         )
     repeats = taken.num_kv_heads // G
-    taken.query, taken.out = heads.query, heads.out
+    taken.query, taken.out, taken.gate = heads.query, heads.out, heads.gate
     taken.query_norm, taken.key_norm = heads.query_norm, heads.key_norm
     taken.value = _repeated(heads.value, G, repeats)
     taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
@@ -204,6 +216,8 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
                 "its heads turn means or memories, which a stream has at other places than forward"
             )
             new.declare(streaming=No(why))
+    if getattr(new, "sinks", None) is not None and getattr(old, "sinks", None) is not None:
+        new.sinks = old.sinks
     new.dim = old.dim
     return new.to(heads.query.weight.device, heads.query.weight.dtype)
 

@@ -277,10 +277,10 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     winners = [pair for pair in ratios if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."
-    if all(found.ratio is None for found in ranked if found is not softmax):
+    if softmax and all(found.ratio is None for found in ranked if found is not softmax):
         slower = [found.mechanism for found in ranked if _power(found.cost) < 1.95]
         said = f" By declared cost {_joined(slower[:3])} grow more slowly." if slower else ""
-        why = "the ledger has no timing of another mechanism for this, and --measure takes some in about a minute."
+        why = "the ledger has no timing of another mechanism that can do this; --measure takes some in about a minute."
         return SOFTMAX, f"Use fused softmax until something is measured: {why}{said}"
     if winners:
         ratio, best = winners[0]
@@ -311,6 +311,7 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     lengths = ", ".join(f"{n:,}" for n in sorted({row.setting["length"] for row in rows}))
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
     unproved = [name for name, found in able.items() if not found.quality]
+    unheld = [found.mechanism for found in ranked if found.bytes is None] if case.memory else []
     old = [f"{count} of {label}" for label, count in sorted(known.old.items()) if count]
     where = "".join(
         "One {unit}, batch {batch}, dim {dim}, {num_heads} heads, ".format(**row.setting) + row.provenance.device for row in rows[:1]
@@ -319,6 +320,7 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
         "No timing for this in the ledger: capabilities and declared costs only.": not rows,
         f"{where}; measured at {lengths} tokens.": rows,
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
+        f"Not held to the bound on memory, since not measured here: {_joined(unheld)}.": unheld,
         f"Quality is not known here of {_joined(unproved)}.": unproved,
         "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above "
         "chance, no mixing and the bag; what is so in every column is not chosen.": any(known.quality.values()),

@@ -26,7 +26,7 @@ class ModelConfig(metaclass=CheckedOptions):
         dim: channels of a token, D
         num_heads: heads, H
         num_layers: layers of the stack
-        max_len: largest number of tokens in a row; None: no limit
+        max_len: tokens in a row for which positions and mixers are built; the limit, where one of them has one. None: no limit
         feed_forward: feed-forward layer, of `regard ls feed_forwards`
         hidden_dim: channels of the hidden layer; None: a multiple of dim
         norm_first: True: the norm stands before each layer; False: after the sum

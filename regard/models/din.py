@@ -17,6 +17,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -136,6 +137,8 @@ class DIN(FieldsModel):
         history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)
         candidate = torch.cat([look_up(s.of.name, batch[s.of.name]) for s in sequences], -1)
         valid = torch.stack([batch[s.name] != MISSING for s in sequences]).any(0)
+        if not valid.shape[1]:  # a pool wants a token, and there may be none with a meaning
+            history, valid = F.pad(history, (0, 0, 0, 1)), F.pad(valid, (0, 1))
         return history, candidate[:, None], valid
 
 

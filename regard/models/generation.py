@@ -71,7 +71,8 @@ class Sampling(metaclass=CheckedOptions):
     def draw(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
         if self.temperature == 0:
             return logits.argmax(-1)
-        logits = logits.float() / self.temperature
+        logits = logits.float()
+        logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature  # which may be tiny
         if self.top_k is not None or self.top_p is not None:
             logits = restrict(logits, self.top_k, self.top_p)
         return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)[:, 0]
@@ -178,6 +179,8 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
 
     def rows(part: Any) -> Any:
         if isinstance(part, Tensor) and part.dim():
+            if index.is_cpu and index.numel() and not 0 <= index.min() <= index.max() < len(part):
+                raise ShapeError(f"reorder: index must name rows from 0 to {len(part) - 1}")
             return part.index_select(0, index)
         if not stamp(part):
             raise ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")

@@ -19,6 +19,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core.errors import shown
+from regard.core.request import check_place
 from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary
 from regard.models.config import Model, StackConfig
@@ -132,10 +134,11 @@ class PatchClassifier(Model):
         Raises ShapeError for images of another size.
         """
         wanted = [self.config.channels, *self.config.image_size]
-        if images.dim() != 4 or list(images.shape[1:]) != wanted:
+        if not isinstance(images, Tensor) or images.dim() != 4 or [*images.shape[1:]] != wanted:
             raise ShapeError(
-                f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {list(images.shape)}"
+                f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {shown(images)}"
             )
+        check_place(self.who, "images", images, self.project.weight)
         p = self.side
         patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
         place = torch.arange(patches.shape[1], device=patches.device)[None]

@@ -91,6 +91,7 @@ class TransformerXL(LanguageModel):
         super().__init__(config.stack)
         self.config = config
         self._tie()
+        self.register_load_state_dict_post_hook(lambda model, _: model._tie())  # after assign=True
 
     def _tie(self) -> None:
         first, *others = (cast(Recurrence, mixer).position for mixer in self.encoder.mixers)

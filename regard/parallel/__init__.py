@@ -17,7 +17,8 @@ Parts may be of any lengths; a rank without tokens gives one that is not `valid`
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ from regard.core.capabilities import growth
 from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
+from regard.models.generation import GenerativeModel
 from regard.models.tokens import Places, places
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
@@ -119,10 +121,20 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
         vars(mixer)["forward"] = _forward(mixer, ranks, mixer.forward)
         sharded.callback(vars(mixer).pop, "forward")
     for module in model.modules():
+        if isinstance(module, GenerativeModel):
+            vars(module)["extend"] = partial(_unshared, type(module).__name__)
+            sharded.callback(vars(module).pop, "extend")
         if isinstance(module, Places):
             hook = module.register_forward_hook(lambda _, given, at: _placed(ranks, *given))
             sharded.callback(hook.remove)
     return sharded
+
+
+def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
+    raise UnsupportedError(
+        f"{name} does not support regard.parallel.sequence where it goes on from a state, which each rank would take for its "
+        "own part's: give whole sequences to a model that has a forward without one"
+    )
 
 
 def _placed(

@@ -112,6 +112,9 @@ def test_a_mark_survives_copies_files_and_reordering(name):
             other.extend(X, twin)
     with pytest.raises(ShapeError, match=f"got one of {name}"):
         other.extend(X, reorder(state, rows))
+    for wrong in (rows + 1, rows - 1):
+        with pytest.raises(ShapeError, match=f"name rows from 0 to {B - 1}"):
+            reorder(state, wrong)
 
 
 def test_a_state_without_a_mark_is_known_by_its_fields():

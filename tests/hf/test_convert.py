@@ -108,6 +108,19 @@ def test_teaching_ends_with_the_weights_that_were_best_on_held_out_batches(stop)
         assert student.training and (last == first if ruined else last < first)
 
 
+def test_gates_caps_and_factors_go_along():
+    """A gate is no part of q, k and v; a mechanism without one would lose it."""
+    gated = loaded("qwen3_next").double().eval()
+    last = len(gated.blocks) - 1
+    for name, options in (("softmax", {}), ("local", {"window_size": 16})):
+        same = convert(gated, name, layers=[last], **options)
+        assert same.mixers[last].heads.gate is not None
+        torch.testing.assert_close(same(tokens()[0]), gated(tokens()[0]), rtol=0, atol=1e-9)
+    for name in ("linear", "rfa"):
+        with pytest.raises(UnsupportedError, match="layers with an output gate, which it would"):
+            convert(gated, name, layers=[last])
+
+
 def test_what_cannot_be_converted_is_refused():
     for name, mixer, reason in (
         ("bert", "fnet", "fnet does not support convert: it has no queries, keys and values"),

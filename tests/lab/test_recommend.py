@@ -232,3 +232,11 @@ def test_measuring_fills_the_ledger_and_measures_nothing_twice(tmp_path, monkeyp
     assert list(found.excluded) == ["fnet"]
     with pytest.raises(OptionError, match="decode cannot be joined"):
         Case(length=5, decode=True, train=True)
+
+
+def test_what_memory_excludes_is_not_chosen_and_what_is_not_measured_is_said():
+    found = said(2048, LINEAR, LOCAL, memory=1.0)
+    assert {"linear", "local", "softmax"} <= found.excluded.keys()
+    assert found.choice != "softmax" and "cannot do this, for the reason below" in found.sentence
+    assert any("Not held to the bound on memory" in note and "gau" in note for note in found.notes)
+    assert not any("Not held" in note for note in said(2048, LINEAR, LOCAL).notes)

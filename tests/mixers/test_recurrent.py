@@ -109,3 +109,20 @@ def test_writing_nothing_leaves_nothing_and_orthonormal_keys_are_recalled_exactl
     assert torch.allclose(S, v[:, :, :K], atol=1e-12)
     again, _ = delta_attention(keys, keys, v[:, :, K : 2 * K], b[:, :, :K] * 0 + 1, state=S)
     assert torch.allclose(again, v[:, :, K : 2 * K], atol=1e-12)  # each erases what was there
+
+
+@pytest.mark.parametrize("channels", [(), (K,)])
+def test_a_token_that_keeps_nothing_is_a_beginning(channels):
+    q, k, v, b, _ = terms()
+    g = -normal(B, H, T, *channels, seed=3).abs()
+    at = 33
+    g[:, :, at] = -torch.inf
+    for call in (lambda *z: decayed_attention(*z[:3], z[4]), delta_attention):
+        for dtype, close in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
+            given = [z.to(dtype) for z in (q, k, v, b, g)]
+            y, S = call(*given)
+            alone, end = call(*(z[:, :, at:] for z in given))
+            torch.testing.assert_close(y[:, :, at:], alone, rtol=0, atol=close)
+            torch.testing.assert_close(S, end, rtol=0, atol=close)
+            before, _ = call(*(z[:, :, :at] for z in given))
+            torch.testing.assert_close(y[:, :, :at], before, rtol=0, atol=close)

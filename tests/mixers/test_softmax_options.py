@@ -154,3 +154,13 @@ def test_no_fused_kernel_caps_scores():
     capped = build("softmax", **FACTS, soft_cap=2.0, impl="fused")
     with pytest.raises(ValueError, match="it does not cap scores"):
         capped(torch.randn(1, 4, 24))
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_a_factor_that_is_not_above_zero_hides_nothing(scale):
+    x = torch.randn(2, 13, 24)
+    mixer = build("softmax", **FACTS, scale=scale)
+    plain = build("softmax", **FACTS, scale=scale, impl="plain")
+    plain.load_state_dict(mixer.state_dict())
+    for mask in (Mask(causal=True), Mask()):
+        torch.testing.assert_close(mixer(x, mask=mask), plain(x, mask=mask), rtol=0, atol=1e-6)

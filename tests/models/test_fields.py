@@ -200,6 +200,12 @@ def test_weights_are_there_for_display():
     assert weights.shape == (B, 4)
     torch.testing.assert_close(weights.sum(1), torch.tensor([1.0, 1, 0, 1]).double())
     assert (weights[1, [1]] == 0).all() and (weights[3, 1:] == 0).all()
+    half = {name: z.half() if z.is_floating_point() else z for name, z in BATCH.items()}
+    assert made(m.DINConfig(**HISTORY)).half()(half).dtype == torch.float16
+    none = BATCH | {name: z[:, :0] for name, z in BATCH.items() if z.dim() == 2}
+    padded = BATCH | {name: 0 * z for name, z in BATCH.items() if z.dim() == 2}
+    model = made(m.DINConfig(**HISTORY)).eval()
+    assert torch.equal(model(none), model(padded))
 
 
 def test_batch_l2_steps_each_id_that_occurs_by_its_count():

@@ -132,6 +132,7 @@ def test_draws_follow_the_tempered_restricted_softmax():
     wanted = (torch.tensor([2.0, 1.0, -math.inf, -math.inf, 1.5]) / 0.7).softmax(0)
     assert (share - wanted).abs().max() < 0.015
     assert share[2] == share[3] == 0
+    assert torch.equal(Sampling(1e-45).draw(many), logits.argmax(-1).expand(20000))
 
 
 def test_greedy_takes_the_most_likely():

@@ -240,6 +240,9 @@ REFUSED = {
         ("23 pixels, and an image has 24", lambda: image()(torch.zeros(1, 23).long())),
         ("outside the vocabulary", lambda: image(vocab_size=9)(torch.full((1, 24), 9))),
         (r"images must be \[B, 1, 4, 6\]", lambda: image().read(torch.zeros(1, 1, 6, 4))),
+        (r"images must be \[B, 1, 4, 6\], got None", lambda: image().read(None)),
+        ("images has dtype torch.int64, the module", lambda: image().read(
+            torch.zeros(1, 1, 4, 6).long())),
         (r"\[B, S >= 1, T >= 1\], got a tensor \[3, 7\]", lambda: han()(TEXT % 11)),
         ("int64 or int32", lambda: han()(TEXT[None].float())),
         ("valid must be boolean", lambda: han()(TEXT[None] % 11, valid=torch.ones(1, 3).bool())),

@@ -124,3 +124,5 @@ def test_layers_share_their_biases_unless_untied():
     assert count == 2 * 2 * 12
     first, last = shared.encoder.mixers[0], shared.encoder.mixers[-1]
     assert last.position.u is first.position.u and last.position.v is first.position.v
+    shared.load_state_dict(make().state_dict(), assign=True)
+    assert last.position.u is first.position.u and last.position.v is first.position.v

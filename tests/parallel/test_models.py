@@ -18,6 +18,7 @@ from regard.models.config import Layer
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
+from regard.models.transformer_xl import TransformerXLConfig
 from regard.nn.recorded import outermost
 from regard.parallel import elements, sequence, tensor_plan, way_of
 from tests.command import in_processes
@@ -266,6 +267,7 @@ class Alone:
 
 def test_what_cannot_be_cut_is_refused_in_one_sentence():
     mixer = regard.build("softmax", dim=24, num_heads=3)
+    xl = {name: value for name, value in SIZES.items() if name != "max_len"}
     with pytest.raises(OptionError, match="needs a process group: call"):
         sequence(mixer)
     with pytest.raises(OptionError, match="cannot cut Linear: it has no mixer"):
@@ -276,6 +278,18 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
         with pytest.raises(ShapeError, match=r"softmax: x must have shape \[B, T, 24\]"):
             mixer(torch.zeros(1, 2, 3))
     assert "forward" not in vars(mixer)
+    for config in (
+        TransformerXLConfig(segment_len=4, **xl),
+        LanguageModelConfig(mixer="linear", **SIZES),
+    ):
+        model = config.build()
+        state = model.initial_state(2)
+        with (
+            sequence(model, Alone()),
+            pytest.raises(UnsupportedError, match="goes on from a state"),
+        ):
+            model.extend(TOKENS, state)
+        assert model.extend(TOKENS, state)[0].shape == (2, 14, 11)
     routing = regard.build("routing", dim=24, num_heads=3, max_len=64)
     with (
         sequence(routing, Alone()),

@@ -63,22 +63,24 @@ def read_delimited(path: Path) -> dict[str, list[str]]:
     """
     text = StringIO(text_of(path, DELIMITED), newline="")
     before = csv.field_size_limit(LONGEST_CELL)
-    table = csv.reader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
+    table = csv.reader(text, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+    begun = 0  # lines before the row that is read
     try:
         names = [name.strip() for name in next(table, [])]
         if len(set(names)) != len(names) or not all(names):
             raise StoredDataError(
                 f"{path}, line 1: the columns need a name each. Expected: {DELIMITED}"
             )
-        rows = []
+        rows, begun = [], table.line_num
         for row in filter(None, table):
             if len(row) != len(names):
                 raise StoredDataError(
                     f"{path}, line {table.line_num}: {len(row)} cells under {len(names)} columns"
                 )
             rows.append(row)
+            begun = table.line_num
     except csv.Error as error:
-        raise StoredDataError(f"{path}, line {table.line_num}: {error}") from None
+        raise StoredDataError(f"{path}, line {begun + 1}: {error}") from None
     finally:
         csv.field_size_limit(before)
     if not rows:

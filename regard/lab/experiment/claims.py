@@ -122,8 +122,8 @@ def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -
 
 
 def short(value: float | None) -> float | None:
-    """Five digits, as data and pages have it; None for what is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+    """Seven digits, as data and pages have it, more than `said` has; None for what is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.7g}")
 
 
 def said(value: float | None) -> str:

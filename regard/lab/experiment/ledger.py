@@ -71,6 +71,7 @@ class Ledger:
         self.path = Path(path)
         self._known, self._cells = dict[str, Row](), dict[str, list[Row]]()
         self._last = 0  # number of the last row that was read
+        self._of_files: dict[Path, set[str]] = {}  # keys that each had when it was read
         with reported(self.path, "opened"):
             if not self.path.exists():
                 _create(self.path)
@@ -135,13 +136,16 @@ class Ledger:
         return sorted(mine, key=lambda row: row.provenance.started)
 
     def write_rows(self, path: Path, question: str) -> int:
-        """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines."""
+        """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines.
+
+        Rows that were read from this file stay in it.
+        """
         asked = self.asked(question)
         cells = {line[2] for row in asked for line in row.config["cells"]}
         lines = [
             canonical({"key": key, "row": plain(row)})
             for key, row in self._all().items()
-            if row.cell in cells or row in asked
+            if row.cell in cells or row in asked or key in self._of_files.get(path, ())
         ]
         with whole(path) as partial:
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -163,6 +167,7 @@ class Ledger:
                     f"{path} has a line that cannot be read: {number}, {visible(str(error))}"
                 ) from error
             given.append((key, row.kind, canonical(plain(row))))
+        self._of_files[path] = {key for key, *_ in given}
         return self._keep(given)
 
     def close(self) -> None:

@@ -138,7 +138,9 @@ function grid(question, detail) {
     }
     for (const column of timed) {
       const at = row.timed[column.name];
-      tr.append(make("td", { class: "number" }, at ? whole(at["tokens per second"]) : "–"), make("td", { class: "number" }, at ? size(at["peak bytes"]) : "–"), make("td", { class: "number" }, at ? (at["state bytes"] === null ? "none" : size(at["state bytes"])) : "–"));
+      const speed = make("td", { class: "number" }, at ? whole(at["tokens per second"]) : "–");
+      if (at?.form) speed.append(make("small", {}, at.form));
+      tr.append(speed, make("td", { class: "number" }, at ? size(at["peak bytes"]) : "–"), make("td", { class: "number" }, at ? (at["state bytes"] === null ? "none" : size(at["state bytes"])) : "–"));
     }
     tr.append(make("td", { class: "number" }, whole(row.parameters)));
     return tr;

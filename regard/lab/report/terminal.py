@@ -73,7 +73,8 @@ def _times(at: Told | None) -> tuple[str, str, str]:
     if at is None:
         return "–", "–", "–"
     state = "none" if at["state bytes"] is None else size(at["state bytes"])
-    return size(at["tokens per second"], ""), size(at["peak bytes"]), state
+    form = f", {at['form']}" * bool(at["form"])
+    return size(at["tokens per second"], "") + form, size(at["peak bytes"]), state
 
 
 def _grid(question: Told) -> Table:

@@ -61,6 +61,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
     entry = next((one for one in results.config["entries"] if one["label"] == label), line)
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
     law, mixer = results.laws.get(label), entry["mixer"]
+    causal = next((one.causal for one in (*cells.values(), *speeds.values())), None)
     return {
         "entry": label,
         "line": label in results.lines,
@@ -68,7 +69,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         "family": MIXERS[str(mixer)].family if mixer in MIXERS else "",
         "options": entry["options"],
         "source": entry["source"],
-        "causal": next((cell.causal for cell in cells.values()), None),
+        "causal": causal,
         "gain": short(results.gain(label)),
         "parameters": max((row.parameters for row in ran), default=None),
         "breaks": law.reason if law is not None else None,
@@ -77,7 +78,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
             for name, cell in cells.items()
             if cell.values or cell.reason or cell.failed
         },
-        "timed": {name: _timed(one) for name, one in speeds.items()},
+        "timed": {name: _timed(one, causal) for name, one in speeds.items()},
         "old": results.old.get(label, 0),
     }
 
@@ -112,7 +113,8 @@ def _cell(results: Results, cell: Cell) -> Told:
     }
 
 
-def _timed(row: Row) -> Told:
+def _timed(row: Row, causal: bool | None) -> Told:
+    """causal: the form that the row is named by; a timing of the other says so."""
     setting, values = row.setting, row.values
     tokens = setting["batch"] * (1 if setting["kind"] == "decode" else setting["length"])
     return {
@@ -122,6 +124,7 @@ def _timed(row: Row) -> Told:
         "peak bytes": values["peak_bytes"],
         "state bytes": values.get("state_bytes"),
         "causal": row.causal,
+        "form": "" if row.causal == causal else "causal" if row.causal else "any order",
         "impl": setting["impl"],
         "flops": row.flops,
     }

@@ -49,6 +49,7 @@ def test_files_that_are_not_parallel_are_refused(tmp_path):
         (b"text,label\na,b\nc\n", "line 3: 1 cells under 2 columns"),
         (b"text,text\na,b\n", "line 1: the columns need a name each"),
         (b"text,label\n", "it holds no row"),
+        (b'text,label\na,b\nc,"d\ne,f\ng,h\n', "line 3: unexpected end of data"),
         (None, "is no regular file"),
     ],
 )

@@ -268,6 +268,7 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
         again = file.read_bytes()
         ledger.write_rows(file, "screen")
         assert sorted(file.read_bytes().splitlines()) == sorted(again.splitlines())
+        assert ledger.write_rows(file, "another") == len(again.splitlines())  # none is lost
 
 
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):

@@ -95,3 +95,14 @@ def test_a_table(tmp_path):
         OwnTable(path=path, target="bougth").load()
     with pytest.raises(OptionError, match=r"'age' has \d+ answers"):
         OwnTable(path=path, target="age").load()
+
+
+def test_a_table_whose_parts_have_one_answer_is_refused_before_training(tmp_path):
+    path = tmp_path / "rare.csv"
+    rows = [f"{i},10_{i % 9},{int(i == 7)}" for i in range(100)]
+    path.write_text("\n".join(["number,code,target", *rows]))
+    with pytest.raises(OptionError, match="'1' is the answer of 1 of 100 rows, so that a part"):
+        OwnTable(path=path).load()
+    path.write_text(path.read_text().replace(",0\n", ",1\n", 60))
+    numbers, codes = OwnTable(path=path).load().facts["fields"]
+    assert (type(numbers).__name__, type(codes).__name__) == ("Numeric", "Categorical")
