@@ -51,6 +51,7 @@ class RegardModel(PreTrainedModel):
     config_class = RegardConfig
     base_model_prefix = "inside"
     main_input_name = "input_ids"
+    _keep_in_fp32_modules_strict = ["centroids.sums", "centroids.counts"]
     kind: ClassVar[type[ModelConfig]]
     output: ClassVar[type[ModelOutput]]
     auto: ClassVar[Any]

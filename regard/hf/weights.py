@@ -1,6 +1,7 @@
 """Tensors of a checkpoint by name, and the parts that are made of them."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -18,12 +19,22 @@ from regard.models.block import Block
 from regard.nn.feed_forward import FeedForward
 from regard.nn.heads import Heads
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 class Weights:
-    """The tensors of a checkpoint by name, below a prefix; `left` are the names that nobody has read."""
+    """The tensors of a checkpoint by name, below a prefix; `left` are the names that nobody has read.
+
+    All are read in the dtype of most of their numbers, as a mixer wants one. Raises StoredDataError for one that is no float16,
+    bfloat16, float32 or float64.
+    """
 
     def __init__(self, tensors: Mapping[str, Tensor]):
         self.tensors, self.left = dict(tensors), set(tensors)
+        numbers = Counter[torch.dtype]()
+        for tensor in self.tensors.values():
+            numbers[tensor.dtype] += tensor.numel() * (tensor.dtype in FLOATS)
+        self.dtype = max(numbers, key=numbers.__getitem__, default=torch.float32)
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors
@@ -32,7 +43,10 @@ class Weights:
         if name not in self.tensors:
             raise StoredDataError(f"the checkpoint has no tensor {name!r}")
         self.left.discard(name)
-        return self.tensors[name].detach().clone()
+        tensor = self.tensors[name]
+        if tensor.dtype not in FLOATS:
+            raise StoredDataError(f"the checkpoint's tensor {name!r} is of {tensor.dtype}")
+        return tensor.detach().to(self.dtype, copy=True)
 
     def prefix(self, prefix: str) -> str:
         """The prefix, if a name begins with it; those of headless models have none."""

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.request import clear
+from regard.functional.rows import ranged
 
 EPS, MOMENTUM = 1e-8, 0.1
 
@@ -36,8 +37,11 @@ class Dice(nn.Module):
     def forward(
         self, s: Float[Tensor, "*b F"], valid: Bool[Tensor, "*b"] | None = None
     ) -> Float[Tensor, "*b F"]:
-        mean, variance = self._statistics(s, valid) if self.training else (self.mean, self.variance)
-        p = torch.sigmoid((s - mean) * torch.rsqrt(variance + EPS))
+        (wide,) = ranged(s)
+        mean, variance = self.mean, self.variance
+        if self.training:
+            mean, variance = self._statistics(wide, valid)
+        p = torch.sigmoid((wide - mean) * torch.rsqrt(ranged(variance)[0] + EPS)).to(s.dtype)
         return p * s + (1 - p) * self.alpha * s
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ class Decay(nn.Module):
     ) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
         """log a and the steps; R channels."""
         step = (
-            F.softplus(*ranged(self.project(x) + self.bias))
+            -F.logsigmoid(*ranged(-(self.project(x) + self.bias)))  # softplus
             .unflatten(2, (-1, self.channels))
             .transpose(1, 2)
         )

@@ -343,6 +343,11 @@ def test_what_is_not_read_is_refused():
     )
     with pytest.raises(OptionError, match="a state dict needs its config"):
         regard.hf.load(state)
+    norm = "bert.embeddings.LayerNorm.bias"
+    mixed = {name: z.half() if name != norm else z for name, z in state.items()}
+    assert {z.dtype for z in regard.hf.load(mixed, config).parameters()} == {torch.float16}
+    with pytest.raises(StoredDataError, match=rf"tensor '{norm}' is of torch\.int8"):
+        regard.hf.load(state | {norm: state[norm].to(torch.int8)}, config)
     del state["bert.embeddings.LayerNorm.bias"]
     with pytest.raises(StoredDataError, match=r"no tensor 'bert\.embeddings\.LayerNorm\.bias'"):
         regard.hf.load(state, config)

@@ -42,6 +42,10 @@ def test_every_mixer_comes_back_from_its_file(mixer, tmp_path):
     again = getattr(transformers, auto).from_pretrained(tmp_path)
     assert again.state_dict().keys() == model.state_dict().keys()
     torch.testing.assert_close(again.eval()(IDS, attention_mask=mask).logits, want, rtol=0, atol=0)
+    model.to(torch.bfloat16).save_pretrained(tmp_path)
+    half = getattr(transformers, auto).from_pretrained(tmp_path, dtype=torch.bfloat16)
+    for name, z in model.state_dict().items():
+        assert torch.equal(half.state_dict()[name], z) and half.state_dict()[name].dtype == z.dtype
 
 
 @pytest.mark.parametrize("kind", AUTO)

@@ -61,7 +61,8 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
     entry = next((one for one in results.config["entries"] if one["label"] == label), line)
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
     law, mixer = results.laws.get(label), entry["mixer"]
-    causal = next((one.causal for one in (*cells.values(), *speeds.values())), None)
+    forms = [cell.causal for cell in cells.values()] + [row.causal for row in speeds.values()]
+    causal = next(iter(forms), None)
     return {
         "entry": label,
         "line": label in results.lines,
