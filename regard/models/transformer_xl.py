@@ -123,6 +123,9 @@ class TransformerXL(LanguageModel):
         if order is not None:
             tokens, valid = permute(tokens, order.source), order.valid
         parts, size = [], self.config.segment_len
+        again = (
+            self.config.checkpoint and torch.is_grad_enabled()
+        )  # a backward reads each state again
         for start in range(0, tokens.shape[1], size):
             columns = slice(start, start + size)
             hidden, state = recomputed(
@@ -132,7 +135,7 @@ class TransformerXL(LanguageModel):
                 when=self.config.checkpoint,
                 random=True,
                 valid=None if valid is None else valid[:, columns],
-                donate=donate,
+                donate=donate and not again,
             )
             parts.append(hidden)
         whole = torch.cat(parts, dim=1)

@@ -29,7 +29,6 @@ from regard.core.capabilities import growth
 from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
-from regard.models.generation import GenerativeModel
 from regard.models.tokens import Places, places
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
@@ -121,7 +120,7 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
         vars(mixer)["forward"] = _forward(mixer, ranks, mixer.forward)
         sharded.callback(vars(mixer).pop, "forward")
     for module in model.modules():
-        if isinstance(module, GenerativeModel):
+        if hasattr(module, "initial_state") and not isinstance(module, Mixer):
             vars(module)["extend"] = partial(_unshared, type(module).__name__)
             sharded.callback(vars(module).pop, "extend")
         if isinstance(module, Places):

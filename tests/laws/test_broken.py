@@ -432,6 +432,7 @@ BROKEN = {
     "needs two tokens": ("lengths", output(Outsider, lambda m, x, y, _: y / (0 if x.shape[1] == 1 else 1)), ""),
     "rolls dice": ("randomness", output(Softmax, lambda m, x, y, _: y + 1e-6 * torch.randn_like(x)), ""),
     "counts": ("randomness", Counts, ""),
+    "halves in training": ("randomness", output(Softmax, lambda m, x, y, _: y * (1 - m.training / 2)), "training, where chance"),
     "drops out in evaluation": ("randomness", output(Softmax, lambda m, x, y, _: nn.functional.dropout(y, 0.1, training=True)), ""),
     "keeps what it saw": ("threads", KeepsWhatItSaw, ""),
     "keeps a tensor": ("transfer", KeepsATensor, ""),

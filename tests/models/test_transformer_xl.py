@@ -106,6 +106,10 @@ def test_a_stream_goes_on_where_it_stopped():
     torch.testing.assert_close(torch.cat(logits, 1), model(text()), rtol=0, atol=1e-12)
     assert [memory.memory.shape for memory in state.blocks] == [(2, 6, 12)] * 3
     assert not any(memory.memory.requires_grad for memory in state.blocks)
+    again = make(segment_len=4, mem_len=6, checkpoint=True)
+    found, _ = again.extend(text(), again.initial_state(2), donate=True)
+    found.sum().backward()
+    torch.testing.assert_close(found, model(text()), rtol=0, atol=1e-12)
 
 
 def test_generation_is_greedy_reading_through_states():

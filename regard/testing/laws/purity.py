@@ -31,7 +31,10 @@ GIVEN = "q, k and v given (a part that reads tokens past `heads` is named in `be
 
 
 def randomness(subject: Subject) -> None:
-    """Same seed, same result; evaluation leaves the global generator alone; recomputation is identical; forward is pure."""
+    """Same seed, same result; evaluation leaves the global generator alone; recomputation is identical; forward is pure.
+
+    In training, where chance takes no part, a mixer is what it is in evaluation.
+    """
     mixer, twin, mask = subject.make(seed=3), subject.make(seed=3), subject.mask
     x = subject.x
     y = mixer(x, mask=mask)
@@ -45,6 +48,12 @@ def randomness(subject: Subject) -> None:
         mixer.train(mode)(x, mask=mask)
         changed = [k for k, z in mixer.state_dict().items() if not torch.equal(z, stored[k])]
         require(not changed, f"forward changes {changed}; only after_step may")
+    trained = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        trained.append(mixer(x, mask=mask))
+    if torch.equal(*trained):
+        require_close(trained[0], y, BOUND, "training, where chance takes no part")
     x.requires_grad_()
     call = partial(mixer, mask=mask)
     found = []
