@@ -222,3 +222,22 @@ def test_a_second_train_is_refused_and_waits_with_wait(capsys, tmp_path):
         err = refused(capsys, TRAIN, "--folder", str(tmp_path))
     assert f"process {os.getpid()} on" in err and "`--wait` does" in err
     assert ran(capsys, TRAIN, "--folder", str(tmp_path), "--wait")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("report --ledger LEDGER --page LEDGER", "--page would overwrite what is read"),
+        ("report --ledger LEDGER --page P --document ./P", "--document would overwrite --page"),
+        ("arena --mixers fnet --ledger LEDGER --rows LEDGER", "--rows would overwrite what is"),
+        ("arena --mixers fnet --page P --rows ./P", "--rows would overwrite --page"),
+        ("explore nowhere --file LEDGER --page LEDGER", "--page would overwrite what is read"),
+    ],
+)
+def test_nothing_that_is_read_or_drawn_is_overwritten(
+    capsys, tmp_path, monkeypatch, report_ledger, line, said
+):
+    monkeypatch.chdir(tmp_path)
+    before = report_ledger.read_bytes()
+    assert said in refused(capsys, line.replace("LEDGER", str(report_ledger)))
+    assert report_ledger.read_bytes() == before

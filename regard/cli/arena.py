@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from regard.cli.arguments import Flag, Json, Length, option
-from regard.cli.bench import LEDGER, PAGE
+from regard.cli.bench import LEDGER, PAGE, check_outputs
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
 from regard.core import OptionError
@@ -71,7 +71,6 @@ class Arena(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> None:
-        from regard.lab.data.files import check_writable
         from regard.lab.experiment.ledger import Ledger
         from regard.lab.experiment.run import Outcome, ask
         from regard.lab.report import write_page
@@ -79,7 +78,7 @@ class Arena(metaclass=CheckedOptions):
         question = self._question()
         part = _PART in os.environ
         if not part:
-            check_writable(self.page)
+            check_outputs([self.ledger], page=self.page, rows=self.rows)
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
         outcome = Outcome(question=question.name)
         with Ledger(self.ledger) as ledger:

@@ -1,6 +1,6 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -11,6 +11,7 @@ from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 from regard.core.errors import visible
+from regard.core.files import check_writable
 from regard.core.options import Above0, CheckedOptions
 
 if TYPE_CHECKING:
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 
 LEDGER = Path("runs/arena/ledger.sqlite")
 PAGE = Path("runs/arena/report.html")
+
+
+def check_outputs(inputs: Iterable[Path | None], **outputs: Path | None) -> None:
+    """`check_writable` of what is given, none of which may be another of them or be read. Raises PathError, OptionError."""
+    taken = {path.resolve(): "what is read" for path in inputs if path is not None}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        other = taken.setdefault(path.resolve(), f"--{name}")
+        if other != f"--{name}":
+            raise OptionError(f"--{name} would overwrite {other}: {path}")
+        check_writable(path)
+
+
 CAUSAL = {"either": None, "yes": True, "no": False}
 
 
@@ -58,7 +73,6 @@ class Bench(metaclass=CheckedOptions):
     json: Json = False
 
     def run(self) -> None:
-        from regard.lab.data.files import check_writable
         from regard.lab.experiment.speed import measure, obstacle
 
         for device in self.devices:
@@ -66,7 +80,7 @@ class Bench(metaclass=CheckedOptions):
         if self.plot is not None:
             if self.plot.suffix not in (".png", ".svg"):
                 raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
-            check_writable(self.plot)
+            check_outputs([self.ledger], plot=self.plot)
         settings, choices = self._settings(), _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
         timed: list[Row] = []

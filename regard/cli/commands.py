@@ -14,7 +14,7 @@ from tyro.extras import subcommand_cli_from_dict
 
 from regard.cli.arena import Arena
 from regard.cli.arguments import Flag, Json, parse
-from regard.cli.bench import LEDGER, PAGE, Bench
+from regard.cli.bench import LEDGER, PAGE, Bench, check_outputs
 from regard.cli.convert import Convert
 from regard.cli.data import Data
 from regard.cli.explore import Explore
@@ -95,11 +95,9 @@ class Report:
     json: Json = False
 
     def run(self) -> None:
-        from regard.lab.data.files import check_writable
         from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 
-        for path in filter(None, (self.page, self.picture, self.document)):
-            check_writable(path)
+        check_outputs([self.ledger], page=self.page, picture=self.picture, document=self.document)
         if not self.ledger.exists():
             raise OptionError(f"there is no ledger at {self.ledger}. `regard arena` makes one.")
         rows = read_rows(self.ledger)

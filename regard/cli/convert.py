@@ -70,7 +70,7 @@ class Convert(metaclass=CheckedOptions):
         check_writable(self.out, folder=True)
         ids = None if self.text is None else _tokens(self.folder, self.text, self.length)
         teacher, options = load(self.folder), dict(map(option, self.options))
-        layers = self.layers or None
+        layers = sorted({*self.layers}) or None
         student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)
         found: dict[str, Any] = {
             "mixer": self.mixer,

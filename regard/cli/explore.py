@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from regard.cli.arguments import Flag, Json
+from regard.cli.bench import check_outputs
 from regard.cli.printing import print_json
 from regard.core import OptionError
-from regard.core.files import check_writable
 from regard.core.options import CheckedOptions
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Explore(metaclass=CheckedOptions):
         given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
         if len(given) > 1:
             raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
-        check_writable(self.page)
+        check_outputs([self.file, self.checkpoint], page=self.page)
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)
         other, answer = (None, loaded.answer) if self.compare is None else self._other(loaded)

@@ -63,7 +63,7 @@ def read_delimited(path: Path) -> dict[str, list[str]]:
     """
     text = StringIO(text_of(path, DELIMITED), newline="")
     before = csv.field_size_limit(LONGEST_CELL)
-    table = csv.reader(text, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+    table = csv.reader(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     begun = 0  # lines before the row that is read
     try:
         names = [name.strip() for name in next(table, [])]
@@ -95,10 +95,11 @@ def column(table: Mapping[str, list[str]], name: str) -> list[str]:
 
 
 def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Texts:
-    """Texts with a class each; the classes are the words in the column `label`, in the order of the alphabet."""
+    """Texts with a class each; the classes are the words in the column `label`, in the order of the alphabet. Rows without one are left out."""
     table = read_delimited(path)
-    texts = [words.encode() for words in column(table, text)]
-    names = column(table, label)
+    pairs = zip(column(table, text), column(table, label), strict=True)
+    labelled = [(words.encode(), name) for words, name in pairs if name]
+    texts, names = [words for words, _ in labelled], [name for _, name in labelled]
     number = {name: place for place, name in enumerate(sorted(set(names)))}
     return Texts(texts, np.array([number[name] for name in names]), list(number))
 

@@ -153,7 +153,7 @@ class Ledger:
 
     def read_rows(self, path: Path) -> int:
         """Keep the rows of such a file whose trials are not here yet. Returns how many were new. StoredDataError for what is none."""
-        given = []
+        given: dict[str, tuple[str, str, str]] = {}
         with reported(path, "read"):
             lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, start=1):
@@ -162,13 +162,15 @@ class Ledger:
                 row, key = read_row(content["row"]), content["key"]
                 if key != row_key(row):
                     raise ValueError("its key is not the row's")
+                stored = (key, row.kind, canonical(plain(row)))
+                if given.setdefault(key, stored) != stored:
+                    raise ValueError("an earlier line tells of the same trial otherwise")
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise StoredDataError(
                     f"{path} has a line that cannot be read: {number}, {visible(str(error))}"
                 ) from error
-            given.append((key, row.kind, canonical(plain(row))))
-        self._of_files[path] = {key for key, *_ in given}
-        return self._keep(given)
+        self._of_files[path] = {*given}
+        return self._keep(given.values())
 
     def close(self) -> None:
         self._connection.close()

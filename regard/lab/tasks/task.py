@@ -53,7 +53,10 @@ class Splits:
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sha256", checksum(self.train, self.valid, self.test))
+        parts = {"training": self.train, "validation": self.valid, "test": self.test}
+        if empty := [name for name, part in parts.items() if not len(part)]:
+            raise OptionError(f"nothing is left for {' and '.join(empty)}: the data are too few")
+        object.__setattr__(self, "sha256", checksum(*parts.values()))
 
 
 DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]

@@ -132,8 +132,8 @@ class TextPairs(Task):
             kept = rng.permutation(len(encoded))[:size]
             if not len(kept):
                 raise OptionError(
-                    f"{self.name}: no pair of the {split} part fits in source_len ({self.source_len}) and "
-                    f"target_len ({self.target_len}). Raise them."
+                    f"{self.name}: the {split} part has no pair that fits in source_len ({self.source_len}) and target_len "
+                    f"({self.target_len}) and is in no other part. Raise them, or give other pairs."
                 )
             columns = {
                 name: Ragged.of([encoded[i][name] for i in kept]) for name in encoded[kept[0]]

@@ -225,6 +225,7 @@ def line(row, key=None):
         line(trained()).replace('"value":0.5', '"value":NaN'),
         line(trained()).replace('"value":0.5', '"value":' + "1" * 5000),
         line(trained()).replace('"rate"', '"\\u001b[2J"'),
+        line(trained(50)).replace('"value":0.5', '"value":0.25'),
         "",
     ],
 )

@@ -14,7 +14,7 @@ def sizes(splits):
 
 
 def test_a_csv_of_labelled_texts(tmp_path):
-    path, tabs = tmp_path / "reviews.csv", tmp_path / "reviews.tsv"
+    path, tabs = tmp_path / "reviews.csv", tmp_path / "reviews.TSV"
     rows = [f'"{i}, a ""review""",{("good", "bad", "odd")[i % 3]}' for i in range(60)]
     path.write_text("\n".join(["words,mood", *rows]) + "\n")
     splits = LabelledTexts(path=path, text="words", label="mood", length=20).load()
@@ -37,8 +37,11 @@ def test_texts_that_are_equal_where_they_are_read_stand_once(tmp_path):
     parts = (splits.train, splits.valid, splits.test)
     seen = [bytes((part[i]["tokens"] - 1).tolist()) for part in parts for i in range(len(part))]
     assert len(set(seen)) == len(seen) == 40
-    path.write_text("text,label\na,b\nc,b\n")
+    path.write_text("text,label\na,b\nc,b\nd,\n")
     with pytest.raises(StoredDataError, match="one class only"):
+        LabelledTexts(path=path).load()
+    path.write_text("text,label\na,b\nc,d\ne,f\n")
+    with pytest.raises(OptionError, match="nothing is left for validation and test: the data are"):
         LabelledTexts(path=path).load()
 
 

@@ -110,7 +110,7 @@ def test_pairs_that_are_too_long_are_left_out_and_sources_cut_where_the_task_say
     short = replace(task, source_len=6, target_len=9).load()
     for name, longest in (("source", 6), ("target", 9)):
         assert max(len(short.train[i][name]) for i in range(len(short.train))) <= longest
-    with pytest.raises(OptionError, match=r"no pair of the train part fits in source_len \(1\)"):
+    with pytest.raises(OptionError, match=r"train part has no pair that fits in source_len \(1\)"):
         replace(task, source_len=1).load()
     with pytest.raises(OptionError, match=r"vocab_size \(100\) must be above 259"):
         replace(task, vocab_size=100).load()
