@@ -1,12 +1,14 @@
 """`regard arena` on the command line: which question, and what of it is replaced."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 _PART = "REGARD_PART_OF"
 """Set in the processes that `--workers` starts: they print nothing and draw nothing."""
 _LIMIT = "One width and one budget: a cell says what was reached within so many tokens, never what cannot be. Parameters are printed, not matched."
+
+
+def _end_with_the_first() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,9 @@ class Arena(metaclass=CheckedOptions):
 
         question = self._question()
         part = _PART in os.environ
-        if not part:
+        if part:
+            Thread(target=_end_with_the_first, daemon=True).start()
+        else:
             check_outputs([self.ledger], page=self.page, rows=self.rows)
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
         outcome = Outcome(question=question.name)
@@ -116,6 +125,8 @@ class Arena(metaclass=CheckedOptions):
             f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
             f"{outcome.seconds:.0f} s. They are in {self.ledger}, drawn in {self.page}."
         )
+        if outcome.failed:
+            print(f"{outcome.failed} of the new ones have no value: the page says why.")
         if outcome.left:
             print(f"{outcome.left} not done: the same command goes on.")
 
@@ -133,7 +144,8 @@ class Arena(metaclass=CheckedOptions):
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "regard", "arena", *self._words()]
-        silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        silent: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+        silent["stdin"] = subprocess.PIPE  # it ends with this process, and so do they
         others = [subprocess.Popen(command, env=environment, **silent) for _ in range(count - 1)]
         try:
             yield

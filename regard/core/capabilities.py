@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from regard.core.options import CheckedOptions
+
 
 @dataclass(frozen=True)
 class No:
@@ -22,7 +24,7 @@ Exchange = Literal["halo", "sums", "keys"] | No
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capabilities:
+class Capabilities(metaclass=CheckedOptions):
     """Every field is proved by a law (yes) or by the text of an error (no).
 
     `time`, `memory` and `state` are sums of products in the library's letters, T the length: "T W K", "T^2 K",

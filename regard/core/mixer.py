@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
-from regard.core.errors import OptionError, ShapeError, UnsupportedError
+from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
 from regard.core.mask import OPEN, Mask, check_arguments
 from regard.core.options import Recorded
 from regard.core.request import (
@@ -71,13 +71,16 @@ class Mixer(Recorded):
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
+    width: int | None = None
+    """Channels of what `mix` gives, where they are not those of its tokens."""
+
     updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _owner: Owner  # name and options that the states carry
 
     def __new__(cls, *args: Any, **kwargs: Any):
         mixer = super().__new__(cls, *args, **kwargs)
         if args or kwargs:
-            object.__setattr__(mixer, "_owner", owner_of(cls.name, mixer.options))
+            object.__setattr__(mixer, "_owner", owner_of(getattr(cls, "name", ""), mixer.options))
         return mixer
 
     def __init__(self, dim: int, *, max_len: int | None = None):
@@ -127,7 +130,12 @@ class Mixer(Recorded):
         if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
             return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
-        return request.restore_output(self.mix(request.x, request.context, request.mask))
+        y = self.mix(request.x, request.context, request.mask)
+        if not torch.compiler.is_compiling():
+            wanted = (*request.x.shape[:2], self.width or x.shape[2])
+            if getattr(y, "shape", None) != wanted:
+                raise ShapeError(f"{self.name}: mix must give {list(wanted)}, got {shown(y)}")
+        return request.restore_output(y)
 
     if TYPE_CHECKING:
 

@@ -1,5 +1,6 @@
 """Agreement of explanations, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
 
+import math
 from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
@@ -39,7 +40,9 @@ def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[A
 
 
 def kendall(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
-    """Kendall's tau-b, which corrects for ties."""
+    """Kendall's tau-b, which corrects for ties; NaN where a score is."""
+    if (a + b).isnan().any():
+        return math.nan
     left, right = (torch.sign(z.double()[:, None] - z.double()).triu(1) for z in (a, b))
     size = left.square().sum().sqrt() * right.square().sum().sqrt()
     return ((left * right).sum() / size).item()

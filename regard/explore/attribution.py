@@ -79,6 +79,7 @@ def flow(
     found = torch.zeros(B, T, dtype=torch.float64)
     for row in range(B):
         graph = networkx.DiGraph()
+        graph.add_nodes_from((0, token) for token in range(T))
         for depth, layer in enumerate(mixed):
             for to, origin in layer[row].nonzero().tolist():
                 capacity = layer[row, to, origin].item()
@@ -94,6 +95,9 @@ def _stochastic(
 ) -> list[Tensor]:
     if len(maps) == 0:
         raise OptionError(f"{who}: maps must hold one layer or more")
+    shapes = {(len(z), *z.shape[2:]) for z in maps}
+    if len(shapes) > 1:
+        raise ShapeError(f"{who}: maps must be of one batch and length, got [B, T, T] of {shapes}")
     mixed = []
     for depth, weights in enumerate(maps):
         if not normalise and (kind := kind_of(weights)) != "stochastic":
@@ -162,6 +166,11 @@ def integrated_gradients(
                 )
             x = tables[0](tokens)
             start = total = torch.zeros_like(x)
+            size = tables[0].num_embeddings
+            if baseline is not None and baseline >= size:
+                raise OptionError(
+                    f"integrated_gradients: baseline ({baseline}) must be below {size}"
+                )
             if baseline is not None:
                 start = tables[0](torch.full_like(tokens, baseline))
 
@@ -173,7 +182,8 @@ def integrated_gradients(
 
         for step in range(steps):
             point = (start + (step + 0.5) / steps * (x - start)).detach().requires_grad_()
-            total = total + torch.autograd.grad(value(point).sum(), point)[0]
+            with torch.enable_grad():
+                total = total + torch.autograd.grad(value(point).sum(), point)[0]
         scores = ((x - start) * total / steps).sum(-1)
         with torch.no_grad():
             gap = scores.flatten(1).sum(1) - (value(x) - value(start))

@@ -322,7 +322,9 @@ def least(z: Tensor, eps: float) -> float:
 
 
 def exp(x: Tensor) -> Tensor:
-    return (x * 1.4426950408889634).exp2_()  # log2 e: by name it would be an input of a compiled program
+    return (
+        x * 1.4426950408889634
+    ).exp2_()  # log2 e: by name it would be an input of a compiled program
 
 
 def exp_(x: Tensor) -> Tensor:

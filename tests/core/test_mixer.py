@@ -10,7 +10,7 @@ from mypy import api
 from torch import nn
 
 import regard
-from regard import Mask, OptionError, UnknownNameError
+from regard import Mask, OptionError, ShapeError, UnknownNameError
 from regard.core import Capabilities, Mixer, No
 from regard.pools import build_pool
 
@@ -131,3 +131,24 @@ def test_a_type_error_from_within_is_passed_on_as_it_is():
     mixer.register_forward_hook(lambda *_: 1 + "one")
     with pytest.raises(TypeError, match="unsupported operand"):
         mixer(X)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda x: x[:, :1], lambda x: x[0], lambda x: (x,), lambda x: None]
+)
+def test_what_a_mixer_of_ones_own_gives_must_have_the_shape_of_its_tokens(wrong, monkeypatch):
+    """Broadcasting would make numbers of it."""
+    monkeypatch.setattr(Own, "mix", lambda self, x, context, mask: wrong(x))
+    valid = torch.tensor([[1, 1, 1, 0, 1], [1, 1, 1, 1, 1]]).bool()
+    for mask in (Mask(), Mask(valid=valid)):
+        with pytest.raises(ShapeError, match=r"own: mix must give \[2, 5, 24\], got"):
+            Own(24)(X, mask=mask)
+
+
+def test_what_a_class_declares_is_checked():
+    for wrong in ({"causal": False}, {"padding": None}, {"streaming": "exat"}, {"time": 2}):
+        with pytest.raises(OptionError, match=next(iter(wrong))):
+            Own.capabilities.but(**wrong)
+    nameless = type("Nameless", (Mixer,), {"mix": Own.mix, "capabilities": Own.capabilities})
+    with pytest.raises(OptionError, match="Nameless has no name"):
+        nameless(24)

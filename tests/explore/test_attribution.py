@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+from regard import OptionError, ShapeError
 from regard.explore import (
     agreement,
     alignment_error_rate,
@@ -83,6 +84,11 @@ def test_flow_is_the_least_cut_and_no_less_than_any_path():
             below = mixed[0][~inside, token].sum()  # from the source to what is outside
             cuts.append((below + mixed[1][query, inside].sum()).item())
         assert found[token].item() == pytest.approx(min(cuts), abs=1e-12)
+    unseen = torch.tensor([[[[1.0, 0, 0], [1, 0, 0], [1, 0, 0]]]], dtype=torch.float64)
+    assert flow([unseen], residual=0.0)[0].tolist() == [1, 0, 0]
+    for attribute in (flow, rollout):
+        with pytest.raises(ShapeError, match="maps must be of one batch and length"):
+            attribute([*maps, unseen[..., :2, :2]])
 
 
 def test_integrated_gradients_are_complete():
@@ -92,6 +98,11 @@ def test_integrated_gradients_are_complete():
         many, few = (integrated_gradients(model, prompts(), valid=valid, steps=n) for n in (64, 4))
         assert many.gap.abs().max() < 1e-3 and many.gap.abs().max() < few.gap.abs().max()
         assert few.scores[~valid].eq(0).all() and few.scores[valid].ne(0).all()
+        with torch.no_grad():
+            same = integrated_gradients(model, prompts(), valid=valid, steps=4)
+        assert torch.equal(same.scores, few.scores)
+    with pytest.raises(OptionError, match=r"baseline .99. must be below"):
+        integrated_gradients(classifier(), prompts(), baseline=99)
 
 
 def test_leave_one_out_is_the_model_without_the_token():

@@ -165,6 +165,8 @@ def column_names(table: Columns) -> list[str]:
     names = list(table)
     if not names:
         raise ShapeError("a table must have at least one column")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ShapeError(f"a table must have a name for each column, and has two {twice[0]!r}")
     return names
 
 

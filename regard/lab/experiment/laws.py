@@ -67,7 +67,7 @@ def _baseline(question: Question) -> Entry:
 
 
 def _shell(question: Question, load: Load) -> str:
-    if len(question.shells) < 2:
+    if not any(shell != question.shells[0] for shell in question.shells):
         raise _Broken(
             "its shell was not searched",
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
@@ -259,6 +259,8 @@ def _uncertainty(question: Question, load: Load) -> str:
 
 
 def _verdicts(question: Question, load: Load) -> str:
+    if not question.claims:
+        raise _Broken("it claims nothing", 'Give `claims`, or kind="screen"')
     for claim in question.claims:
         if not claim.smallest > 0:
             why = f"a claim names no smallest effect worth telling: {claim.text}"

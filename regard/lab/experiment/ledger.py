@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +71,6 @@ class Ledger:
         self.path = Path(path)
         self._known, self._cells = dict[str, Row](), dict[str, list[Row]]()
         self._last = 0  # number of the last row that was read
-        self._of_files: dict[Path, set[str]] = {}  # keys that each had when it was read
         with reported(self.path, "opened"):
             if not self.path.exists():
                 _create(self.path)
@@ -138,39 +137,25 @@ class Ledger:
     def write_rows(self, path: Path, question: str) -> int:
         """The rows of a question as lines of JSON, for one that takes longer than a sitting; the number of lines.
 
-        Rows that were read from this file stay in it.
+        What the file holds stays in it, also what another process has just written.
         """
         asked = self.asked(question)
         cells = {line[2] for row in asked for line in row.config["cells"]}
-        lines = [
-            canonical({"key": key, "row": plain(row)})
+        own = {
+            key: canonical(plain(row))
             for key, row in self._all().items()
-            if row.cell in cells or row in asked or key in self._of_files.get(path, ())
-        ]
-        with whole(path) as partial:
-            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return len(lines)
+            if row.cell in cells or row in asked or row.question == question
+        }
+        with locked(path):
+            held = {key: text for key, _, text in _rows_of(path)} if path.exists() else {}
+            with whole(path) as partial, partial.open("w", encoding="utf-8") as file:
+                for key, text in (own | held).items():
+                    file.write(f'{{"key":"{key}","row":{text}}}\n')
+        return len(own | held)
 
     def read_rows(self, path: Path) -> int:
         """Keep the rows of such a file whose trials are not here yet. Returns how many were new. StoredDataError for what is none."""
-        given: dict[str, tuple[str, str, str]] = {}
-        with reported(path, "read"):
-            lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
-        for number, line in enumerate(lines, start=1):
-            try:
-                content = json.loads(line)
-                row, key = read_row(content["row"]), content["key"]
-                if key != row_key(row):
-                    raise ValueError("its key is not the row's")
-                stored = (key, row.kind, canonical(plain(row)))
-                if given.setdefault(key, stored) != stored:
-                    raise ValueError("an earlier line tells of the same trial otherwise")
-            except (ValueError, TypeError, LookupError, RecursionError) as error:
-                raise StoredDataError(
-                    f"{path} has a line that cannot be read: {number}, {visible(str(error))}"
-                ) from error
-        self._of_files[path] = {*given}
-        return self._keep(given.values())
+        return self._keep(_rows_of(path))
 
     def close(self) -> None:
         self._connection.close()
@@ -311,3 +296,24 @@ def _create(path: Path) -> None:
                 connection.close()
             except sqlite3.Error as error:
                 raise failure(path, error) or error from error
+
+
+def _rows_of(path: Path) -> Collection[tuple[str, str, str]]:
+    """Key, kind and text of each row of such a file. StoredDataError for a line that is none, or that tells of a trial otherwise than another."""
+    given: dict[str, tuple[str, str, str]] = {}
+    with reported(path, "read"):
+        lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            content = json.loads(line)
+            row, key = read_row(content["row"]), content["key"]
+            if key != row_key(row):
+                raise ValueError("its key is not the row's")
+            stored = (key, row.kind, canonical(plain(row)))
+            if given.setdefault(key, stored) != stored:
+                raise ValueError("an earlier line tells of the same trial otherwise")
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise StoredDataError(
+                f"{path} has a line that cannot be read: {number}, {visible(str(error))}"
+            ) from error
+    return given.values()

@@ -151,6 +151,12 @@ class Expected(metaclass=CheckedOptions):
     least: Bound = -math.inf
     most: Bound = math.inf
 
+    def __post_init__(self) -> None:
+        if self.least > self.most:
+            raise OptionError(
+                f"a bound on {self.of} from {self.least} to {self.most} is met by nothing"
+            )
+
 
 def above(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
     """More by `by`; a negative one says "hardly less"."""
@@ -239,6 +245,10 @@ class Question(metaclass=CheckedOptions):
                     raise UnknownNameError(f"entry of {self.name}", label, labels)
             if bound.column not in trained and (bound.column or len(trained) != 1):
                 raise UnknownNameError(f"trained column of {self.name}", bound.column, trained)
+            if bound.measure is not None and self.measures is None:
+                raise OptionError(
+                    f"question {self.name}: a bound is on {bound.measure!r}, and it has no `measures`"
+                )
 
     @property
     def bounds(self) -> list[Expected]:

@@ -47,6 +47,7 @@ class Outcome:
 
     question: str
     new: int = 0  # results made now
+    failed: int = 0  # of them, trainings without a value
     found: int = 0  # results that the ledger had
     left: int = 0  # not begun, for want of time
     seconds: float = 0.0
@@ -318,6 +319,7 @@ class Asking:
     def _keep(self, row: Row) -> None:
         self.ledger.put(row_key(row), row)
         self.outcome.new += 1
+        self.outcome.failed += row.kind == "trained" and row.value is None
         self.display.say(row)
         self._draw()
 

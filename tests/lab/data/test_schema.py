@@ -3,6 +3,7 @@
 from datetime import date, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -73,6 +74,7 @@ REFUSED = [
     (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
     *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
     ({}, {}, "at least one column"),
+    (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "has two 'a'"),
     *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),
 ]  # fmt: skip
 

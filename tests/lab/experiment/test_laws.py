@@ -8,7 +8,7 @@ import pytest
 from regard import OptionError
 from regard.cli import main
 from regard.functional.patterns import Window
-from regard.lab import Claim, Entry, above, ask
+from regard.lab import Claim, Entry, above, ask, near
 from regard.lab.experiment import laws, provenance, run
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
@@ -46,6 +46,7 @@ BROKEN = {
     ),
     "another norm": (1, with_entry(replace(LOCAL, model={"norm": "rms"}))),
     "no search of the shell": (1, replace(TINY, shells=TINY.shells[:1])),
+    "one shell twice": (1, replace(TINY, shells=TINY.shells[:1] * 2)),
     "no baseline": (1, replace(TINY, entries=(LOCAL,), claims=())),
     "5 % more parameters": (2, with_entry(Entry(mixer="linear", model={"hidden_dim": 71}))),
     "parameters that no width gives": (2, with_entry(Entry(mixer="gau", options={"relative_bias": None}))),
@@ -59,6 +60,7 @@ BROKEN = {
     ),
     "a claim on one seed": (6, replace(TINY, seeds=(0,))),
     "one seed eight times": (6, replace(TINY, seeds=(0,) * 8)),
+    "no claim": (7, replace(TINY, claims=())),
     "a claim without a smallest effect": (7, replace(TINY, claims=(replace(CLAIM, smallest=0.0),))),
     "a bound that bounds nothing": (7, replace(TINY, claims=bound(replace(above("softmax", "local, window 4"), least=float("-inf"))))),
     "a screen with claims": (7, replace(TINY, kind="screen", shells=())),
@@ -152,3 +154,10 @@ def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):
         again = run.Outcome(question="tiny")
         ask(TINY, ledger, tmp_path, outcome=again)
         assert again.new == 0 and len(ledger.asked("tiny")) <= 2
+
+
+def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
+    with pytest.raises(OptionError, match=r"from 0\.1 to -0\.1 is met by nothing"):
+        near("softmax", "local, window 4", within=-0.1)
+    with pytest.raises(OptionError, match="a bound is on 'rank', and it has no `measures`"):
+        replace(TINY, claims=bound(above("softmax", "local, window 4", measure="rank")))

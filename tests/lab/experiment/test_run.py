@@ -269,6 +269,8 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
         ledger.write_rows(file, "screen")
         assert sorted(file.read_bytes().splitlines()) == sorted(again.splitlines())
         assert ledger.write_rows(file, "another") == len(again.splitlines())  # none is lost
+        with Ledger(tmp_path / "beside.sqlite") as beside:  # which has not read the file
+            assert beside.write_rows(file, "screen") == len(again.splitlines())
 
 
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
