@@ -123,8 +123,9 @@ class Block(Pattern):
         return (block >= own - self.before) & (block <= own + self.after)
 
     def keys(self, first, c, T, causal):
-        stop = self.size * (1 if causal else 1 + self.after)
-        return first + torch.arange(-self.before * self.size, stop, device=first.device)
+        before, after = (torch.sym_min(n * self.size, T) for n in (self.before, self.after))
+        stop = self.size + (0 if causal else after)
+        return first + torch.arange(-before, stop, device=first.device)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,8 @@ class Global(Pattern):
         return of_i | of_j
 
     def keys(self, first, c, T, causal):
-        return torch.arange(self.start, self.stop, device=first.device)[None, None]
+        stop = torch.sym_min(self.stop, torch.sym_max(T, self.start + 1))
+        return torch.arange(self.start, stop, device=first.device)[None, None]
 
 
 @dataclass(frozen=True)

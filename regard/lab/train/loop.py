@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,8 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.core import OptionError, RegardError
+from regard.core import OptionError, RegardError, ShapeError
+from regard.core.errors import shown
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train import checkpoint
@@ -189,8 +191,8 @@ class _Trainer:
             tokens += self.task.count(batch)
             batch = send_to_device(batch, self.accelerator.device)
             with self.terms.watching() as calls:
-                loss = self.task.loss(self.model, batch) * self._weight(batch)
-            loss = loss + self.terms.of(calls, batch)
+                loss = self._loss(batch)
+            loss = loss * self._weight(batch) + self.terms.of(calls, batch)
             self.accelerator.backward(loss)
             self._check_used()
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
@@ -240,6 +242,18 @@ class _Trainer:
                 "checkpoints before it are intact."
             )
 
+    def _loss(self, batch: Batch) -> Tensor:
+        """Raises ShapeError where the task gives another thing, or knows a class that the model does not."""
+        try:
+            loss: object = self.task.loss(self.model, batch)
+        except IndexError as error:
+            raise ShapeError(f"the loss of {self.task.name}: {error}") from error
+        if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            raise ShapeError(
+                f"the loss of {self.task.name} must be a number with a gradient, got {shown(loss)}"
+            )
+        return loss
+
     def _score(self, data: Records) -> float:
         """The metric. Each process answers its share of the items, or all where the task scores in a way of its own."""
         self.model.eval()
@@ -256,6 +270,8 @@ class _Trainer:
                 value = task.measure(
                     *(torch.stack(c, 1).flatten(0, 1)[: len(data)] for c in columns)
                 )
+        if not isinstance(value, Real) and not (isinstance(value, Tensor) and value.numel() == 1):
+            raise ShapeError(f"the score of {task.name} must be a number, got {shown(value)}")
         return broadcast_object_list([float(value)])[0]
 
     def _evaluate(self) -> bool:
