@@ -73,3 +73,19 @@ def test_what_is_wrong_is_named():
 def test_additive_starts_between_the_bounds_that_its_width_gives():
     v = build_score("additive", 8, num_heads=3, options={"hidden_dim": 25}).v
     assert 0.15 < v.abs().max() <= 0.2 and v.min() < 0 < v.max()
+
+
+class Short(Distance):
+    """One number for all queries."""
+
+    name = "short"
+
+    def pairs(self, q, k):
+        return k.sum(-1)[..., None, :]
+
+
+def test_scores_that_are_no_number_for_each_pair_are_refused():
+    for name in ("scored", "luong_local"):
+        mixer = regard.build(name, dim=24, num_heads=3, max_len=32, score=Short)
+        with pytest.raises(regard.ShapeError, match="scores of queries and keys must be"):
+            mixer(torch.randn(2, 7, 24))
