@@ -11,7 +11,6 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.errors import ShapeError, shown
 from regard.core.mask import OPEN, Mask
 from regard.functional.rows import (
     TILE,
@@ -62,21 +61,10 @@ def scored_attention(
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
-        return (
-            normalise(_scores(pairs, q, k[:, :, cols]), allowed, normaliser).to(v.dtype)
-            @ v[:, :, cols]
-        )
+        return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).to(v.dtype) @ v[:, :, cols]
 
     tile = max(1, 2 * sizes_of(impl, tile=TILE)["tile"] // (width + 1))
     return tiled(some, tile, q, k, v)
-
-
-def _scores(pairs: Pairs, q: Tensor, k: Tensor) -> Float[Tensor, "*b T S"]:
-    """Raises ShapeError where a score of one's own gives no number for each pair: others would be spread over them."""
-    scores, wanted = pairs(q, k), (*q.shape[:-1], k.shape[-2])
-    if not torch.compiler.is_compiling() and getattr(scores, "shape", None) != wanted:
-        raise ShapeError(f"scores of queries and keys must be {list(wanted)}, got {shown(scores)}")
-    return scores
 
 
 def normalise(
@@ -149,7 +137,7 @@ def _weights(
     if pairwise is not None:
         allowed = allowed & pairwise.take_along_dim(index, 3)
     heads_last = rearrange(take_each(k, index), "b h t w c -> b t h w c")
-    scores = _scores(pairs, rearrange(q, "b h t a -> b t h 1 a"), heads_last)
+    scores = pairs(rearrange(q, "b h t a -> b t h 1 a"), heads_last)
     weights = masked_softmax(rearrange(scores, "b t h 1 w -> b h t w"), allowed)
     if windows.centre is not None:
         apart = j - windows.centre[..., None]

@@ -338,9 +338,20 @@ def build_score(
 ) -> Score:
     """A score of this name or class, with its own `options`; `max_len` is taken by those that need it.
 
-    Raises UnknownNameError (score or option) and OptionError (a missing max_len, a value that cannot be used).
+    Raises UnknownNameError (score or option), OptionError (a missing max_len, a value that cannot be used), and ShapeError for a class of
+    your own that gives no number for each pair.
     """
     cls = SCORES[score] if isinstance(score, str) else score
     takes = max_len is not None and "max_len" in inspect.signature(cls).parameters
     facts = {"max_len": max_len} if takes else {}
-    return cls(dim, num_heads=num_heads, **facts | dict(options or {}))
+    made = cls(dim, num_heads=num_heads, **facts | dict(options or {}))
+    if not isinstance(score, str):
+        like = next(made.parameters(), torch.empty(0))
+        q, k = (like.new_zeros(1, *made.heads, n, dim) for n in (2, min(3, made.max_len or 3)))
+        with torch.no_grad():
+            found = made(q, k)
+        if getattr(found, "shape", None) != (wanted := (*q.shape[:-1], k.shape[-2])):
+            raise ShapeError(
+                f"{made.name}: scores of two queries and {k.shape[-2]} keys must be {list(wanted)}, got {shown(found)}"
+            )
+    return made

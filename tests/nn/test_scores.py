@@ -86,6 +86,7 @@ class Short(Distance):
 
 def test_scores_that_are_no_number_for_each_pair_are_refused():
     for name in ("scored", "luong_local"):
-        mixer = regard.build(name, dim=24, num_heads=3, max_len=32, score=Short)
-        with pytest.raises(regard.ShapeError, match="scores of queries and keys must be"):
-            mixer(torch.randn(2, 7, 24))
+        with pytest.raises(
+            regard.ShapeError, match="short: scores of two queries and 3 keys must be"
+        ):
+            regard.build(name, dim=24, num_heads=3, max_len=32, score=Short)
