@@ -94,6 +94,9 @@ def teach(
     )
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
+    taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
+    if not any(id(z) in taught for z in student.parameters()):
+        raise OptionError("teach: the optimizer holds no parameter of the student")
     measured = stack_error if whole else layer_error
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
 
@@ -113,6 +116,10 @@ def teach(
             if number % every == 0:
                 compare()
             loss = measured(student, teacher, *batch)
+            if weights is None and not loss.isfinite():
+                raise OptionError(
+                    f"teach: the loss of step {number} is {loss.item()}: lower the rate"
+                )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -121,6 +121,17 @@ def test_gates_caps_and_factors_go_along():
             convert(gated, name, layers=[last])
 
 
+def test_what_teaches_nothing_is_refused():
+    teacher = loaded("bert")
+    student, batch = convert(teacher, "linear", max_len=100), tokens()
+    other = torch.optim.SGD(teacher.parameters(), 0.1)
+    with pytest.raises(OptionError, match="the optimizer holds no parameter of the student"):
+        next(teach(student, teacher, [batch], other))
+    mine = torch.optim.SGD(student.parameters(), 0.1)
+    with pytest.raises(OptionError, match="the loss of step 0 is nan"):
+        next(teach(student, teacher, [(batch[0], batch[1] & False)], mine))
+
+
 def test_what_cannot_be_converted_is_refused():
     for name, mixer, reason in (
         ("bert", "fnet", "fnet does not support convert: it has no queries, keys and values"),

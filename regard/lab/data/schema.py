@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,8 @@ def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
         if not all(lists):
             raise OptionError(f"column {name!r} holds lists in some rows only")
         return "sequence"
+    if odd := [one for one in kinds if issubclass(one, Number) and not issubclass(one, Real)]:
+        raise OptionError(f"column {name!r} holds numbers of type {odd[0].__name__}: give floats")
     if numeric is not None:
         return "numeric" if name in numeric else "categorical"
     return "numeric" if all(issubclass(kind, _FLOATS) for kind in kinds) else "categorical"

@@ -1,6 +1,7 @@
 """The schema of a table: kinds and vocabularies from the training rows, and cells that cannot be one named by their column."""
 
 from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,7 @@ REFUSED = [
     (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
     *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
     ({}, {}, "at least one column"),
+    ({"a": [Decimal(1), None]}, {}, "'a' holds numbers of type Decimal: give floats"),
     (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "has two 'a'"),
     *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),
 ]  # fmt: skip
