@@ -44,7 +44,7 @@ class Core(Layer):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.heads.given = (q, k, v)
-        return self.mixer(self.x, mask=self.mask)
+        return self.mixer.mix(self.x, None, self.mask)
 
 
 def build_ours(pair: Pair, case: Case) -> nn.Module:

@@ -189,7 +189,9 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     assert [(one["new"], one["found"]) for one in asked] == [(1, 0), (0, 1)]
     started: list[list[str]] = []  # by the command that was given, whatever this process was
     other = SimpleNamespace(wait=lambda: 0, terminate=lambda: None)
-    popen = SimpleNamespace(Popen=lambda line, **how: started.append(line) or other, DEVNULL=None)
+    popen = SimpleNamespace(
+        Popen=lambda line, **how: started.append(line) or other, DEVNULL=None, PIPE=None
+    )
     monkeypatch.setattr(arena, "subprocess", popen)
     assert ran(capsys, "arena tiny --workers 2 --seeds 0 1 --json")[0] == 0
     asked_too = ["arena", "tiny", "--seeds", "0", "1", "--workers", "2", "--json"]

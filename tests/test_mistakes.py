@@ -151,7 +151,7 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").touch()
     (tmp_path / "theirs.py").write_text("def needy(x): pass\n")
-    (tmp_path / "few.csv").write_text("age,bought\n" + "30,0\n40,1\n" * 5)
+    (tmp_path / "few.csv").write_text("age,bought\n" + "30,0\n40,1\n" * 20)
     (tmp_path / "headless.csv").write_text("1,2\n3,4\n")
     (tmp_path / "broken.py").write_text("import torch\nclass Mine(:\n")
     before = sorted(tmp_path.iterdir())

@@ -153,7 +153,7 @@ def integrated_gradients(
 
     label: the logit that is explained; None: the largest.
     baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
-    is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding.
+    is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding, OptionError for a baseline that it does not know.
     """
     valid = kwargs.get("valid")
     with evaluating(model):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
-from regard.fast import fla, flex, sdpa
+from regard.fast import fla, flex, scan, sdpa
 from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
 from regard.functional.rows import Form, record_of_this
 
@@ -69,6 +69,7 @@ FUSED = {
     "softmax": SDPA,
     "slots": replace(SDPA, function=sdpa.slots),
     "synthesizer": replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized),
+    "delta scan": Entry("opaque", scan.attend, "one step of a program", scan.unfit, compiles=True),
 }
 FLEX = Entry(
     "flex",

@@ -22,7 +22,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.functional.linear import accumulated, causal_sums, weighted_sums
-from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, recomputed, wide_type
+from regard.functional.rows import (
+    Impl,
+    choose,
+    exp,
+    fitted,
+    in_chunks,
+    of_any_length,
+    recomputed,
+    wide_type,
+)
 
 CHUNK = 64
 """Tokens of a chunk, C; with a decay for each channel a quarter, since D is then [C C K]."""
@@ -60,7 +69,10 @@ def _pairs(k: Tensor, G: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
 
 def _ranged(log_decay: Tensor, dtype: torch.dtype) -> Tensor:
     """No less than what leaves nothing, so that sums of a few have no rounding of a large number, or of infinity."""
-    return log_decay.clamp_min(math.log(torch.finfo(dtype).tiny) - 40)
+    least = math.log(torch.finfo(dtype).tiny) - 40
+    return log_decay.masked_fill(
+        log_decay < least, least
+    )  # a clamp would keep the numbers for its backward
 
 
 def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
@@ -118,7 +130,9 @@ def delta_attention(
     dtype, T = wide_type(q), q.shape[2]
     g = torch.zeros_like(beta) if log_decay is None else _ranged(log_decay, dtype)
     g = g if g.dim() == 4 else g[..., None]
-    C, whole = min(CHUNK if g.shape[3] == 1 else CHUNK // 4, T), torch.compiler.is_exporting()
+    C, whole = CHUNK if g.shape[3] == 1 else CHUNK // 4, torch.compiler.is_exporting()
+    if whole or not (torch.compiler.is_compiling() and of_any_length(T)):
+        C = min(C, T)
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)
     qk, kk = at.pairs
     wide, b = (
@@ -128,10 +142,18 @@ def delta_attention(
     right = torch.cat([b * wide, b * (at.k * at.up)], -1)
     solved = torch.linalg.solve_triangular(b * kk, right, upper=False, unitriangular=True)
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
-    S, read = _begun(at, v, state), []
     chunks = (at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT)
-    for q_n, qk_n, U_n, W_n, k_n, kept in zip(*(z.unbind(2) for z in chunks), strict=True):
-        u = U_n - W_n @ S
-        read.append(q_n @ S + qk_n @ u)
-        S = kept * S + k_n @ u
-    return torch.cat(read, 2)[:, :, :T].to(v.dtype), S
+    y, S = choose("delta scan", scanned)(_begun(at, v, state), *chunks)
+    return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
+
+
+def scanned(
+    S: Float[Tensor, "B H K V"], *chunks: Tensor
+) -> tuple[Float[Tensor, "B H N C V"], Tensor]:
+    """What the chunks read, one after the other, and the state after the last. chunks: q, q k^T, U, W, k^T and what each keeps, [B H N _ _]."""
+    read = []
+    for q, qk, U, W, k, kept in zip(*(z.unbind(2) for z in chunks), strict=True):
+        u = U - W @ S
+        read.append(q @ S + qk @ u)
+        S = kept * S + k @ u
+    return torch.stack(read, 2), S

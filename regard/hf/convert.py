@@ -88,6 +88,7 @@ def teach(
     step, at times between and after the last, and the student ends with the weights of the least error, however the
     iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
     every: steps from one measurement to the next.
+    Raises OptionError for an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
     """
     student, teacher = (
         cast(Stack, getattr(model, "inside", model)) for model in (student, teacher)

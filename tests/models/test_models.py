@@ -220,11 +220,10 @@ def test_in_evaluation_a_picture_does_not_depend_on_the_others():
 
 
 @pytest.mark.parametrize(
-    ("mixer", "programs"),
-    [*((name, 1) for name in ("softmax", "linear", "local", "gau", "performer", "scalar_decay")), ("gated_delta", 2)],
-)  # fmt: skip
-def test_one_compiled_program_serves_any_length(mixer, programs):
-    """Below and above a chunk, a window and a tile; forward and backward. The delta rule has one for each number of chunks of 64 tokens."""
+    "mixer", "softmax linear local gau performer kimi_delta gated_delta".split()
+)
+def test_one_compiled_program_serves_any_length(mixer):
+    """Below and above a chunk, a window and a tile; forward and backward."""
     torch._dynamo.reset()
     model, counter = language_model(mixer=mixer, max_len=400), CompileCounter()
     compiled = torch.compile(model, backend=counter, dynamic=True)
@@ -236,7 +235,7 @@ def test_one_compiled_program_serves_any_length(mixer, programs):
         model(tokens).square().sum().backward()
         torch.testing.assert_close(found, model.encoder.embedding.table.weight.grad)
         model.zero_grad()
-    assert counter.frame_count == programs
+    assert counter.frame_count == 1
 
 
 RUN = """
