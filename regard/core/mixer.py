@@ -71,7 +71,7 @@ class Mixer(Recorded):
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
-    width: int | None = None
+    _mixed_width: int | None = None
     """Channels of what `mix` gives, where they are not those of its tokens."""
 
     updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
@@ -132,7 +132,7 @@ class Mixer(Recorded):
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         y = self.mix(request.x, request.context, request.mask)
         if not torch.compiler.is_compiling():
-            wanted = (*request.x.shape[:2], self.width or x.shape[2])
+            wanted = (*request.x.shape[:2], self._mixed_width or x.shape[2])
             if getattr(y, "shape", None) != wanted:
                 raise ShapeError(f"{self.name}: mix must give {list(wanted)}, got {shown(y)}")
         return request.restore_output(y)

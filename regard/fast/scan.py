@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from regard.functional.delta import scanned
 from regard.functional.rows import Form, of_any_length
 
 
@@ -20,14 +21,13 @@ def unfit(S: Tensor, q: Tensor, *chunks: Tensor, form: Form) -> str | None:
 def _scan(
     S: Tensor, q: Tensor, qk: Tensor, U: Tensor, W: Tensor, k: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `functional.delta.scanned`, and the states before each chunk."""
+    """As `scanned`, and the states before each chunk."""
     read, before = [], []
-    for q_n, qk_n, U_n, W_n, k_n, kept_n in zip(*(z.unbind(2) for z in (q, qk, U, W, k, kept)), strict=True):  # fmt: skip
+    for chunk in zip(*(z.split(1, 2) for z in (q, qk, U, W, k, kept)), strict=True):
         before.append(S)
-        u = U_n - W_n @ S
-        read.append(q_n @ S + qk_n @ u)
-        S = kept_n * S + k_n @ u
-    return torch.stack(read, 2), S.clone(), torch.stack(before, 2)
+        y, S = scanned(S, *chunk)
+        read.append(y)
+    return torch.cat(read, 2), S.clone(), torch.stack(before, 2)
 
 
 @torch.library.custom_op("regard::delta_scan_backward", mutates_args=())

@@ -91,9 +91,9 @@ class TransformerXL(LanguageModel):
         super().__init__(config.stack)
         self.config = config
         self._tie()
-        self.register_load_state_dict_post_hook(lambda model, _: model._tie())  # after assign=True
+        self.register_load_state_dict_post_hook(TransformerXL._tie)  # after assign=True
 
-    def _tie(self) -> None:
+    def _tie(self, _: object = None) -> None:
         first, *others = (cast(Recurrence, mixer).position for mixer in self.encoder.mixers)
         for position in others if not self.config.untie else ():
             position.u, position.v = first.u, first.v
@@ -123,9 +123,8 @@ class TransformerXL(LanguageModel):
         if order is not None:
             tokens, valid = permute(tokens, order.source), order.valid
         parts, size = [], self.config.segment_len
-        again = (
-            self.config.checkpoint and torch.is_grad_enabled()
-        )  # a backward reads each state again
+        # A recomputing backward reads each state again.
+        again = self.config.checkpoint and torch.is_grad_enabled()
         for start in range(0, tokens.shape[1], size):
             columns = slice(start, start + size)
             hidden, state = recomputed(

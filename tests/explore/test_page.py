@@ -18,11 +18,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import regard
 from regard.cli import main
-from regard.cli.checkpoints import Likeness, load, words_of
+from regard.cli.checkpoints import Likeness, _cell, load, words_of
 from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
 from regard.models import ClassifierConfig, HANConfig, pad_documents
+from regard.nn.fields import Categorical
 from tests.browser import CHROMIUM, texts
 from tests.command import refused
 from tests.explore import checkpoints
@@ -523,3 +524,8 @@ def test_words_of_a_document_are_parted_by_sentences():
     read = model.read(tokens, valid=valid)
     assert found[0]["weights"][1] == pytest.approx(read.words[0, 1, :2].tolist())
     assert found[0]["sentences"] == pytest.approx(read.sentences[0].tolist())
+
+
+def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
+    field, ids = Categorical("shop", 3), {"shop": {"a": 2}}
+    assert [_cell(field, text, ids) for text in ("", "a", "b")] == [None, "a", "b"]

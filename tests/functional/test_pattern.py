@@ -146,3 +146,9 @@ def test_errors_name_the_argument():
         pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
     with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
         pattern_attention(q, q, q, pattern=PerHead((All(),)))
+
+
+def test_a_pattern_wider_than_its_row_costs_no_more_than_the_row():
+    first = torch.zeros(1, 1, 1, dtype=torch.long)
+    for pattern in (First(10**9), Span(2, 10**9), Block(4, before=10**8, after=10**8)):
+        assert pattern.keys(first, 4, 7, False).shape[-1] <= 4 + 2 * 7

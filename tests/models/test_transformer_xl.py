@@ -1,6 +1,7 @@
 """Transformer-XL as a whole: segments, memories, what it is for."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -129,4 +130,5 @@ def test_layers_share_their_biases_unless_untied():
     first, last = shared.encoder.mixers[0], shared.encoder.mixers[-1]
     assert last.position.u is first.position.u and last.position.v is first.position.v
     shared.load_state_dict(make().state_dict(), assign=True)
+    pickle.loads(pickle.dumps(shared))
     assert last.position.u is first.position.u and last.position.v is first.position.v

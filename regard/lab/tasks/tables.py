@@ -119,8 +119,7 @@ class OwnTable(TableTask):
         }
         labels = np.array([[given[row] == positive] for row in kept], dtype=float)
         parts = _drawn(len(kept), self.seed)
-        counts = {int(labels[part].sum()): len(part) for part in parts}
-        if any(count in (0, rows) for count, rows in counts.items()):
+        if any(labels[part].sum() in (0, len(part)) for part in parts):
             raise OptionError(
                 f"{self.name}: {positive!r} is the answer of {int(labels.sum())} of {len(kept)} rows, so that a part has one answer "
                 "alone. Training, validation and test need both: give more rows, or another seed."
@@ -137,8 +136,10 @@ def _drawn(rows: int, seed: int) -> list[np.ndarray]:
 
 def _typed(cells: Sequence[str]) -> list:
     """Numbers, where all that is not empty is a finite one; else words. What is empty is missing."""
+    if any("_" in cell for cell in cells):  # which float passes over
+        return [cell or None for cell in cells]
     try:
-        numbers = [float(cell.replace("_", "no")) if cell else math.nan for cell in cells]
+        numbers = [float(cell) if cell else math.nan for cell in cells]
         if all(math.isfinite(x) for x, cell in zip(numbers, cells, strict=True) if cell):
             return numbers
     except ValueError:
