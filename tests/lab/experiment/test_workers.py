@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -37,6 +39,21 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "locked", lambda path, timeout=0: nullcontext())
     with pytest.raises(PathError, match="does not lock files"):
         Claims(tmp_path / "l")
+
+
+def test_a_worker_whose_first_process_is_gone_ends(tmp_path):
+    """Its standard input is a pipe of that process: closed, nobody reads what the worker finds."""
+    given = "arena --task listops --mixers softmax --seeds 0 1 2 3 --hours 9".split()
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "regard", *given],
+        cwd=tmp_path,
+        env=os.environ | {"REGARD_PART_OF": "1"},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    worker.stdin.close()
+    assert worker.wait(60) in (-signal.SIGTERM, 128 + signal.SIGTERM), worker.stderr.read()
+    worker.stderr.close()
 
 
 @pytest.fixture(scope="module")

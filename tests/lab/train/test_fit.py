@@ -8,7 +8,7 @@ import torch
 from accelerate import tracking
 from torch import nn
 
-from regard.core import OptionError
+from regard.core import OptionError, ShapeError
 from regard.lab.train import DivergedError, checkpoint, display, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
@@ -139,6 +139,18 @@ def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
     kept = newest(tmp_path)
     assert kept.state["progress"]["step"] <= 23
     assert all(value.isfinite().all() for value in kept.model.values())
+
+
+@pytest.mark.parametrize("method, given, message", [
+    ("loss", lambda task, model, batch: torch.zeros(2, requires_grad=True), "loss of majority must be a number"),
+    ("loss", lambda task, model, batch: torch.tensor(1.0), "loss of majority must be a number with a gradient"),
+    ("loss", lambda task, model, batch: nn.functional.cross_entropy(task.answer(model, batch), batch["labels"] + 7), "loss of majority: Target"),
+    ("score", lambda task, model, batches: None, "score of majority must be a number"),
+])  # fmt: skip
+def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given, message):
+    task = type("Own", (Majority,), {method: given})()
+    with pytest.raises(ShapeError, match=message):
+        train(tmp_path, task=task)
 
 
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
