@@ -22,15 +22,15 @@ def of_question(results: Results) -> Told:
     kinds = {name: column["kind"] for name, column in results.columns.items()}
     trained = [name for name, kind in kinds.items() if kind == "trained"]
     timed = [name for name, kind in kinds.items() if kind == "timed"]
-    shown = [*results.lines, *results.labels] if trained else results.labels
-    rows = [_row(results, label, trained, timed) for label in shown]
+    shown = [*results.lines * bool(trained), *results.labels]
+    rows = [_row(results, label, trained, timed) for label in dict.fromkeys(shown)]
     ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
     return {name: config[name] for name in kept} | {
         "headline": headline(results),
         "commit": asked.provenance.commit,
         "asked": asked.provenance.started,
-        "device": ran[0].provenance.device,
+        "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran)),
         "columns": [_column(results, name) for name in (*trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
         "claims": results.judged(),
