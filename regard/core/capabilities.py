@@ -20,7 +20,7 @@ class No:
 
 Answer = Literal[True] | No
 Streaming = Literal["exact", "segment"] | No
-Exchange = Literal["halo", "sums", "keys"] | No
+Exchange = Literal["halo", "sums", "means", "slots", "keys"] | No
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Capabilities(metaclass=CheckedOptions):
     wherever softmax's are and their true values fit into the type.
     A global token may see, and be seen by, every token; where all tokens already do, it changes nothing.
     exchange: what ranks that hold parts of a row send each other in any order of time (see `regard.parallel`): "halo", the tokens up to `reach` before
-    and behind a part; "sums", those of context states; "keys", all tokens of context states; a No: the tokens themselves. States of causal
-    streams, and heads that are alike, are exchanged without it.
+    and behind a part; of context states, "sums", "means" with the logarithms of their weights, "slots" that tokens add to by their places, or
+    "keys", all tokens; a No: the tokens themselves. States of causal streams, and heads that are alike, are exchanged without it.
     """
 
     causal: Answer

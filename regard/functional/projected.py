@@ -26,7 +26,7 @@ def projected_attention(
 
     slots: those that take part (default: all).
     """
-    k, v = _slots(E, cleared(k, valid)), _slots(F, cleared(v, valid))
+    k, v = in_slots(E, cleared(k, valid)), in_slots(F, cleared(v, valid))
     return attend(q, k, v, None if slots is None else slots[:, None, None], impl=impl)
 
 
@@ -44,7 +44,7 @@ def segment_means(
     return member / member.sum(-1, keepdim=True).clamp_min(1)
 
 
-def _slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
+def in_slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
     """E z. A matrix shared by all heads multiplies them side by side: one product and one gradient, not H."""
     if E.shape[1] > 1:
         return E @ z

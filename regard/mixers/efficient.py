@@ -46,7 +46,9 @@ class Efficient(HeadsMixer):
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"
     operations = ("efficient",)
-    capabilities = RecurrentMixer.capabilities.but(time="T H K V", state="H K V", finite_to=10.0)
+    capabilities = RecurrentMixer.capabilities.but(
+        time="T H K V", state="H K V", finite_to=10.0, exchange="means"
+    )
     variants = {"scaling": {"normaliser": "scaling"}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(
@@ -62,7 +64,7 @@ class Efficient(HeadsMixer):
         self.normaliser = normaliser
         if normaliser == "scaling":
             at_once = No("normaliser='scaling' divides by the number of all keys")
-            self.declare(causal=at_once, streaming=at_once)
+            self.declare(causal=at_once, streaming=at_once, exchange=at_once)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
@@ -73,7 +75,7 @@ class Efficient(HeadsMixer):
     def _keep(self, context, valid):
         mask = Mask(valid=valid)
         k = present_keys(self.heads.keys(context), mask)
-        return (summed(k, self.heads.values(context), mask),)
+        return summed(k, self.heads.values(context), mask), k.logsumexp(2)
 
     def _read(self, x, kept, at):
         return self.heads.queries(x).softmax(-1) @ kept[0]

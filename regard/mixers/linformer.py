@@ -19,14 +19,16 @@ Args:
     projection: LengthProjection that layers share, or mean: means of segments; None: the mixer's own
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.core import Mask, No, OptionError
-from regard.functional.projected import projected_attention, segment_means
-from regard.functional.rows import Impl
+from regard.core import No, OptionError
+from regard.functional.projected import in_slots, projected_attention, segment_means
+from regard.functional.rows import Impl, cleared
+from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.length_projection import LengthProjection
 
@@ -48,6 +50,7 @@ class Linformer(HeadsMixer):
         approximates="softmax",
         time="T M H K",
         state=None,
+        exchange="slots",
     )
     variants = {
         "narrow": {"num_slots": 5},
@@ -94,17 +97,35 @@ class Linformer(HeadsMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        y = projected_attention(q, k, v, **self._slots(k, mask), impl=self.impl)
+        valid, S = mask.valid, k.shape[2]
+        count = k.new_full((1,), S, dtype=torch.long) if valid is None else valid.sum(1)
+        E, F, taken = self._matrices(count, S)
+        y = projected_attention(q, k, v, E=E, F=F, valid=valid, slots=taken, impl=self.impl)
         return self.heads.merge(y)
 
-    def _slots(self, k: Tensor, mask: Mask) -> dict[str, Any]:
-        B, S = k.shape[0], k.shape[2]
+    def _matrices(
+        self, count: Int[Tensor, "b"], S: int
+    ) -> tuple[Tensor, Tensor, Bool[Tensor, "b M"] | None]:
+        """E and F of rows of `count` valid tokens, S at most, and the slots that take part (None: all)."""
         if self.project is not None:
-            E, F = self.project(S)
-            return {"E": E, "F": F, "valid": mask.valid}
-        valid = k.new_ones(B, S, dtype=torch.bool) if mask.valid is None else mask.valid
-        E = segment_means(valid.sum(1), S, self.num_slots, k.dtype)
-        return {"E": E, "F": E, "valid": mask.valid, "slots": (E[:, 0] > 0).any(-1)}
+            return *self.project(S), None
+        E = segment_means(count, S, self.num_slots, self._like.dtype)
+        return E, E, (E[:, 0] > 0).any(-1)
+
+    def _in_slots(self, context, valid, place, count, S):
+        """Keys and values of the slots, and which take part, as far as these tokens make them: each is at its place [B S] of `count` [B]."""
+        E, F, taken = self._matrices(count, S)
+        place = place.clamp_max(E.shape[3] - 1)[:, None, None]
+        k, v = self.heads.keys(context), self.heads.values(context)
+        k, v = (
+            in_slots(E.take_along_dim(place, 3), cleared(z, valid)) for E, z in ((E, k), (F, v))
+        )
+        return k, v, taken
+
+    def _read(self, x, kept, at):
+        k, v, taken = kept
+        allowed = None if taken is None else taken[:, None, None]
+        return attend(self.heads.queries(x), k, v, allowed, impl=self.impl)
 
 
 def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:

@@ -9,7 +9,7 @@ Parts may be of any lengths; a rank without tokens gives one that is not `valid`
     "halo"       sliding windows: a rank gets the tokens that its windows reach beyond its part.
     "state"      causal, where streams are exact: a rank begins with the state in which the one before ends. Ranks compute a layer one
                  after the other, and unlike layers at the same time.
-    "context"    in any order, where a query reads nothing of a context but sums, or keys and values, which are exchanged.
+    "context"    in any order, where a query reads nothing of a context but sums, means, slots, or keys and values, which are exchanged.
     "heads"      heads that do not depend on each other: each rank mixes the whole sequence in its part of the heads.
     "tokens"     all else: every rank mixes the whole sequence and keeps its own rows, which is the work of all on each.
 """
@@ -45,6 +45,9 @@ from regard.parallel.tensor import independent_heads, tensor_plan
 
 Way = Literal["halo", "state", "context", "heads", "tokens"]
 
+SENT_ONCE = ("sums", "means", "slots")
+"""Of one size, however many tokens there are."""
+
 FIELDS = ("pairwise", "global_tokens", "documents")
 
 
@@ -59,17 +62,19 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 
             "each rank. Call eval(), or give whole sequences."
         )
     can = mixer.capabilities
-    exact = mask.pairwise is None and mask.global_tokens is None and can.streaming == "exact"
+    plain = mask.pairwise is None and mask.global_tokens is None
+    exact = plain and can.streaming == "exact"
     if exact and not cross and can.exchange == "halo":
         return "halo"
     streams = exact and mask.causal and not cross
     if streams and not growth(can.state or "T", 2, 4):
         return "state"
     whole = mask.pairwise is None and mask.documents is None
-    reads = exact and not mask.causal and whole and can.exchange in ("sums", "keys")
+    reads = not mask.causal and whole and (exact or can.exchange == "slots")
+    reads = reads and can.exchange in (*SENT_ONCE, "keys")
     heads = independent_heads(mixer)
     divides = heads and heads.num_heads % size == heads.num_kv_heads % size == 0
-    if whole and divides and not (reads and can.exchange == "sums"):
+    if whole and divides and not (reads and can.exchange in SENT_ONCE):
         return "heads"
     return "state" if streams else "context" if reads else "tokens"
 
@@ -79,18 +84,19 @@ def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> 
 
     mask: as for `way_of`, without a context. A halo is no longer than a part.
     """
-    way, sums = way_of(mixer, mask, size=size), mixer.capabilities.exchange == "sums"
+    way, exchange = way_of(mixer, mask, size=size), mixer.capabilities.exchange
     if way in ("state", "context"):
-        like = next(mixer.parameters())
-        x = like.new_zeros(1, length, mixer.dim)
-        state = mixer.initial_state(1, context=x if way == "context" else None)
-        kept = state.kept if way == "context" else mixer.extend(x, state)[1]
-        numbers = [
-            z.numel()
-            for z in pytree.tree_leaves(kept)
-            if torch.is_tensor(z) and z.is_floating_point()
-        ]
-        return sum(numbers) * (2 if way == "context" and sums else 1)
+        x = next(mixer.parameters()).new_zeros(1, length, mixer.dim)
+        if way == "state":
+            kept = mixer.extend(x, mixer.initial_state(1))[1]
+        elif exchange == "slots":
+            kept = _in_slots(mixer, x, None, torch.tensor([[length]]), 0)
+        else:
+            kept = mixer.initial_state(1, context=x).kept
+        leaves = [z for z in pytree.tree_leaves(kept) if torch.is_tensor(z)]
+        numbers = [z.numel() for z in leaves if z.is_floating_point()]
+        weights = (size - 2) * numbers[-1] if exchange == "means" and way == "context" else 0
+        return sum(numbers) * (2 if way == "context" and exchange in SENT_ONCE else 1) + weights
     known = {"halo": 2 * (getattr(mixer, "reach", 0) or 0), "heads": 4 * length / size}
     return known.get(way, length) * mixer.dim
 
@@ -169,18 +175,42 @@ def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable
 
 
 def _by_context(
-    mixer: Mixer, ranks: Ranks, x: Tensor, context: Tensor | None, valid: Tensor | None
+    mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, valid: Tensor | None
 ) -> Tensor:
-    source = x if context is None else context
+    source, exchange = x if context is None else context, mixer.capabilities.exchange
+    lengths = ranks.facts(source.shape[1])
+    if exchange == "slots":
+        mixer._check_length("length", sum(lengths))
+        count = source.new_full((len(x),), source.shape[1], dtype=torch.long)
+        count = count if valid is None else valid.sum(1)
+        counts = torch.tensor(ranks.facts(count.tolist()))
+        k, v, taken = _in_slots(mixer, source, valid, counts, ranks.rank)
+        kept: Any = (summed(ranks, k), summed(ranks, v), taken)
+        some = (counts.sum(0)[:, None] > 0).to(x.device)
+        answered = some if context is not None or valid is None else valid
+        return mixer._merge(x, mixer._read(x, kept, None)) * answered[..., None]
     own = mixer.initial_state(len(x), context=source, valid=valid)
-    if mixer.capabilities.exchange == "sums":
+    if exchange == "sums":
         kept = tuple(summed(ranks, z) for z in own.kept)
+    elif exchange == "means":
+        mean, weight = own.kept
+        every = gathered(ranks, weight[..., None], 3, [1] * ranks.size).logsumexp(-1)
+        kept = summed(ranks, mean * (weight - every).exp()[..., None]), every
     else:
-        lengths = ranks.facts(source.shape[1])
         kept = tuple(gathered(ranks, z, 2 if z.dim() == 4 else 1, lengths) for z in own.kept)
     answered = gathered(ranks, own.answered, 1, [1] * ranks.size).any(1, keepdim=True)
     state = stamped(replace(own, kept=kept, answered=answered), mixer._owner, 0)
     return mixer.extend(x, state, valid=valid if context is None else None)[0]
+
+
+def _in_slots(mixer: Any, source: Tensor, valid: Tensor | None, counts: Tensor, rank: int) -> Any:
+    """What this rank's tokens add to slots; counts [w B]: valid tokens of all."""
+    every = torch.ones_like(source[..., 0], dtype=torch.bool)
+    order = compaction(every if valid is None else valid)
+    place = counts[:rank].sum(0)[:, None] + torch.arange(source.shape[1])
+    count, device = counts.sum(0), source.device
+    at = place.to(device), count.to(device), int(count.max())
+    return mixer._in_slots(order.of(source), order.valid, *at)
 
 
 def _by_tokens(

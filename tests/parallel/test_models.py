@@ -133,6 +133,8 @@ EXCHANGES = {
     "heads": LanguageModelConfig(mixer="softmax", checkpoint=True, **FOUR),
     "context": MaskedLanguageModelConfig(mixer="differential", **FOUR),
     "context, sums": MaskedLanguageModelConfig(mixer="linear", **FOUR),
+    "context, means": MaskedLanguageModelConfig(mixer="efficient", **FOUR),
+    "context, slots": MaskedLanguageModelConfig(mixer="linformer", **FOUR),
     "tokens": MaskedLanguageModelConfig(mixer="nystrom", **FOUR),
 }
 PARTS = {2: (6, 8), 4: (5, 1, 3, 5)}

@@ -127,6 +127,8 @@ BREAKS = {
     [
         ("state", "gated_delta", -1, "state", 2),
         ("sum", "linear", 0, "context", 2),
+        ("sum", "efficient", 0, "context", 2),
+        ("sum", "linformer", 0, "context", 2),
         ("keys", "differential", 0, "context", 2),
         ("halo", "local", 0, "halo", 2),
         ("halo", "longformer", 1, "halo", 2),
