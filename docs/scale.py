@@ -48,10 +48,11 @@ def counted(name: str, causal: bool) -> dict[str, Any]:
     small, can = [(built(name, length), length) for length in SMALL], mixer.capabilities
     ways = {size: way_of(mixer, mask, size=size) for size in RANKS}
     first = {way: size for size, way in reversed(ways.items())}
+    many = RANKS if can.exchange == "means" else first.values()
     with torch.no_grad():
         sent = {
-            way: [elements(one, length, mask, size=size) for one, length in small]
-            for way, size in first.items()
+            str(size): [elements(one, length, mask, size=size) for one, length in small]
+            for size in many
         }
     reach = getattr(mixer, "reach", None) or 0
     return {
@@ -84,10 +85,16 @@ def sent(row: dict[str, Any], length: int, size: int) -> float:
     if size == 1:
         return 0.0
     way = row["ways"][str(size)]
-    low, high = row["sent"][way]
+    at = str(size) if str(size) in row["sent"] else str(row["first"][way])
+    low, high = row["sent"][at]
     slope = (high - low) / (SMALL[1] - SMALL[0])
     total = low + slope * (length - SMALL[0])
-    return total * (row["first"][way] / size if way == "heads" else 1) * size / length
+    return (
+        total
+        * (row["first"][way] / size if way == "heads" and at != str(size) else 1)
+        * size
+        / length
+    )
 
 
 def busy(row: dict[str, Any], length: int, size: int) -> float:
