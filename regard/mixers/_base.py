@@ -103,7 +103,8 @@ class SplitMixer(Mixer):
     def _like(self) -> Tensor:
         """What has the device and the type of a state."""
         weight = first_parameter(self)
-        return self.heads.value.weight if weight is None else weight  # heads that are given
+        weight = self.heads.value.weight if weight is None else weight  # heads that are given
+        return getattr(weight, "to_local", lambda: weight)()  # of tensor parallel: this rank's part
 
     def _initial_state(self, batch_size, max_len, context, valid):
         length = torch.zeros(batch_size, dtype=torch.long, device=self._like.device)

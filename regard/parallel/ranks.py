@@ -33,11 +33,12 @@ class Ranks:
 
     def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
         """facts: any small value that pickles."""
-        described = [z.detach().to("meta") for z in tensors]
+        tensors = [z.detach().contiguous() for z in tensors]  # and so is what is received
+        described = [z.to("meta") for z in tensors]
         dist.send_object_list([(facts, described)], group=self.group, group_dst=to)
         for z in tensors:
             if z.numel():
-                dist.send(z.contiguous(), group=self.group, group_dst=to)
+                dist.send(z, group=self.group, group_dst=to)
 
     def receive(self, source: int, device: torch.device) -> tuple[Any, list[Tensor]]:
         message: list[Any] = [None]

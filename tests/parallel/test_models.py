@@ -129,6 +129,7 @@ def test_a_layer_for_torch_modules(causal):
 FOUR = SIZES | {"num_heads": 4, "position": "learned"}
 EXCHANGES = {
     "state": LanguageModelConfig(mixer="scalar_decay", checkpoint=True, **FOUR),
+    "state, of strides": LanguageModelConfig(mixer="differential", **FOUR),
     "halo": LanguageModelConfig(mixer="local", mixer_options={"window_size": 3}, **FOUR),
     "heads": LanguageModelConfig(mixer="softmax", checkpoint=True, **FOUR),
     "context": MaskedLanguageModelConfig(mixer="differential", **FOUR),
@@ -198,6 +199,7 @@ def tensor_parallel(model, mesh, *inputs, **masks):
     for (name, z), whole in zip(divided.named_parameters(), model.parameters(), strict=True):
         grad = z.grad.full_tensor() if hasattr(z.grad, "full_tensor") else z.grad
         torch.testing.assert_close(grad, whole.grad, **CLOSE, msg=name)
+    return divided, expected
 
 
 def _process(rank, folder):
@@ -218,7 +220,11 @@ def _process(rank, folder):
             with suppress(UnsupportedError):
                 tensor_plan(mixer)
                 mask = Mask(causal=bool(entry.capabilities.causal))
-                tensor_parallel(mixer, mesh, x, mask=mask)
+                part, y = tensor_parallel(mixer, mesh, x, mask=mask)
+                if entry.capabilities.streaming == "exact":
+                    first, state = part.extend(x[:, :4], part.initial_state(2))
+                    last, _ = part.extend(x[:, 4:], state)
+                    torch.testing.assert_close(torch.cat([first, last], 1), y, **CLOSE)
                 divided.append(name)
         config = LanguageModelConfig(mixer="softmax", feed_forward="swiglu", **FOUR)
         tensor_parallel(built(config), mesh, TOKENS, valid=VALID)
