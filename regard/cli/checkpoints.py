@@ -64,9 +64,11 @@ class Loaded:
     def _tokens(
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
     ) -> tuple[Tensor, list[list[str]]]:
+        content = None
         if file is not None:
-            with plain(file, copies=0).open(encoding="utf-8", errors="replace") as opened:
-                text = opened.read(LONGEST * given.max_tokens)
+            with plain(file, copies=0).open("rb") as opened:
+                content = opened.read(LONGEST * given.max_tokens)
+            text = content.decode(errors="replace")
         text = TEXT if text is None else text
         if any("\ud800" <= letter <= "\udfff" for letter in text):
             raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
@@ -81,7 +83,7 @@ class Loaded:
                 raise OptionError(
                     f"explore: {given.checkpoint} has no tokenizer, and {what}. Give --tokens."
                 )
-            found = [byte + 1 for byte in text.encode()]
+            found = [byte + 1 for byte in content or text.encode()]
         found = found[: given.max_tokens]
         if not found:
             raise OptionError("explore: the text is empty. Give --text, --file or --tokens.")
@@ -108,7 +110,7 @@ def words_of(tokenizer: Any, ids: list[int]) -> list[str]:
 
 def _ids(text: str) -> list[int]:
     try:
-        ids = [int(word) for word in text.replace(",", " ").split()]
+        ids = [int(word.replace("_", "no digit")) for word in text.replace(",", " ").split()]
         return torch.tensor(ids, dtype=torch.long).tolist()
     except (ValueError, RuntimeError):  # no number, or one of more than 64 bits
         raise OptionError(f"explore: --tokens must be whole numbers, got {shown(text)}") from None
@@ -165,7 +167,7 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     history, words, others = getattr(classifier.module_.config, "history", ()), None, None
     if history:
         first = next(f for f in schema.fields if f.name == history[0])
-        words = [[str(v) for v in cell] for cell in columns[first.name]]
+        words = [["" if v is None else str(v) for v in cell] for cell in columns[first.name]]
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
         others = [list(classifier.label_names_)] * MOST_ROWS
@@ -173,17 +175,19 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 
 
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
-    """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by spaces or |."""
+    """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by |, or else by spaces."""
     if isinstance(field, Numeric):
         try:
-            return float(text or "nan")
+            return float(text.replace("_", "no digit") or "nan")  # float passes over 1_2
         except ValueError:
             raise OptionError(f"explore: {text!r} in {field.name} is no number") from None
     vocabulary = field.of if isinstance(field, Sequence) else field
     known = {str(value): value for value in ids[vocabulary.name]}
     if vocabulary is field:
         return known.get(text, text or None)  # what is empty is missing
-    return [known.get(part, part) for part in text.replace("|", " ").split()]
+    return [
+        known.get(part, part or None) for part in (text.split("|") if "|" in text else text.split())
+    ]
 
 
 # ---------------------------------------------------------------------- checkpoints

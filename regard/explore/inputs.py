@@ -110,7 +110,8 @@ def readings(
         return _documents(model, inputs)
     table = next((make for cls, make in _TABLES.items() if isinstance(model, cls)), None)
     if table is not None:
-        found = [table(model, inputs, row) for row in range(inputs.rows)]
+        with evaluating(model):
+            found = [table(model, inputs, row) for row in range(inputs.rows)]
     else:
         read = layers(model, *inputs.args, measure=measure, probes=probes, **inputs.kwargs)
         found = [_groups(read, inputs, row, model) for row in range(inputs.rows)]

@@ -144,7 +144,9 @@ class Heads(nn.Module, metaclass=CheckedOptions):
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
         weight, V = self.value.weight, self.value_dim
-        weight = getattr(weight, "to_local", lambda: weight)()  # of tensor parallel: this rank's part
+        weight = getattr(
+            weight, "to_local", lambda: weight
+        )()  # of tensor parallel: this rank's part
         G = split_heads(weight.mT[None], self.num_kv_heads, V, alike=self.alike).shape[1]
         return weight.new_zeros(batch_size, G * self.copies, room, V if width is None else width)
 

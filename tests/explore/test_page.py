@@ -22,8 +22,8 @@ from regard.cli.checkpoints import Likeness, _cell, load, words_of
 from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
-from regard.models import ClassifierConfig, HANConfig, pad_documents
-from regard.nn.fields import Categorical
+from regard.models import ClassifierConfig, DINConfig, HANConfig, pad_documents
+from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.browser import CHROMIUM, texts
 from tests.command import refused
 from tests.explore import checkpoints
@@ -529,3 +529,23 @@ def test_words_of_a_document_are_parted_by_sentences():
 def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
     field, ids = Categorical("shop", 3), {"shop": {"a": 2}}
     assert [_cell(field, text, ids) for text in ("", "a", "b")] == [None, "a", "b"]
+    history, ids = Sequence("history", field), {"shop": {"New York": 2, 7: 3}}
+    texts = "New York|7||b", "7 b", ""
+    assert [_cell(history, text, ids) for text in texts] == [
+        ["New York", 7, None, "b"],
+        [7, "b"],
+        [],
+    ]
+    with pytest.raises(regard.OptionError, match="'1_2' in age is no number"):
+        _cell(Numeric("age"), "1_2", {})
+
+
+def test_a_table_is_drawn_in_evaluation():
+    item = Categorical("item", 4)
+    fields = item, Sequence("seen", item)
+    model = DINConfig(history=("seen",), dim=4, fields=fields).build()
+    batch = {"item": torch.tensor([2, 3]), "seen": torch.tensor([[2, 3], [3, 0]])}
+    was = {name: z.clone() for name, z in model.state_dict().items()}
+    page(model, batch)
+    assert model.training
+    assert all(torch.equal(was[name], z) for name, z in model.state_dict().items())

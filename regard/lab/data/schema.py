@@ -154,7 +154,9 @@ class Schema:
             found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
             return np.array(found, dtype=np.int32)
         rows = (_members(field.name, cell) for cell in column)
-        return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
+        return Ragged.of(
+            [[MISSING if v is None else ids.get(v, UNKNOWN) for v in row] for row in rows]
+        )
 
 
 def column_names(table: Columns) -> list[str]:
@@ -251,7 +253,7 @@ def _distinct_iso_dates(words: list) -> bool:
 def _values(name: str, column: list, kind: str) -> list:
     """The values in the cells, without missing ones. Raises OptionError for what cannot be one."""
     if kind == "sequence":
-        column = [value for cell in column for value in _members(name, cell)]
+        column = [value for cell in column for value in _members(name, cell) if value is not None]
     known = [value for value in column if value is not None]
     for found in set(map(type, known)):
         if issubclass(found, _LISTS) or found.__hash__ is None:
@@ -265,7 +267,7 @@ def _values(name: str, column: list, kind: str) -> list:
 def _members(name: str, cell: Any) -> list:
     if not isinstance(cell, (*_LISTS, type(None))):
         raise OptionError(f"column {name!r} holds lists in some rows only: {cell!r} is none")
-    return [] if cell is None else [value for value in cells(name, cell) if value is not None]
+    return [] if cell is None else cells(name, cell)
 
 
 def _numbers(name: str, column: list) -> NDArray[np.floating]:
@@ -298,7 +300,8 @@ def _scale(name: str, column: list) -> tuple[float, float]:
 
 
 def is_missing(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, _FLOATS) and cell != cell)
+    no_number = isinstance(cell, _FLOATS) and cell != cell
+    return cell is None or no_number or type(cell).__name__ in ("NAType", "NaTType")  # pandas' own
 
 
 _LISTS = (list, tuple, np.ndarray, Tensor)

@@ -37,7 +37,8 @@ def test_vocabularies_and_scales_come_from_the_training_rows_alone():
     ids, batch = schema.ids["item"], schema.encode(TABLE)
     assert set(ids) == {"a", "b", "c", "y"}
     assert batch["item"].tolist() == [ids["a"], ids["b"], ids["a"], 0, 1]
-    assert batch["history"][[1, 2, 4]].tolist() == [[0, 0], [ids["c"], ids["y"]], [1, ids["b"]]]
+    kept = [[0, 0, 0], [ids["c"], 0, ids["y"]], [1, ids["b"], 0]]  # what is missing has its place
+    assert batch["history"][[1, 2, 4]].tolist() == kept
     age = batch["age"]
     assert age.dtype == torch.float32 and age[2].isnan()
     torch.testing.assert_close(age[[0, 1, 3]].mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
@@ -49,7 +50,21 @@ def test_counts_are_of_the_training_rows():
     ids, counts = schema.ids["item"], schema.counts["item"]
     assert {value: int(counts[i]) for value, i in ids.items()} == {"a": 3, "b": 2, "c": 2}
     assert counts[:2].tolist() == [0, 1]  # y is rare
-    assert schema.encode(TABLE)["history"][2].tolist() == [ids["c"], 1]
+    assert schema.encode(TABLE)["history"][2].tolist() == [ids["c"], 0, 1]
+
+
+def test_missing_values_of_pandas_are_missing():
+    pandas = pytest.importorskip("pandas", reason="pandas is not a part of the library")
+    table = pandas.DataFrame(
+        {
+            "word": pandas.Series(["x", None, "y"], dtype="string"),
+            "flag": pandas.Series([True, None, False], dtype="boolean"),
+        }
+    )
+    schema = Schema.infer(table)
+    assert (
+        schema.encode(table)["word"].tolist() == schema.encode(table)["flag"].tolist() == [2, 0, 3]
+    )
 
 
 WHEN = [
