@@ -7,9 +7,9 @@ About 25 core-minutes: 100 runs of 6 to 24 s, and a sixth more where rates are w
 
 from typing import Any
 
+from questions._models import ReaderConfig
 from questions.recall import ARORA, TASK, beyond
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.train.short import Short
 
 

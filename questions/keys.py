@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from questions._models import ReaderConfig
 from regard.explore import layers
 from regard.functional.patterns import Window
 from regard.lab import Claim, Column, Entry, Question, Shell, above, stays_below
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.experiment.question import Fitted
 from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train.short import Short, row_accuracies

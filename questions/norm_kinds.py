@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from questions._models import ReaderConfig
 from questions.recall import TASK, beyond
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.train.short import Short
 from regard.nn.norm import LayerNorm
 

@@ -5,8 +5,8 @@ regard arena questions.norms:QUESTION --rows docs/findings/rows/norms.jsonl
 About 9 core-minutes, estimated: 96 runs of 5 s, and a sixth more where rates are widened.
 """
 
+from questions._models import ReaderConfig
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near, reaches
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train.short import Short
 

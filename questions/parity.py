@@ -7,10 +7,10 @@ About 12 core-minutes, estimated: 120 runs of 5 s, and a sixth more where rates 
 
 from dataclasses import replace
 
+from questions._models import ReaderConfig
 from questions._tasks import Parity
 from regard.lab import Claim, Column, Entry, Question, Shell, above, reaches
 from regard.lab.experiment.baselines import Gru
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.experiment.question import Fitted
 from regard.lab.train.short import Short, answered
 

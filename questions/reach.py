@@ -5,11 +5,12 @@ regard arena questions.reach:QUESTION --rows docs/findings/rows/reach.jsonl
 About 10 core-minutes, estimated: 144 runs of 4 s, and a sixth more where rates are widened.
 """
 
+from questions._mixers import Convolution
+from questions._models import ReaderConfig
 from questions._tasks import Reach
 from regard.functional.patterns import Window
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near, stays_below
-from regard.lab.experiment.baselines import Convolution, Gru
-from regard.lab.experiment.models import ReaderConfig
+from regard.lab.experiment.baselines import Gru
 from regard.lab.experiment.question import Fitted
 from regard.lab.train.short import Short, answered
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from questions._models import ReaderConfig
 from regard.lab import Claim, Column, Entry, Question, Shell, above, reaches
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.experiment.question import Fitted
 from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train.short import Short, row_accuracies

@@ -5,8 +5,8 @@ regard arena questions.scores:QUESTION --rows docs/findings/rows/scores.jsonl
 About 15 core-minutes, estimated: 216 runs of 3.5 s, and a sixth more where rates are widened.
 """
 
+from questions._models import ReaderConfig
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.tasks.fingerprint import Lookup, Order
 from regard.lab.train.short import Short
 

@@ -7,8 +7,8 @@ About 16 core-minutes, estimated: 120 runs of 7 s, and a sixth more where rates 
 
 from collections.abc import Iterator
 
+from questions._models import ReaderConfig
 from regard.lab import Claim, Column, Entry, Question, Shell, above
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.tasks import StdlibBytes
 from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train import TrainConfig

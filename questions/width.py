@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from questions._models import ReaderConfig
 from regard.explore import head_statistics, layers
 from regard.lab import Claim, Column, Entry, Question, Shell, above, below
-from regard.lab.experiment.models import ReaderConfig
 from regard.lab.experiment.question import Fitted
 from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train.short import Short

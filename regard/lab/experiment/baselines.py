@@ -1,20 +1,17 @@
-"""Two causal mixers without attention that questions compare with: they are no part of the catalogue, and stream nothing.
+"""A recurrent network in the place of a mixer, for questions to compare with: no part of the catalogue.
 
-gru          y = W_out GRU(x)
-convolution  y_i = sum_s W_s x_(i - s),  s = 0 .. size - 1
+gru   y = W_out GRU(x)
+
+It is here, and not beside the questions, since a mixer of one's own must keep all laws: torch's GRU serves neither function
+transforms nor a compiler.
 """
 
-from typing import Any
-
-import torch.nn.functional as F
 from torch import nn
 
 from regard.core import Capabilities, Mixer, No
 from regard.nn.starts import Glorot, glorot
 
 _PLAIN = No("it is a baseline of the laboratory")
-_WHAT: dict[str, Any] = dict(causal=True, pairwise=_PLAIN, global_tokens=_PLAIN, cross=_PLAIN, streaming=_PLAIN, attention_map=_PLAIN)  # fmt: skip
-_CAUSAL = Capabilities(bidirectional=No("it reads forwards alone"), positions=frozenset({"absolute"}), time="T D^2", memory="T D", **_WHAT)  # fmt: skip
 
 
 class Gru(Mixer):
@@ -23,7 +20,18 @@ class Gru(Mixer):
     name = "gru"
     family = "recurrent"
     paper = "Cho et al. 2014, arXiv 1406.1078"
-    capabilities = _CAUSAL
+    capabilities = Capabilities(
+        causal=True,
+        bidirectional=No("it reads forwards alone"),
+        pairwise=_PLAIN,
+        global_tokens=_PLAIN,
+        cross=_PLAIN,
+        streaming=_PLAIN,
+        attention_map=_PLAIN,
+        positions=frozenset({"absolute"}),
+        time="T D^2",
+        memory="T D",
+    )
 
     def __init__(self, dim: int):
         super().__init__(dim)
@@ -33,20 +41,3 @@ class Gru(Mixer):
 
     def mix(self, x, context, mask):
         return self.out(self.gru(x)[0])
-
-
-class Convolution(Mixer):
-    """Every output reads the last `size` tokens, its own included, through a matrix for each distance."""
-
-    name = "convolution"
-    family = "convolution"
-    paper = "Gehring et al. 2017, arXiv 1705.03122"
-    capabilities = _CAUSAL
-
-    def __init__(self, dim: int, *, size: int):
-        super().__init__(dim)
-        self.size = size
-        self.convolution = nn.Conv1d(dim, dim, size)
-
-    def mix(self, x, context, mask):
-        return self.convolution(F.pad(x.mT, (self.size - 1, 0))).mT

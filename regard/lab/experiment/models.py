@@ -17,7 +17,6 @@ from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.blocks import make_blocks
 from regard.models.config import StackConfig
-from regard.models.encoder import Encoder
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding
 from regard.nn.starts import NormalRows, normal_rows
@@ -52,41 +51,17 @@ class Features(nn.Module):
         return self.head(self.norm(self.blocks(e + self.own, mask=Mask())).mean(1))
 
 
-class ReaderConfig(StackConfig):
-    """A stack and a readout of few classes at every token, which is learned sooner than the tied logits of all tokens."""
+class TokenReaderConfig(StackConfig):
+    """One block and a readout of few classes at every token: what a screen of single layers trains."""
 
-    name: ClassVar[str] = "reader"
+    name: ClassVar[str] = "token_reader"
     kinds = ("masked_language_model", "language_model")
     num_classes: int = 0
     causal: bool = False
-
-    def build(self) -> Any:
-        return Reader(self)
-
-
-class Reader(nn.Module):
-    """model(tokens [B T], valid=None) -> logits [B T num_classes]"""
-
-    def __init__(self, config: ReaderConfig):
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config, causal=config.causal)
-        self.readout = nn.Linear(self.encoder.width, config.num_classes)
-
-    def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T num_classes"]:
-        return self.readout(self.encoder(tokens, valid=valid))
-
-
-class TokenReaderConfig(ReaderConfig):
-    """One block and a readout at every token: what a screen of single layers trains."""
-
-    name: ClassVar[str] = "token_reader"
     num_layers: int = 1
     position: str = "learned"
 
-    def build(self) -> Any:
+    def build(self) -> "TokenReader":
         return TokenReader(self)
 
 

@@ -1,4 +1,4 @@
-"""Baselines of the laboratory, and the questions that are asked with them."""
+"""Questions of the articles, and the mixers and the model of their own."""
 
 import json
 from functools import partial
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from questions._mixers import Convolution
+from questions._models import ReaderConfig
 from regard import Mask
-from regard.lab.experiment.baselines import Convolution, Gru
-from regard.lab.experiment.models import ReaderConfig
+from regard.lab.experiment.baselines import Gru
 from regard.lab.experiment.trial import model_config
 from regard.testing import check_mixer
 
