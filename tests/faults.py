@@ -367,8 +367,7 @@ def _toy(path: Path, trials: int, log: Path) -> None:
 
             return Job(key=key, what=str(number), found=lambda: key in ledger, make=make, keep=keep)
 
-        quiet = lambda what: contextlib.nullcontext()  # noqa: E731
-        share([job(number) for number in range(trials)], Claims(path), quiet)
+        share([job(number) for number in range(trials)], Claims(path), lambda what: None)
 
 
 def _sweep(path: Path, trials: int, killed: int, counts: Counts) -> None:

@@ -135,7 +135,7 @@ class Arena(metaclass=CheckedOptions):
         """The other processes of `workers`; each computes with one thread, and so does this one."""
         import torch
 
-        from regard.lab.experiment.workers import cores
+        from regard.lab.experiment.provenance import cores
 
         count = (cores() if self.on == "here" else 1) if self.workers is None else self.workers
         if part or count == 1 or torch.cuda.is_available():
@@ -144,9 +144,16 @@ class Arena(metaclass=CheckedOptions):
         torch.set_num_threads(1)
         environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "regard", "arena", *self._words()]
-        silent: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-        silent["stdin"] = subprocess.PIPE  # it ends with this process, and so do they
-        others = [subprocess.Popen(command, env=environment, **silent) for _ in range(count - 1)]
+        others = [
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,  # it ends with this process, and so do they
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for _ in range(count - 1)
+        ]
         try:
             yield
         except BaseException:

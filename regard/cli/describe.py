@@ -171,8 +171,13 @@ def about(kind: str, entry: Any) -> dict[str, Any]:
         packages = {package.file: package.sha256 for package in entry.packages}
         return facts | {"packages": packages, "get": entry.get_command, "options": []}
     if kind == "questions":
-        told = {"design": entry.kind} | entry.details() | facts | {"options": []}
-        return {key: value for key, value in told.items() if key != "about"}
+        return facts | {
+            "design": entry.kind,
+            "entries": [one.label for one in entry.entries],
+            "columns": [one.name for one in entry.vary],
+            "claims": [f"{claim.text} ({claim.source})" for claim in entry.claims],
+            "options": [],
+        }
     facts["options"] = options(entry) if inspect.isclass(entry) else _settings(entry)
     return facts
 

@@ -37,11 +37,9 @@ def _machine() -> list[dict[str, str]]:
 
     from regard import __version__
     from regard.core.memory import free_bytes, spelled_bytes
-    from regard.lab.experiment.provenance import describe
+    from regard.lab.experiment.provenance import cores, describe
 
-    available = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    available = cores()
     free = free_bytes(torch.device("cpu"))
     threads = torch.get_num_threads()
     advice = "" if version("regard") else "not installed: pip install -e . in its clone"

@@ -83,9 +83,8 @@ def _trial(question: Any, label: str, column_name: str = "") -> Any:
         raise UnknownNameError(f"entry of {question.name}", label, labels)
     columns = Catalog(f"column of {question.name}", question.trained)
     column = columns[column_name or columns.names()[0]]
-    base = labels[question.baseline] if question.kind == "comparison" else None
     rate = question.rates[0] if question.rates else None
-    return as_run(column, labels[label], question.seeds[0], rate, column.task.load(), base)
+    return as_run(column, labels[label], question.seeds[0], rate, column.task.load(), question.base)
 
 
 def imported(name: str) -> Any:

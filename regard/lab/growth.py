@@ -1,7 +1,7 @@
 """Numbers at lengths that were not measured, by growth that is fitted to those that were."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -50,25 +50,24 @@ class Growth:
 
     def at(self, length: int) -> Estimate:
         """Beyond the longest length the error is that of predicting the longest from the others, for each such step."""
-        known = dict(self.points)
+        known, error = dict(self.points), None
         if length in known:
             return Estimate(known[length], self.spread, True)
-        value, error = _fitted(self.points, self.power, length), None
-        if len(self.points) > 1:
-            error = max([self.spread, *(self._missed(self.points, n) for n in known)])
-            before, last = (n for n, _ in self.points[-2:])
+        if len(known) > 1:
+            error = max(self.spread, *(self._missed(*point) for point in self.points))
+            (before, _), (last, value) = self.points[-2:]
             if length > last:
                 steps = max(1.0, math.log(length / last) / math.log(last / before))
-                error = max(error, steps * self._missed(self.points[:-1], last))
-        return Estimate(value, error, False)
+                shorter = replace(self, points=self.points[:-1])
+                error = max(error, steps * shorter._missed(last, value))
+        return Estimate(self._fitted(length), error, False)
 
-    def _missed(self, points: tuple[tuple[int, float], ...], length: int) -> float:
-        return abs(math.log(_fitted(points, self.power, length) / dict(self.points)[length]))
+    def _missed(self, length: int, value: float) -> float:
+        return abs(math.log(self._fitted(length) / value))
 
-
-def _fitted(points: tuple[tuple[int, float], ...], power: float, length: int) -> float:
-    share = length / points[-1][0]
-    return max(sum(part * share**p for p, part in _parts(points, power)), 1e-12)
+    def _fitted(self, length: int) -> float:
+        share = length / self.points[-1][0]
+        return max(sum(part * share**p for p, part in _parts(self.points, self.power)), 1e-12)
 
 
 @lru_cache(maxsize=1024)

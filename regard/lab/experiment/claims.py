@@ -101,10 +101,8 @@ def verdict(found: Interval | None, least: float, most: float) -> Verdict:
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
     """A claim of several bounds agrees where all do, and disagrees where one does."""
-    for word in ("disagrees", "not run", "cannot tell"):
-        if word in verdicts:
-            return word
-    return "agrees" if verdicts else "not run"
+    words: tuple[Verdict, ...] = ("disagrees", "not run", "cannot tell", "agrees")
+    return next((word for word in words if word in verdicts), "not run")
 
 
 def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -> int | None:
@@ -185,12 +183,11 @@ def _stated(results: "Results", claim: Facts) -> Row:
             if column["name"] in names
         ]
 
-    def alike(row: Row) -> bool:
-        return facts(row.config) == facts(results.config) and any(
-            one | {"withdrawn": ""} == {**claim, "withdrawn": ""} for one in row.config["claims"]
-        )
-
-    return next(filter(alike, results.history), results.asked)
+    for row in results.history:
+        known = [{**one, "withdrawn": ""} for one in row.config["claims"]]
+        if {**claim, "withdrawn": ""} in known and facts(row.config) == facts(results.config):
+            return row
+    return results.asked
 
 
 def _bound(

@@ -55,13 +55,11 @@ class Display:
             end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
             self.bars.update(self.task, end=f"until {end}")
 
-    @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
+    def doing(self, what: str) -> None:
         if not self.begun:  # what was found says nothing of the time that is left
             self.bars.reset(self.task, completed=len(self.moved))
         self.bars.update(self.task, description=visible(what))
         self.begun = True
-        yield
 
     def done(self, key: str) -> None:
         """Move the bar, once for each job: it was found or kept."""

@@ -70,7 +70,9 @@ class Entry(metaclass=CheckedOptions):
     @property
     def written(self) -> Any:
         """The class of the mixer, or the function that makes the model."""
-        return resolve(self.mixer) if self.mixer is not None else self.make
+        if self.mixer is not None:
+            return resolve(self.mixer)
+        return self.make.func if isinstance(self.make, partial) else self.make
 
     @property
     def source(self) -> str:
@@ -107,13 +109,12 @@ class Entry(metaclass=CheckedOptions):
 
     def identity(self) -> dict[str, Any]:
         """The entry as a part of keys: its name, options, and the source of all that it holds."""
-        held = {**self.options, **self.model}
         return {
             "mixer": self.name,
             "options": dict(self.options),
             "model": dict(self.model),
             "source": self.source,
-        } | sources(held)
+        } | sources(self.options, self.model)
 
     def refusal(self, sketch: Mixer, needed: str) -> str | None:
         """Why its sketch lacks the capability `needed`, or None."""

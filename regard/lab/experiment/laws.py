@@ -62,20 +62,16 @@ def check(question: Question, load: Load) -> dict[int, str]:
     return met
 
 
-def _baseline(question: Question) -> Entry:
-    return next(entry for entry in question.entries if entry.label == question.baseline)
-
-
 def _shell(question: Question, load: Load) -> str:
     if not any(shell != question.shells[0] for shell in question.shells):
         raise _Broken(
             "its shell was not searched",
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
         )
-    if question.baseline not in [entry.label for entry in question.entries]:
+    base = question.base
+    if base is None:
         why = f"it has no entry {question.baseline!r}"
         raise _Broken(why, "Enter the baseline, or name another by `baseline`")
-    base = _baseline(question)
     for column in question.trained:
         if reason := obstacle(column, base, load(column.task)):
             why = f"its baseline cannot be trained in {column.name}: {reason}"
@@ -134,7 +130,8 @@ def _named(value: Any) -> str:
 
 
 def _budgets(question: Question, load: Load) -> str:
-    base, told = _baseline(question), []
+    base, told = question.base, []
+    assert base is not None  # law 1
     for column in question.trained:
         splits, targets = load(column.task), []
         for placed in (replace(column, shell=shell) for shell in question.shells):

@@ -8,7 +8,6 @@ from regard.lab.experiment.ledger import Ledger, trial_key
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.row import Row, as_json
 from regard.mixers import MIXERS
-from regard.mixers.build import resolve
 from regard.testing import LawError, check_mixer
 
 OF_OURS = ("reference", "streaming", "long")
@@ -33,13 +32,12 @@ def judge(entry: Entry, question: str, _: None = None) -> Row:
     origin = provenance(device="cpu", dtype="float64", of=entry.commit)
     began, message = time.perf_counter(), None
     heads = entry.num_heads
-    ours = resolve(entry.mixer) in MIXERS.values()  # type: ignore[arg-type]
     try:
-        laws = OF_OURS if ours else "all"
+        laws = OF_OURS if entry.written in MIXERS.values() else "all"
         check_mixer(lambda: entry.build(dim=24, num_heads=heads, max_len=64), laws=laws)
     except LawError as error:
-        inherited = resolve(entry.mixer).name  # type: ignore[arg-type]
-        message = str(error).splitlines()[0].replace(f": {inherited}: ", f": {entry.name}: ", 1)
+        inherited = f": {entry.written.name}: "
+        message = str(error).splitlines()[0].replace(inherited, f": {entry.name}: ", 1)
     return Row(
         kind="laws", question=question, column="laws", entry=entry.label, cell=key(entry), source=entry.source, mixer=entry.name,
         options=as_json(dict(entry.options)), reason=message, seconds=time.perf_counter() - began, provenance=origin,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -17,6 +16,7 @@ from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.stored import Pass
 from regard.models import StackConfig, count_parameters, match_parameters
 from regard.models.blocks import make_blocks
+from regard.models.tokens import Hidden
 
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting
@@ -116,16 +116,16 @@ class MixerBlock(nn.Module):
         super().__init__()
         self.blocks = make_blocks(config, causal=config.causal)
 
-    def forward(self, x: Float[Tensor, "B T D"], *, mask: Mask) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Hidden, *, mask: Mask) -> Hidden:
         return self.blocks(x, mask=mask)
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> tuple[Any, ...]:
         return tuple(m.initial_state(batch_size, max_len=max_len) for m in self.blocks.mixers)
 
     def extend(
-        self, x: Float[Tensor, "B N D"], state: tuple[Any, ...], *, donate: bool = False
-    ) -> tuple[Float[Tensor, "B N D"], tuple[Any, ...]]:
-        return self.blocks.stream(x, state, valid=None, donate=donate)
+        self, x: Hidden, state: tuple[Any, ...], **options: Any
+    ) -> tuple[Hidden, tuple[Any, ...]]:
+        return self.blocks.stream(x, state, **options)
 
 
 def equal_block(

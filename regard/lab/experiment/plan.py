@@ -28,10 +28,8 @@ class Plan:
     splits: dict[str, Splits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        question, labels = self.question, {entry.label: entry for entry in self.question.entries}
-        self.lines = [line for line in LINES if question.trained and line.label not in labels]
-        self.base = labels.get(question.baseline) if question.kind == "comparison" else None
-        """The entry whose size the others are given; None in a screen."""
+        labels = [entry.label for entry in self.question.entries]
+        self.lines = [line for line in LINES if self.question.trained and line.label not in labels]
 
     def load(self, task: Task) -> Splits:
         """Once for equal tasks, such as the causal forms that each entry makes."""
@@ -99,7 +97,11 @@ class Plan:
                     return self.cell(entry, other)
         try:
             content = trial.content(
-                column, entry, None if reason else splits, self.base, self.question.measures
+                column,
+                entry,
+                None if reason else splits,
+                self.question.base,
+                self.question.measures,
             )
         except RegardError as error:  # it cannot take the shell, or is of no equal size
             reason = reason or str(error)

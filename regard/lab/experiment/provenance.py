@@ -69,6 +69,11 @@ def describe(device: str) -> str:
     return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def commit(*files: Path) -> str:
     """Commit of the checkout that holds this package; "unknown" without one.

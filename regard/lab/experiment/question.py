@@ -251,6 +251,13 @@ class Question(metaclass=CheckedOptions):
                 )
 
     @property
+    def base(self) -> Entry | None:
+        """The entry whose size the others are given; None in a screen."""
+        if self.kind == "screen":
+            return None
+        return next((entry for entry in self.entries if entry.label == self.baseline), None)
+
+    @property
     def bounds(self) -> list[Expected]:
         """Bounds of all claims."""
         return [one for claim in self.claims for one in claim.expected]
@@ -262,13 +269,3 @@ class Question(metaclass=CheckedOptions):
     @property
     def timed(self) -> tuple[Setting, ...]:
         return tuple(one for one in self.vary if isinstance(one, Setting))
-
-    def details(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "about": self.about,
-            "kind": self.kind,
-            "entries": [entry.label for entry in self.entries],
-            "columns": [one.name for one in self.vary],
-            "claims": [f"{claim.text} ({claim.source})" for claim in self.claims],
-        }

@@ -71,10 +71,14 @@ class Cell:
         return max(self.values) < value
 
     @property
+    def rates(self) -> list[float]:
+        """Rates that were tried, the lowest first."""
+        return sorted({row.rate for row in self.tried if row.rate is not None})
+
+    @property
     def at_edge(self) -> bool:
         """True if the best rate is the lowest or the highest that was tried."""
-        rates = sorted({row.rate for row in self.tried if row.rate is not None})
-        return bool(rates) and self.rate in (rates[0], rates[-1])
+        return self.rate in {*self.rates[:1], *self.rates[-1:]}
 
     def by_seed(self, measure: str | None = None) -> dict[int, Scores]:
         """The measure, or the task's metric with the scores of test items."""
@@ -91,7 +95,8 @@ class Cell:
 class Results:
     """The rows of a question as it stood when it was asked last.
 
-    asked: its record. labels, columns, lines: in the question's order. old: entry -> how many of its rows are left out.
+    asked: its record. labels, columns, lines: in the question's order. trained, accuracies: names of the columns that are trained, and of
+    those of them whose metric is accuracy. old: entry -> how many of its rows are left out.
     """
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
@@ -100,6 +105,8 @@ class Results:
         sources = {entry["label"]: entry["source"] for entry in config["entries"]}
         self.labels = list(sources)
         self.columns = {column["name"]: column for column in config["columns"]}
+        self.trained = [name for name, one in self.columns.items() if one["kind"] == "trained"]
+        self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
         self.lines: list[str] = list(config["lines"])
         self.old: dict[str, int] = Counter()
         self.history, self.laws = list[Row](), dict[str, Row]()
@@ -121,7 +128,7 @@ class Results:
         lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
         for label, column, cell, *more in lines_first:
             found = by_cell.get(cell, [])
-            if self.columns[column]["kind"] == "trained":
+            if column in self.trained:
                 self.cells[label, column] = self._cell(label, column, found, *more)
             elif found:
                 self.timed[label, column] = found[-1]
@@ -158,23 +165,23 @@ class Results:
             (cell for cell in cells if cell and cell.values and cell.causal == causal), None
         )
 
-    def three_lines(self, column: str, causal: bool | None) -> dict[str, float]:
-        """Chance, and the best value of no mixing and the bag, as far as they are known."""
+    def three_lines(self, column: str, causal: bool | None) -> dict[str, float | None]:
+        """Chance, and the best value of no mixing and of the bag; None where one is not known."""
         cells = [c for (_, name), c in self.cells.items() if name == column and c.causal == causal]
-        chances = [r.chance for cell in cells for r in cell.tried if r.chance is not None]
-        known = {"chance": chances[0]} if chances else {}
-        for place, label in enumerate(self.lines):
-            if line := self._line_of(place, column, causal):
-                known[label] = best_of(self.columns[column]["better"])(line.values)
+        chances = (row.chance for cell in cells for row in cell.tried if row.chance is not None)
+        known, best = {"chance": next(chances, None)}, best_of(self.columns[column]["better"])
+        for place, name in enumerate(("unmixed", "bag")):
+            line = self._line_of(place, column, causal)
+            known[name] = None if line is None else best(line.values)
         return known
 
     def passes(self, cell: Cell) -> bool | None:
         """Above the three lines with every seed; None where lines or values are not known."""
-        lines = self.three_lines(cell.column, cell.causal)
-        if not cell.values or len(lines) < 1 + len(self.lines):
+        lines = self.three_lines(cell.column, cell.causal).values()
+        if not cell.values or None in lines:
             return None
         better = self.columns[cell.column]["better"]
-        return all(cell.passes(value, better) for value in lines.values())
+        return all(cell.passes(value, better) for value in lines if value is not None)
 
     def mark(self, cell: Cell) -> str:
         """ "reached", "in part", "not reached", or "" where there is nothing or nothing to compare with."""
@@ -183,24 +190,19 @@ class Results:
             return ""
         if not passes:
             return "not reached"
-        of_shares = self.columns[cell.column]["metric"] == "accuracy"
-        return "reached" if of_shares and (cell.mean or 0.0) >= self.config["mark"] else "in part"
+        reached = cell.column in self.accuracies and (cell.mean or 0.0) >= self.config["mark"]
+        return "reached" if reached else "in part"
 
     def share(self, cell: Cell) -> float | None:
         """max(0, (score - bag) / (1 - bag)) of an accuracy; None where it is not known, and where the bag has all."""
-        bag = self.three_lines(cell.column, cell.causal).get(self.lines[-1])
-        of_shares = self.columns[cell.column]["metric"] == "accuracy"
-        if not of_shares or cell.mean is None or bag is None or bag >= 1:
+        bag = self.three_lines(cell.column, cell.causal)["bag"]
+        if cell.column not in self.accuracies or cell.mean is None or bag is None or bag >= 1:
             return None
         return max(0.0, (cell.mean - bag) / (1 - bag))
 
     def gain(self, label: str) -> float | None:
         """Mean of the shares of the columns of accuracy; None until all are known."""
-        names = [
-            name
-            for name, one in self.columns.items()
-            if one["kind"] == "trained" and one["metric"] == "accuracy" and not one["later"]
-        ]
+        names = [name for name in self.accuracies if not self.columns[name]["later"]]
         cells = [cell for name in names if (cell := self.cells.get((label, name)))]
         shares = [share for cell in cells if (share := self.share(cell)) is not None]
         return statistics.fmean(shares) if shares and len(shares) == len(names) else None
@@ -226,9 +228,7 @@ class Results:
         return [judge(self, claim) for claim in self.config["claims"]]
 
     def column(self, expected: Facts) -> str:
-        return expected["column"] or next(
-            name for name, one in self.columns.items() if one["kind"] == "trained"
-        )
+        return expected["column"] or self.trained[0]
 
 
 def _is_of(row: Row, column: Facts | None) -> bool:

@@ -121,7 +121,7 @@ def _made(cls: Any, values: object) -> Any:
             continue
         below = isinstance(value, int | float) and value < 0 and name not in _SIGNED
         if below or not holds(hint, value):
-            kind = getattr(hint, "__name__", hint) if isinstance(hint, type) else hint
+            kind = hint.__name__ if isinstance(hint, type) else hint
             raise ValueError(f"{name} must hold {kind}, within bounds, got {_said(value)}")
         if name == "curve":
             made[name] = [tuple(point) for point in value]

@@ -92,10 +92,10 @@ def ask(
             opened,
             Path(folder),
             display,
-            outcome=outcome or Outcome(question=question.name),
-            on_ray=on_ray,
-            gpus=gpus,
-            redraw=redraw,
+            outcome or Outcome(question=question.name),
+            on_ray,
+            gpus,
+            redraw,
         ).all(until_told, checked)
 
 
@@ -108,9 +108,9 @@ class Asking:
     folder: Path
     display: Display
     outcome: Outcome
-    on_ray: bool = False
-    gpus: float | None = None
-    redraw: Callable[[], object] = lambda: None
+    on_ray: bool
+    gpus: float | None
+    redraw: Callable[[], object]
 
     def __post_init__(self) -> None:
         question = self.question
@@ -131,15 +131,14 @@ class Asking:
             entry.sketch()  # wrong names and options are found here
         met = laws.check(question, self.plan.load)
         checked()
-        ours = [entry for entry in mixers if entry.written.__module__.startswith("regard.")]
-        own = [entry for entry in mixers if entry not in ours]
+        own = [one for one in mixers if not one.written.__module__.startswith("regard.")]
         self._judge(own)
         self.asked = self._ask(met, last=question.kind == "screen")
         self.display.plan(len(own) + self._planned(), self.end - time.monotonic())
         for setting in question.timed:
             self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])
-        if self.plan.base is not None:
-            vary = tuple(self._shelled(one, self.plan.base) for one in question.vary)
+        if question.base is not None:
+            vary = tuple(self._shelled(one, question.base) for one in question.vary)
             self.plan.question = question = replace(question, vary=vary)
             self.asked = self._ask(met)
         for later in (False, True):
@@ -201,7 +200,11 @@ class Asking:
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
-        if self.plan.base is None or best is None or len(grid) >= len(self.question.rates) + WIDEST:
+        if (
+            self.question.base is None
+            or best is None
+            or len(grid) >= len(self.question.rates) + WIDEST
+        ):
             return False
         ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
         if math.isclose(best, grid[0]):
@@ -246,7 +249,7 @@ class Asking:
         splits = self.plan.load(cell.column.task)
         key = trial_key({"cell": cell.id, "seed": seed, "rate": rate, "data": splits.sha256})
         make = partial(
-            trial.run, cell=cell, seed=seed, rate=rate, base=self.plan.base, question=self.question.name,
+            trial.run, cell=cell, seed=seed, rate=rate, base=self.question.base, question=self.question.name,
             measures=self.question.measures, folder=None if self.on_ray else self.folder / key[:16],
             device=("cuda" if self.gpus else "cpu") if self.on_ray else self.device,
         )  # fmt: skip

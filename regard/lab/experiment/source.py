@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
@@ -31,7 +31,7 @@ def source(of: Any) -> str:
 
     Comment lines and docstrings do not count. Raises OptionError for one that was typed in at a prompt.
     """
-    of, found = _bare(of), files(of)
+    found = files(of)
     if of.__module__ not in found:
         raise OptionError(
             f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
@@ -49,17 +49,12 @@ def code(*parts: Any) -> str:
     return hashlib.sha256("\n".join(_code(file) for file in files if file).encode()).hexdigest()
 
 
-def _bare(of: Any) -> Any:
-    return _bare(of.func) if isinstance(of, partial) else of
-
-
 def files(of: Any) -> dict[str, Path]:
     """Module -> file, of all that a class or function needs.
 
     These are its module, those of its parents, and what they import in turn: of Regard the modules that are reached, of one's own
     all, of installed packages only its own. Imports count where an import statement names them.
     """
-    of = _bare(of)
     parents = of.__mro__ if isinstance(of, type) else (of,)
     waiting, home = [one.__module__ for one in parents], of.__module__.partition(".")[0]
     found: dict[str, Path] = {}
@@ -79,7 +74,7 @@ def files(of: Any) -> dict[str, Path]:
 
 def own_files(of: Any) -> list[Path]:
     """The files of these that are in no installed package; none for what is the library's own."""
-    if _bare(of).__module__.partition(".")[0] == LIBRARY:
+    if of.__module__.partition(".")[0] == LIBRARY:
         return []
     return sorted(path for path in files(of).values() if not _installed(path))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from regard.core import OptionError, UnsupportedError
+from regard.core import OptionError
 from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
 from regard.lab.experiment.entry import Entry
@@ -69,13 +69,12 @@ class Setting(metaclass=CheckedOptions):
     @property
     def name(self) -> str:
         """As a column's: the pass, its length, and what differs from the rule."""
-        told = [f"{self.kind} {self.length}"]
-        told += [
+        told = (
             f"{key}={getattr(self, key)}"
             for key in ("batch", "dtype", "device", "causal", "unit")
             if getattr(self, key) != _RULE[key]
-        ]
-        return ", ".join(told)
+        )
+        return ", ".join([f"{self.kind} {self.length}", *told])
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -113,12 +112,8 @@ def measure(choices: Sequence[Entry], setting: Setting) -> list[Row]:
     """One row for each choice, in order; they are of no question and no cell yet.
 
     Each is timed beside softmax of the same causality: the setting's, or else bidirectional where the mixer can be so
-    and the pass is not a streaming one. Raises UnsupportedError, with the reason, where a choice cannot do the pass.
+    and the pass is not a streaming one. Raises UnsupportedError where a choice cannot do the pass: `obstacle` says so before.
     """
-    for choice in choices:
-        reason = obstacle(choice, setting)
-        if reason is not None:
-            raise UnsupportedError(f"{reason}. Leave it out of {setting.kind}.")
     timings = [_Timing(choice, setting) for choice in choices]
     plain = {t.causal: t for t in timings if t.choice.is_softmax}
     softmax = {

@@ -79,22 +79,18 @@ def content(
         "regard": about["regard"],
     } | sources(type(task), column.model, measures)
     if column.model is None and splits is not None:
-        told["model"] = _facts(column, entry, splits, base)
+        config: Any = model_config(column, entry, splits, beside=base)
+        told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
+            one.name: value
+            for one in fields(config)
+            if not one.name.endswith("mixer")
+            and (value := getattr(config, one.name)) != one.default
+        }
     if entry.before is not None:
         data, first = entry.before.task.load(), replace(entry, before=None)
         before = content(entry.before, first, data, base, None)
         told["before"] = before | {"data": data.sha256}
     return as_json(told)
-
-
-def _facts(column: Column, entry: Entry, splits: Splits, base: Entry | None) -> dict[str, Any]:
-    """The model's fields; those that say nothing by default are left out, so that a new one leaves old keys as they are."""
-    config: Any = model_config(column, entry, splits, beside=base)
-    return {"name": config.name} | {
-        one.name: value
-        for one in fields(config)
-        if not one.name.endswith("mixer") and (value := getattr(config, one.name)) != one.default
-    }
 
 
 def as_run(

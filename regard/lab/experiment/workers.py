@@ -10,7 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,14 +56,13 @@ class Claims:
         until it ends.
         """
         with ExitStack() as held:
+            mine = True
             with reported(self.folder):
                 try:
                     self._take(held, key, alone)
                 except Timeout:
                     held.close()
                     mine = False
-                else:
-                    mine = True
             yield mine
 
     def _take(self, held: ExitStack, key: str, alone: bool) -> None:
@@ -86,7 +85,7 @@ class Claims:
 def share(
     jobs: Iterable[Job],
     claims: Claims,
-    doing: Callable[[str], AbstractContextManager[object]],
+    doing: Callable[[str], object],
     late: Callable[[], bool] = lambda: False,
     done: Callable[[str], object] = lambda key: None,
 ) -> int:
@@ -110,19 +109,19 @@ def share(
                     busy.append(job)
                     continue
                 if not job.found():  # another may have ended between
-                    with doing(job.what):
-                        job.keep(job.make(job.data))
+                    doing(job.what)
+                    job.keep(job.make(job.data))
                 done(job.key)
         if busy and len(busy) == len(waiting):
-            with doing(f"waiting for another process ({busy[0].what})"):
-                time.sleep(POLL)
+            doing(f"waiting for another process ({busy[0].what})")
+            time.sleep(POLL)
         waiting = busy
     return left
 
 
 def share_on_ray(
     jobs: Iterable[Job],
-    doing: Callable[[str], AbstractContextManager[object]],
+    doing: Callable[[str], object],
     late: Callable[[], bool] = lambda: False,
     done: Callable[[str], object] = lambda key: None,
     gpus: float = 0,
@@ -154,8 +153,8 @@ def share_on_ray(
             if id(job.data) not in sent:
                 sent[id(job.data)] = ray.put(job.data)
             running[compute.remote(job.make, sent[id(job.data)])] = job
-        with doing(", ".join(job.what for job in running.values())):
-            ended, _ = ray.wait(list(running), timeout=2 * POLL)
+        doing(", ".join(job.what for job in running.values()))
+        ended, _ = ray.wait(list(running), timeout=2 * POLL)
         for reference in ended:
             job = running.pop(reference)
             try:
@@ -167,8 +166,3 @@ def share_on_ray(
             job.keep(row)
             done(job.key)
     return len(waiting) + lost
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -54,8 +54,8 @@ def trade(question: Mapping[str, Any]) -> Any:
         x = (math.log10(point["speed"]) - low) / (high - low) * WIDTH
         y = (1.05 - row["gain"]) / 1.1 * HEIGHT
         bubbles.append(Bubble(x, y, math.sqrt(point["area"] / math.pi), name))
-    for point, place in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
-        point["label_x"], point["label_y"] = round(place.x, 1), round(place.y, 1)
+    for point, (x, y) in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
+        point["label_x"], point["label_y"] = round(x, 1), round(y, 1)
     base = alt.Chart(alt.Data(values=points))
     circles = base.mark_circle(stroke=BLUE, strokeWidth=0.8).encode(
         x=alt.X("speed:Q", title="tokens a second", axis=alt.Axis(format="~s"), scale=alt.Scale(type="log", domain=[10**low, 10**high])),
@@ -186,32 +186,28 @@ class Bubble(NamedTuple):
         return len(self.text) * CHARACTER
 
 
-class Label(NamedTuple):
-    x: float  # of the middle of the text
-    y: float
-
-
-def place_labels(bubbles: Sequence[Bubble], width: float, height: float) -> list[Label]:
-    """One label a bubble, on the nearest line on which it meets no other, to the right or to the left."""
-    placed: list[tuple[Label, Bubble]] = []
+def place_labels(
+    bubbles: Sequence[Bubble], width: float, height: float
+) -> list[tuple[float, float]]:
+    """The middle of each bubble's label, on the nearest line on which it meets no other, to the right or to the left."""
+    placed: list[tuple[float, float]] = []
     for bubble in bubbles:
         free = (
-            label
-            for label in _beside(bubble)
-            if bubble.long / 2 <= label.x <= width - bubble.long / 2
-            and 0 <= label.y <= height
+            (x, y)
+            for x, y in _beside(bubble)
+            if bubble.long / 2 <= x <= width - bubble.long / 2
+            and 0 <= y <= height
             and not any(
-                abs(label.x - other.x) < (bubble.long + theirs.long) / 2
-                and abs(label.y - other.y) < LINE
-                for other, theirs in placed
+                abs(x - other_x) < (bubble.long + other.long) / 2 and abs(y - other_y) < LINE
+                for (other_x, other_y), other in zip(placed, bubbles, strict=False)
             )
         )
-        placed.append((next(free, next(_beside(bubble))), bubble))
-    return [label for label, _ in placed]
+        placed.append(next(free, next(_beside(bubble))))
+    return placed
 
 
-def _beside(bubble: Bubble) -> Iterator[Label]:
+def _beside(bubble: Bubble) -> Iterator[tuple[float, float]]:
     for line in range(60):
         y = bubble.y + LINE * (line // 2 + line % 2) * (-1) ** line
         for side in (1, -1):
-            yield Label(bubble.x + side * (bubble.radius + 4 + bubble.long / 2), y)
+            yield bubble.x + side * (bubble.radius + 4 + bubble.long / 2), y

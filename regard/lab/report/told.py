@@ -19,9 +19,8 @@ def told(rows: Iterable[Row]) -> Told:
 
 def of_question(results: Results) -> Told:
     config, asked = results.config, results.asked
-    kinds = {name: column["kind"] for name, column in results.columns.items()}
-    trained = [name for name, kind in kinds.items() if kind == "trained"]
-    timed = [name for name, kind in kinds.items() if kind == "timed"]
+    trained = results.trained
+    timed = [name for name in results.columns if name not in trained]
     shown = [*results.lines * bool(trained), *results.labels]
     rows = [_row(results, label, trained, timed) for label in dict.fromkeys(shown)]
     ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
@@ -49,9 +48,7 @@ def _column(results: Results, name: str) -> Told:
 
 
 def _lines(results: Results, column: str, causal: bool | None) -> dict[str, float | None]:
-    lines = results.three_lines(column, causal)
-    names = dict(zip(("chance", "unmixed", "bag"), ("chance", *results.lines), strict=True))
-    return {name: short(lines.get(label)) for name, label in names.items()}
+    return {name: short(value) for name, value in results.three_lines(column, causal).items()}
 
 
 def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> Told:
@@ -100,7 +97,7 @@ def _cell(results: Results, cell: Cell) -> Told:
         "share": short(results.share(cell)),
         "causal": cell.causal,
         "rate": cell.rate,
-        "rates": sorted({row.rate for row in cell.tried if row.rate is not None}),
+        "rates": cell.rates,
         "steps": [row.steps for row in cell.rows],
         "seconds": short(sum(row.seconds for row in cell.tried)),
         "flops": best and best.flops,
@@ -151,8 +148,8 @@ def headline(results: Results) -> str:
         claims = f"of {words.total()} claims"
         return "; ".join(f"{count} {claims}: {word}" for word, count in words.items())
     reached = []
-    for name, one in results.columns.items():
-        if one["kind"] == "trained" and not one["later"]:
+    for name in results.trained:
+        if not results.columns[name]["later"]:
             cells = [cell for label in results.labels if (cell := results.cells.get((label, name)))]
             marks = [mark for cell in cells if (mark := results.mark(cell))]
             reached += [f"{name} {marks.count('reached')} of {len(marks)}"] * bool(marks)

@@ -295,7 +295,8 @@ def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monke
         seen.clear(), totals.clear()
         display = Display(Bars(), None)
         with clean():
-            engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen")).all(False, lambda: None)  # fmt: skip
+            asking = engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen"), False, None, lambda: None)  # fmt: skip
+            asking.all(False, lambda: None)
         assert totals - {None} == {count} and seen.count("moved") == display.total == count
 
 
@@ -303,7 +304,6 @@ def test_the_bar_is_whole_in_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with displayed(True) as display:
         display.plan(300, 3600.0)
-        with display.doing("counting: synthesizer_factorized_random, rank 8, seed 0, rate 0.01"):
-            pass
+        display.doing("counting: synthesizer_factorized_random, rank 8, seed 0, rate 0.01")
     line = capsys.readouterr().err.splitlines()[-1]
     assert re.search(r"^counting: .*… .* 0/300 0:00:00 left .*until \d\d:\d\d$", line)

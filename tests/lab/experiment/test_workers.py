@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -129,14 +129,12 @@ def test_a_cluster_grows_and_loses_a_node(cluster, tmp_path):
     """The third job begins on a node that comes while two others run; its node is lost, and it is done again."""
     nodes, kept = [], {}
 
-    @contextmanager
     def doing(what):
         if not nodes and (tmp_path / "b").exists():
             nodes.append(cluster.add_node(num_cpus=1))
         elif nodes and (tmp_path / "c").exists() and not (tmp_path / "lost").exists():
             cluster.remove_node(nodes[0], allow_graceful=False)
             (tmp_path / "c").rename(tmp_path / "lost")
-        yield
 
     assert share_on_ray([_job(name, partial(_waits, tmp_path), kept) for name in "abc"], doing) == 0
     assert kept == {"a": "a", "b": "b", "c": "c"}

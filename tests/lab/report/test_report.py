@@ -186,7 +186,7 @@ def test_names_are_shown_and_speak_to_no_terminal_and_no_picture(tmp_path):
 
 def test_labels_keep_out_of_each_others_way():
     places = place_labels([Bubble(150, 150, 10, "synthesizer_dense")] * 6, 330, 300)
-    assert all(abs(a.x - b.x) > 100 or abs(a.y - b.y) >= 10 for i, a in enumerate(places) for b in places[:i])  # fmt: skip
+    assert all(abs(a[0] - b[0]) > 100 or abs(a[1] - b[1]) >= 10 for i, a in enumerate(places) for b in places[:i])  # fmt: skip
 
 
 def test_the_page_is_written_whole_and_rows_are_a_ledgers(tmp_path):
