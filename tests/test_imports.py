@@ -46,10 +46,10 @@ LAB_MAY_IMPORT = {
 
 FRONT = {"cli", "__main__"}
 LAB_PACKAGES = (
-    *("PIL", "accelerate", "altair", "filelock", "jinja2", "rouge_score", "sacrebleu", "scipy"),
+    *("PIL", "accelerate", "altair", "filelock", "rouge_score", "sacrebleu", "scipy"),
     *("sklearn", "tensorboard", "tokenizers", "vl_convert"),
 )
-SLOW = {*LAB_PACKAGES, "rich", "transformers", "tyro"} - {"filelock", "jinja2"}
+SLOW = {*LAB_PACKAGES, "rich", "transformers", "tyro"} - {"filelock"}
 INSIDE_CORE = {"torch", "jaxtyping"}
 
 

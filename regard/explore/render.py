@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ from regard.explore.attribution import (
 )
 from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, image_size, readings
 from regard.explore.packed import pack
-from regard.explore.page import asset, embedded, parts
+from regard.explore.page import filled
 from regard.explore.readout import Measure
 
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
@@ -115,9 +114,7 @@ def page(
 
 def render(data: dict[str, Any]) -> str:
     """The file around these data."""
-    own = {"title": html.escape(data["title"]), "data": embedded(data)}
-    around = parts("regard.explore", "weights.js", "page.js")
-    return Template(asset("regard.explore", "page.html")).substitute(own, **around)
+    return filled("regard.explore", data["title"], data, "weights.js", "page.js")
 
 
 # ---------------------------------------------------------------------- images

@@ -29,7 +29,7 @@ __all__ = [
     "above", "ask", "below", "near", "reaches", "stays_below",
 ]  # fmt: skip
 PACKAGES = (
-    *("accelerate", "altair", "filelock", "jinja2", "PIL", "rouge_score", "sacrebleu"),
+    *("accelerate", "altair", "filelock", "PIL", "rouge_score", "sacrebleu"),
     *("scipy", "sklearn", "tensorboard", "tokenizers", "vl_convert"),
 )
 """The packages of the extra `lab`, by their import names."""

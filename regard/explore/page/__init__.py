@@ -6,14 +6,16 @@ making markup of a text. Its data are JSON, and its script shows them as text no
 
 import base64
 import hashlib
+import html
 import json
 from functools import cache
 from importlib.resources import files
+from string import Template
 from typing import Any
 
 
-def parts(package: str, *scripts: str) -> dict[str, str]:
-    """Style, script and Content-Security-Policy of a page: the shared ones, then `page.css` and these scripts of the package."""
+def filled(package: str, title: str, data: Any, *scripts: str) -> str:
+    """The package's `page.html` around the title and the data, with a policy, and the shared style and script before the package's own."""
     style = asset(__name__, "base.css") + asset(package, "page.css")
     script = "\n".join([asset(__name__, "elements.js"), *(asset(package, one) for one in scripts)])
 
@@ -24,7 +26,8 @@ def parts(package: str, *scripts: str) -> dict[str, str]:
         f"default-src 'none'; script-src {source(script)}; style-src {source(style)}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    return {"style": style, "script": script, "policy": policy}
+    parts = {"title": html.escape(title), "data": embedded(data), "policy": policy}
+    return Template(asset(package, "page.html")).substitute(parts, style=style, script=script)
 
 
 def embedded(value: Any) -> str:
