@@ -15,16 +15,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from regard.cli.names import entry
 from regard.core import OptionError, RegardError, UnknownNameError
-from regard.functional.patterns import (
-    All,
-    Block,
-    First,
-    Span,
-    Strided,
-    Summary,
-    Union,
-    Window,
-)
+from regard.functional.patterns import All, Block, First, Span, Strided, Summary, Union, Window
 from regard.functional.rows import Form
 
 VALUES: dict[str, Callable[..., Any]] = {

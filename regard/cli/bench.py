@@ -13,6 +13,7 @@ from regard.core import OptionError
 from regard.core.errors import visible
 from regard.core.files import check_writable
 from regard.core.options import Above0, CheckedOptions
+from regard.lab.experiment.stored import Pass, Type, Unit
 
 if TYPE_CHECKING:
     from regard.lab.experiment.entry import Entry
@@ -46,21 +47,17 @@ class Bench(metaclass=CheckedOptions):
     """names of mixers, or module:Class of your own; all of the catalogue by default"""
     lengths: tuple[Length, ...] = (256, 1024)
     """tokens processed, or for decode already in the state"""
-    passes: tuple[Literal["forward", "train", "prefill", "decode"], ...] = (
-        "forward",
-        "train",
-        "decode",
-    )
+    passes: tuple[Pass, ...] = ("forward", "train", "decode")
     causal: Literal["either", "yes", "no"] = "either"
     """for forward and train; either: bidirectional where the mixer can be"""
     options: tuple[str, ...] = ()
     """NAME=VALUE, for each of the mixers that has an option of this name"""
-    unit: Literal["block", "layer"] = "block"
+    unit: Unit = "block"
     """a block of mechanism and feed-forward layer, with as many parameters as softmax's, or the bare layer"""
     batch: int = 1
     dim: int = 256
     num_heads: int = 4
-    dtypes: tuple[str, ...] = ("float32",)
+    dtypes: tuple[Type, ...] = ("float32",)
     devices: tuple[str, ...] = ("cpu",)
     seconds: Above0 = 4.0
     """for each pass at each length, all mixers together"""

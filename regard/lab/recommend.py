@@ -1,4 +1,4 @@
-"""Which mechanism for a length and its needs: capabilities first, then what a ledger holds, as a ranking with reasons.
+"""A mechanism for a length and its needs: capabilities first, then what a ledger holds, as a ranking with reasons.
 
 Times and memory at a length that was not measured follow from growth that is fitted to the lengths that were. With an
 empty ledger there are only capabilities and declared costs.

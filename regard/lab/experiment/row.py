@@ -3,10 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import (
-    Any,
-    Literal,
-)
+from typing import Any, Literal
 
 from regard.core.errors import visible
 from regard.lab.experiment.stored import (

@@ -268,8 +268,10 @@ class Asking:
             return [entry for entry in able if keys[entry.label] not in self.ledger]
 
         def found() -> bool:
-            self.outcome.found += 0 if missing() else len(able)
-            return not missing()
+            if missing():
+                return False
+            self.outcome.found += len(able)
+            return True
 
         def keep(timed: list[Row]) -> None:
             for row in timed:

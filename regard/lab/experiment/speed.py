@@ -32,7 +32,7 @@ from regard.lab.experiment.passes import (  # fmt: skip
 )
 from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row, as_json
-from regard.lab.experiment.stored import SETTING, Pass, Unit
+from regard.lab.experiment.stored import SETTING, Pass, Type, Unit
 from regard.testing.counting import count
 
 MOST_ROUNDS = 50
@@ -50,7 +50,7 @@ class Setting(metaclass=CheckedOptions):
     batch: int = 1  # sequences
     dim: int = 256
     num_heads: int = 4
-    dtype: str = "float32"
+    dtype: Type = "float32"
     device: str = "cpu"
     causal: bool | None = (
         None  # None: bidirectional where a mixer can be; prefill and decode are always causal
@@ -61,10 +61,6 @@ class Setting(metaclass=CheckedOptions):
     def __post_init__(self):
         if self.kind in STREAMING and self.causal is False:
             raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
-        if self.dtype not in ("float32", "bfloat16", "float16", "float64"):
-            raise OptionError(
-                f"dtype must be float32, bfloat16, float16 or float64, got {self.dtype!r}"
-            )
 
     @property
     def name(self) -> str:
@@ -117,7 +113,8 @@ def measure(choices: Sequence[Entry], setting: Setting) -> list[Row]:
     timings = [_Timing(choice, setting) for choice in choices]
     plain = {t.causal: t for t in timings if t.choice.is_softmax}
     softmax = {
-        causal: plain.get(causal) or _Timing(Entry(mixer="softmax"), setting, causal)
+        causal: plain.get(causal)
+        or _Timing(Entry(mixer="softmax"), replace(setting, causal=causal))
         for causal in {timing.causal for timing in timings}
     }
     more = [one for one in softmax.values() if one not in timings]
@@ -128,10 +125,10 @@ def measure(choices: Sequence[Entry], setting: Setting) -> list[Row]:
 class _Timing:
     """A mixer ready to be timed, and its times so far."""
 
-    def __init__(self, choice: Entry, setting: Setting, causal: bool | None = None):
+    def __init__(self, choice: Entry, setting: Setting):
         torch.manual_seed(0)
         self.choice, self.setting = choice, setting
-        self.causal = setting.causal if causal is None else causal
+        self.causal = setting.causal
         if self.causal is None:
             both = choice.refusal(choice.sketch(), "bidirectional") is None
             self.causal = setting.kind in STREAMING or not both

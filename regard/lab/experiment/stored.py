@@ -25,6 +25,8 @@ LARGEST_WHOLE = 2**63
 DEEPEST = 10  # lists within lists of an option
 Better = Literal["higher", "lower"]
 Pass = Literal["forward", "train", "prefill", "decode"]
+Type = Literal["float32", "bfloat16", "float16", "float64"]
+"""The numbers that a pass is timed in."""
 Unit = Literal["block", "layer"]
 """The timed unit: mechanism and feed-forward layer at equal parameters, or the bare layer."""
 Size = Annotated[int, "above 0"]

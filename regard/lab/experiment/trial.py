@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
 from torch import nn
 
 from regard.core import OptionError, RegardError
@@ -193,7 +194,7 @@ def _fitted(
         return result, [], result.tokens
     on = next(model.parameters()).device
     batches = in_order(splits.test, train.batch_size, task.collate)
-    moved = ({k: v.to(on) if hasattr(v, "to") else v for k, v in b.items()} for b in batches)
+    moved = (send_to_device(batch, on) for batch in batches)
     return result, task.item_scores(model, moved), result.tokens
 
 

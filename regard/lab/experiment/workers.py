@@ -1,4 +1,4 @@
-"""Which worker does which trial: what several processes on one ledger share their work by.
+"""Workers: several processes on one ledger share its trials by claims.
 
 A claim is a file's lock, in a folder beside the ledger. The system frees it when its process ends: a trial whose worker was killed
 is done by another. It says who is at work, never what was done; the ledger alone holds results, and the folder may be removed.
@@ -66,7 +66,7 @@ class Claims:
             yield mine
 
     def _take(self, held: ExitStack, key: str, alone: bool) -> None:
-        """Of two that come at once at least one sees the other: each takes its own lock before it looks at the other's."""
+        """Each takes its own lock before it looks at the other's, so that at least one of two that come at once sees the other."""
         timing = locked(self.folder / f"{self.machine}.timing", timeout=0)
         busy = self.folder / f"{self.machine}.busy.{os.getpid()}"
         held.enter_context(
