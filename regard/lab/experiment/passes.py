@@ -32,14 +32,14 @@ class Call:
     held_bytes: int = 0  # streaming state
 
 
-def _forward(unit: Any, setting: "Setting", causal: bool) -> Call:
-    x, mask = tokens(setting, setting.length), Mask(causal=causal)
+def _forward(unit: Any, setting: "Setting", mask: Mask) -> Call:
+    x = tokens(setting, setting.length)
     return Call(lambda _: unit(x, mask=mask))
 
 
-def _train(unit: Any, setting: "Setting", causal: bool) -> Call:
+def _train(unit: Any, setting: "Setting", mask: Mask) -> Call:
     """Forward and backward, to the input and all parameters."""
-    x, mask = tokens(setting, setting.length).requires_grad_(), Mask(causal=causal)
+    x = tokens(setting, setting.length).requires_grad_()
     gradient = torch.randn_like(x)
     unit.train()
 
@@ -50,7 +50,7 @@ def _train(unit: Any, setting: "Setting", causal: bool) -> Call:
     return Call(lambda _: unit(x, mask=mask).backward(gradient), clear)
 
 
-def _prefill(unit: Any, setting: "Setting", causal: bool) -> Call:
+def _prefill(unit: Any, setting: "Setting", mask: Mask) -> Call:
     """All tokens into an empty state with room for them."""
     x = tokens(setting, setting.length)
     return Call(
@@ -59,9 +59,9 @@ def _prefill(unit: Any, setting: "Setting", causal: bool) -> Call:
     )
 
 
-def _decode(unit: Any, setting: "Setting", causal: bool) -> Call:
+def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
     """One token after `length` others, which one `extend` has put into the state."""
-    new, filled = tokens(setting, 1), _prefill(unit, setting, causal)
+    new, filled = tokens(setting, 1), _prefill(unit, setting, mask)
     _, full = filled.run(filled.prepare())
 
     def copy() -> Any:
@@ -75,7 +75,7 @@ def _decode(unit: Any, setting: "Setting", causal: bool) -> Call:
     return Call(run, copy, DECODE_STEPS, state_bytes(full))
 
 
-PASSES: dict[Pass, Callable[[Any, "Setting", bool], Call]] = {
+PASSES: dict[Pass, Callable[[Any, "Setting", Mask], Call]] = {
     "forward": _forward,
     "train": _train,
     "prefill": _prefill,

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from regard.core import OptionError
+from regard.core import Mask, OptionError
 from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import recorded
 from regard.lab.experiment.entry import Entry
@@ -137,7 +137,7 @@ class _Timing:
         unit = unit.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
         self.times: list[float] = []
         with self.mode():
-            self.call = PASSES[setting.kind](unit, setting, self.causal)
+            self.call = PASSES[setting.kind](unit, setting, Mask(causal=self.causal))
             self.peak_bytes, self.flops = self._cost()
         self.state_bytes = _state_bytes(choice, setting)
 
