@@ -62,6 +62,7 @@ class Convert(metaclass=CheckedOptions):
         from regard.hf import convert, load, save
         from regard.lab.data.files import check_writable
         from regard.lab.train.distillation import HELD
+        from regard.mixers.build import check_own
 
         if not self.folder.exists():
             raise MissingDataError(f"convert: there is no {self.folder}")
@@ -71,6 +72,7 @@ class Convert(metaclass=CheckedOptions):
         ids = None if self.text is None else _tokens(self.folder, self.text, self.length)
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = sorted({*self.layers}) or None
+        check_own("convert", options, "layers")
         student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)
         found: dict[str, Any] = {
             "mixer": self.mixer,

@@ -27,7 +27,7 @@ from regard.functional.softmax import behind_sink, softmax_attention
 from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
-from regard.mixers.build import build, option_names, resolve
+from regard.mixers.build import build, check_own, option_names, resolve
 from regard.nn.centroids import Centroids
 from regard.nn.given_heads import packed, with_given_heads
 
@@ -48,6 +48,7 @@ class AttentionConfig(metaclass=CheckedOptions):
     seed: Seed = 0
 
     def __post_init__(self):
+        check_own("AttentionConfig", self.options)
         _mixer(self, 2, 2, 8)
 
     @property

@@ -23,7 +23,7 @@ from regard.core import Mixer, No, OptionError, UnsupportedError
 from regard.core.options import Whole
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
-from regard.mixers.build import build, option_names, resolve
+from regard.mixers.build import build, check_own, option_names, resolve
 from regard.models.generation import evaluating
 from regard.nn.after_step import after_step
 from regard.nn.heads import Heads
@@ -47,6 +47,7 @@ def converted(
             f"convert does not support {type(model).__name__}: it takes a causal model of Transformers, or a stack that "
             "regard.hf.load gave, such as the encoder of an encoder-decoder"
         )
+    check_own("convert", options)
     chosen = sorted(range(len(model.blocks)) if layers is None else set(layers))
     if not chosen or chosen[0] < 0 or chosen[-1] >= len(model.blocks):
         raise OptionError(

@@ -1,6 +1,7 @@
 """Making a mixer from its name (or class) and options, with errors that name what is wrong."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from regard.core import Mixer, OptionError
@@ -10,6 +11,7 @@ from regard.functional.rows import Impl, check_impl
 
 def build(
     mixer: str | type[Mixer],
+    /,
     *,
     dim: int,
     num_heads: int | None = None,
@@ -35,6 +37,12 @@ def build(
         check_impl(cls.name, impl)
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
     return cls(**taken | options)
+
+
+def check_own(who: str, options: Mapping[str, Any], *facts: str) -> None:
+    """Raise OptionError for a mechanism's option that is the caller's to give."""
+    if taken := sorted({"dim", "num_heads", "max_len", *facts} & {*options}):
+        raise OptionError(f"{who}: {taken[0]} cannot be among a mechanism's options: it is the model's")
 
 
 def resolve(mixer: str | type[Mixer]) -> type[Mixer]:

@@ -15,7 +15,7 @@ from regard.core.options import CheckedOptions
 from regard.lab.experiment import provenance
 from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
-from regard.mixers.build import build, resolve
+from regard.mixers.build import build, check_own, resolve
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column
@@ -45,8 +45,9 @@ class Entry(metaclass=CheckedOptions):
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if not (self.before is None or hasattr(self.before, "task")):
             raise OptionError(f"entry: before ({shown(self.before)}) must be a Column")
-        if self.make is not None and not self.title:
-            raise OptionError("an entry that makes its model needs a title")
+        if self.make is not None and not (callable(self.make) and self.title):
+            raise OptionError("an entry that makes its model needs a function and a title")
+        check_own("entry", self.options)
         if not (
             isinstance(self.mixer, str)
             or str(getattr(self.mixer, "__module__", "")).startswith("regard.")
