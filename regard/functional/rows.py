@@ -242,6 +242,15 @@ def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
     return torch.arange(x.shape[1], device=x.device)[None]
 
 
+def apart(z: Float[Tensor, "B T HK"], K: int) -> Float[Tensor, "B H T K"]:
+    """The heads of K channels that are side by side."""
+    return z.unflatten(2, (-1, K)).transpose(1, 2)
+
+
+def side_by_side(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T HK"]:
+    return z.transpose(1, 2).flatten(2)
+
+
 def in_chunks(
     x: Shaped[Tensor, "B H T M"], C: int, value: float | None = None
 ) -> Shaped[Tensor, "B H N C M"]:

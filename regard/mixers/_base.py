@@ -9,9 +9,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError
+from regard.core import (
+    Capabilities,
+    Mask,
+    Mixer,
+    No,
+    Observation,
+    OptionError,
+    Streamed,
+    as_state,
+)
 from regard.core.request import first_parameter
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
@@ -20,7 +28,7 @@ from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
 Options = Mapping[str, Any]
-"""Of positions, of scores: names and values."""
+"""Names and values of the options of positions or of a score."""
 
 ALL = Capabilities(
     causal=True,
@@ -51,7 +59,14 @@ class SplitMixer(Mixer):
     weights are what becomes of a unit value for each key. A stream is `_start` and `_step`, and over a context `_keep` and `_read`.
     """
 
+    operations: ClassVar[tuple[str, ...]] = ()
+    """Keys of `regard.fast` that serve it: they say which `impl` there is."""
+
     heads: Heads
+
+    def __init__(self, dim: int, impl: Impl = "auto", *, max_len: int | None = None):
+        super().__init__(dim, max_len=max_len)
+        self.impl = check_impl(self.name, impl, *self.operations)
 
     def mix(self, x, context, mask):
         q, k, v = self._split(x, context)
@@ -92,10 +107,14 @@ class SplitMixer(Mixer):
     def _observe(self, x, context, mask):
         mapped = bool(self.capabilities.attention_map)
         weights = self._mixed(x, context, mask, units) if mapped else None
-        return Observation(*self._split(x, context), weights)
+        return Observation(*self._shown(x, context), weights)
 
     def _observe_heads(self, x, context, mask):
-        return Observation(v=self._split(x, context)[2], heads=self._mixed(x, context, mask))
+        return Observation(v=self._shown(x, context)[2], heads=self._mixed(x, context, mask))
+
+    def _shown(self, x: Tensor, context: Tensor | None) -> tuple[Any, Any, Tensor]:
+        """q, k and v for observers; None where there are none."""
+        return self._split(x, context)
 
     # ------------------------------------------------------------------ streams
 
@@ -110,8 +129,8 @@ class SplitMixer(Mixer):
         length = torch.zeros(batch_size, dtype=torch.long, device=self._like.device)
         if context is None:
             return self._start(length, max_len)
-        every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
-        valid = every if valid is None else valid
+        if valid is None:
+            valid = context.new_ones(context.shape[:2], dtype=torch.bool)
         return ContextState(self._keep(context, valid), valid.any(1)[:, None, None], length)
 
     def _extend(self, x, state, valid, donate):
@@ -145,9 +164,6 @@ class SplitMixer(Mixer):
 class HeadsMixer(SplitMixer):
     """A SplitMixer whose split and merge are those of heads, and the options of heads."""
 
-    operations: ClassVar[tuple[str, ...]] = ()
-    """Keys of `regard.fast` that serve it: they say which `impl` there is."""
-
     position: Any  # the module of the positions inside, or None
     sinks: nn.Parameter | None  # [H]: logits that join each softmax and have no value
 
@@ -171,8 +187,7 @@ class HeadsMixer(SplitMixer):
         **of_heads: Any,
     ):
         """turned: a rotation turns queries and keys. The others: see `Mixer` and `Heads`."""
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, *self.operations)
+        super().__init__(dim, impl, max_len=max_len)
         self.num_heads = num_heads
         self.position = inside(self, num_heads, position, position_options, head_dim)
         if sinks and shared_qk:
@@ -213,6 +228,8 @@ class HeadsMixer(SplitMixer):
 
     def _mixed(self, x, context, mask, of=None):
         seen = copy(self)
-        parts = ((name, part) for name, part in self.named_children() if isinstance(part, Heads))
-        seen._modules = {**self._modules, **{name: part.observed(of) for name, part in parts}}
+        seen._modules = {
+            name: part.observed(of) if isinstance(part, Heads) else part
+            for name, part in self._modules.items()
+        }
         return type(self).mix(seen, x, context, mask)  # not one that wraps it

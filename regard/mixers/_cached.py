@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask
-from regard.core.states import Streamed, as_state
+from regard.core import Mask, Streamed, as_state
 from regard.functional.cache import columns, put
 from regard.mixers._base import SplitMixer
 

@@ -13,7 +13,6 @@ from regard.functional.rows import first_places
 from regard.mixers._base import ALL, SplitMixer
 
 Parts = Literal["both", "local", "global"]
-Pair = tuple[Tensor, Tensor]
 
 
 class ChunkedMixer(SplitMixer):

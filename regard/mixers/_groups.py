@@ -27,10 +27,10 @@ def made(group: HeadGroup, head_dim: int, max_len: int | None) -> Any:
     """The group's mixer, for heads that are given."""
     for fact in group.options.keys() & WHOLE:
         raise OptionError(f"head_groups: the options of {group.mixer} must not hold {fact}")
-    facts: dict[str, Any] = {"num_heads": group.num_heads, "max_len": max_len}
-    own = build(group.mixer, dim=group.num_heads * head_dim, **facts, **group.options)
+    H = group.num_heads
+    own = build(group.mixer, dim=H * head_dim, num_heads=H, max_len=max_len, **group.options)
     mixer: Any = with_given_heads(own)
-    if mixer.heads.num_kv_heads != group.num_heads:
+    if mixer.heads.num_kv_heads != H:
         raise OptionError(f"head_groups: {own.name} must have as many heads of keys as of queries")
     return mixer
 

@@ -1,7 +1,5 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -68,8 +66,10 @@ class PatternMixer(HeadsMixer):
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, own, most = self._request(x.shape[1], mask)
-        how: dict[str, Any] = {"pattern": pattern, "mask": own, "max_global": most}
-        y = pattern_attention(q, k, v, prefix=self._prefix(len(x)), impl=self.impl, **how)
+        prefix = self._prefix(len(x))
+        y = pattern_attention(
+            q, k, v, pattern=pattern, mask=own, prefix=prefix, max_global=most, impl=self.impl
+        )
         return self.heads.merge(y if mask.global_tokens is None else self._global_rows(y, x, mask))
 
     def _global_rows(

@@ -6,9 +6,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No
-from regard.core.mask import OPEN
-from regard.core.states import Streamed, as_state
+from regard.core import OPEN, Mask, No, Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, causal_sums, read, summed
@@ -65,9 +63,8 @@ class RecurrentMixer(HeadsMixer):
         q, k, v = self.heads.split(x, None, state.length)
         mask = Mask(causal=True, valid=valid)
         keys = self._keys(k, x, mask, state)
-        how: dict[str, Any] = {"impl": self.impl, "donate": donate}
-        q, sums_before = self._queries(q, mask), (state.S, state.z)
-        sums, total, S, z = causal_sums(q, keys.phi, v, keys.log_decay, *sums_before, **how)
+        given = self._queries(q, mask), keys.phi, v, keys.log_decay, state.S, state.z
+        sums, total, S, z = causal_sums(*given, impl=self.impl, donate=donate)
         carried = {} if keys.c is None else {"c": keys.c.to(S.dtype)}
         length = advance(state.length, valid, x.shape[1])
         return sums / self.denominator(total), replace(state, S=S, z=z, length=length, **carried)

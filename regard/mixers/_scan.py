@@ -8,17 +8,16 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import No
+from regard.core import No, Streamed, as_state
 from regard.core.shapes import check_divisible
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.rows import least, ranged, wide_type
+from regard.functional.rows import apart, least, ranged, wide_type
 from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
-from regard.nn.recurrent import ShortConv, low_rank
-from regard.nn.starts import Glorot, glorot
+from regard.nn.recurrent import ShortConv
+from regard.nn.starts import Glorot, glorot, projection
 
 ORDER = No("its state forgets in the order of the tokens")
 Activation = Callable[[Tensor], Tensor]
@@ -55,33 +54,33 @@ class ScanMixer(SplitMixer):
     def __init__(
         self,
         dim: int,
-        *,
         num_heads: int,
-        num_key_heads: int | None = None,
         key_dim: int | None = None,
         value_dim: int | None = None,
         conv_size: int | None = None,
+        *,
+        num_key_heads: int | None = None,
         conv_bias: bool = False,
         gate: bool = True,
         gate_rank: int | None = None,
     ):
         super().__init__(dim)
         self.skip = None
-        groups = num_heads if num_key_heads is None else num_key_heads
+        groups = num_key_heads or num_heads
         if key_dim is None or value_dim is None:
             check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_key_heads=groups)
         self.num_heads = num_heads
-        self.key_dim = dim // num_heads if key_dim is None else key_dim
-        self.value_dim = dim // num_heads if value_dim is None else value_dim
+        self.key_dim = key_dim or dim // num_heads
+        self.value_dim = value_dim or dim // num_heads
         self.widths = [groups * self.key_dim, groups * self.key_dim, num_heads * self.value_dim]
-        self.query, self.key, self.value = (Glorot(dim, n, bias=False) for n in self.widths)
-        self.out = Glorot(self.widths[2], dim, bias=False)
-        glorot(self.query, self.key, self.value, self.out)
+        self.query, self.key, self.value = (Glorot(dim, n) for n in self.widths)
+        self.out = Glorot(self.widths[2], dim)
+        glorot(self)
         self.conv = conv_size and ShortConv(sum(self.widths), conv_size, bias=conv_bias)
         self.norm = RMSNorm(self.value_dim)
-        rank_bias = gate_rank is not None
-        self.gate = low_rank(dim, self.widths[2], gate_rank, bias=rank_bias) if gate else None
+        bias = None if gate_rank is None else 0.0
+        self.gate = projection(dim, self.widths[2], gate_rank, bias=bias) if gate else None
 
     def _terms(
         self,
@@ -94,22 +93,21 @@ class ScanMixer(SplitMixer):
         """q, k, v, b [B H T] (None: nothing is erased), log a [B H T] or [B H T K]; `after`: tokens before the first (None: there are none)."""
         raise NotImplementedError
 
-    def _inputs(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T C"]:
-        return torch.cat([self.query(x), self.key(x), self.value(x)], -1)
-
-    def _parts(self, x, inputs, state=None, valid=None) -> Terms:
-        """`_terms`, where no token writes, erases or decays that does not exist."""
+    def _parts(self, x, state=None, valid=None) -> tuple[Terms, Float[Tensor, "B T C"]]:
+        """`_terms`, where no token writes, erases or decays that does not exist; and the inputs of the convolution."""
+        inputs = torch.cat([self.query(x), self.key(x), self.value(x)], -1)
         before, after = (None, None) if state is None else (state.inputs, state.length)
-        inputs, before = ranged(inputs, before)
-        z = self.conv(inputs, before) if self.conv else self.activation(inputs)
+        wide, before = ranged(inputs, before)
+        z = self.conv(wide, before) if self.conv else self.activation(wide)
         *qk, v = z.split(self.widths, -1)
-        v = v.unflatten(2, (-1, self.value_dim)).transpose(1, 2)
-        q, k = (z.unflatten(2, (-1, self.key_dim)).transpose(1, 2) for z in qk)
+        v = apart(v, self.value_dim)
+        q, k = (apart(z, self.key_dim) for z in qk)
         q, k = (z.repeat_interleave(v.shape[1] // z.shape[1], 1) for z in (q, k))
         q, k, v, b, g = self._terms(x, q, k, v, after)
         if valid is not None:
-            k, b, g = (None if z is None else present(z, valid) for z in (k, b, g))
-        return q, k, v, b, g
+            k = present(k, valid)
+            b, g = (None if z is None else present(z, valid) for z in (b, g))
+        return (q, k, v, b, g), inputs
 
     def _scanned(self, q, k, v, b, g, state=None) -> tuple[Tensor, Tensor]:
         """What queries read, and the state after them; of float16 in float32, until a norm has made it small."""
@@ -121,14 +119,14 @@ class ScanMixer(SplitMixer):
         return y if self.skip is None else y + self.skip[:, None, None] * v, S
 
     def mix(self, x, context, mask):
-        return self._merge(x, self._scanned(*self._parts(x, self._inputs(x)))[0])
+        return self._merge(x, self._scanned(*self._parts(x)[0])[0])
 
     def _split(self, x, context, at=None):
-        q, k, v, *_ = self._parts(x, self._inputs(x))
+        (q, k, v, *_), _ = self._parts(x)
         return q.to(x.dtype), k.to(x.dtype), v.to(x.dtype)
 
     def _mixed(self, x, context, mask, of=None):
-        q, k, v, *factors = self._parts(x, self._inputs(x))
+        (q, k, v, *factors), _ = self._parts(x)
         return self._scanned(q, k, v if of is None else of(v), *factors)[0].to(x.dtype)
 
     def _merge(self, x, mixed):
@@ -141,17 +139,13 @@ class ScanMixer(SplitMixer):
         return State(S, like.new_zeros(len(length), taps, sum(self.widths)), length)
 
     def _step(self, x, state, valid, donate):
-        inputs = self._inputs(x)
-        mixed, S = self._scanned(*self._parts(x, inputs, state, valid), state=state.S)
+        terms, inputs = self._parts(x, state, valid)
+        mixed, S = self._scanned(*terms, state=state.S)
         length = advance(state.length, valid, x.shape[1])
         kept = state.inputs
         if self.conv:
             kept = self.conv.kept(kept, inputs, length - state.length)
         return mixed, State(S.to(state.S.dtype), kept, length)
-
-
-def unchanged(z: Tensor) -> Tensor:
-    return z
 
 
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No, Observation
+from regard.core import Mask, No
 from regard.functional.rows import TILE, sizes_of
 from regard.functional.selected import (
     ROOM,
@@ -73,9 +73,8 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         last, _ = bounds(mask, q, k)
         return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
 
-    def _observe(self, x, context, mask):
-        weights = super()._observe(x, context, mask).weights
-        return Observation(*self.heads.split(x, context), weights)
+    def _shown(self, x, context):
+        return self.heads.split(x, context)
 
     @torch.no_grad()
     def _plan(self, x, context, mask):

@@ -1,7 +1,7 @@
 """Base class of the Synthesizers: values alone are mixed, by the softmax of logits that no key has a part in."""
 
 from regard.core import No
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
 from regard.functional.synthesizer import synthesizer_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -17,8 +17,8 @@ class ValuesMixer(CachedMixer):
     def _merge(self, x, mixed):
         return self.values.merge(mixed)
 
-    def _observe(self, x, context, mask):
-        return super()._observe(x, context, mask)._replace(q=None, k=None)
+    def _shown(self, x, context):
+        return None, None, self.values.split(x)
 
 
 class SynthesizerMixer(ValuesMixer):
@@ -26,14 +26,14 @@ class SynthesizerMixer(ValuesMixer):
 
     family = "score-free"
     paper = "Tay et al. 2020, arXiv 2005.00743"
+    operations = ("synthesizer",)
     capabilities = ALL.but(
         cross=No("its weights are made for positions of one sequence"), time="T^2 H V"
     )
     logits: PositionLogits
 
-    def __init__(self, dim: int, *, num_heads: int, max_len: int | None, impl: Impl):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl, "synthesizer")
+    def __init__(self, dim: int, num_heads: int, max_len: int | None, impl: Impl):
+        super().__init__(dim, impl, max_len=max_len)
         self.num_heads = num_heads
         self.values = Values(dim, num_heads)
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from regard.core import No
 from regard.functional.compressed import First, compressed_attention, extend, initial_state
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, apart, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
 
@@ -110,11 +110,11 @@ class Compressed(HeadsMixer):
         """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
         G, H = conv.groups, self.num_heads
         assert conv.bias is not None
-        z = z if G == H else z.transpose(1, 2).flatten(2)[:, None]  # one head of all channels
+        z = z if G == H else side_by_side(z)[:, None]  # one head of all channels
         weight = rearrange(conv.weight, "(g o) i s -> g (s i) o", g=G)
         slots = z.unflatten(2, (-1, self.factor)).flatten(3) @ weight
         slots = slots + conv.bias.unflatten(0, (G, 1, -1))
-        return slots if G == H else slots[:, 0].unflatten(2, (H, -1)).transpose(1, 2).contiguous()
+        return slots if G == H else apart(slots[:, 0], z.shape[3] // H).contiguous()
 
     def _start(self, length, max_len):
         lead, room = int(self.first_slot != "none"), (max_len or 0) // self.factor
@@ -128,9 +128,9 @@ class Compressed(HeadsMixer):
         missing = (0, -context.shape[1] % self.factor)
         kept = self.heads.keys(context), self.heads.values(context)
         k, v = (nn.functional.pad(z, (0, 0, *missing)) for z in kept)
-        how = self._options(k, v)
         some = nn.functional.pad(valid, missing).unflatten(1, (-1, self.factor)).any(-1)
-        return how["compress_k"](k), how["compress_v"](v), some
+        of_k = self.key_conv
+        return self._convolve(of_k, k), self._convolve(self.value_conv or of_k, v), some
 
     def _read(self, x, kept, at):
         k, v, some = kept

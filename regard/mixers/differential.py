@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.core.options import Count
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl, check_impl, grouped, ranged
+from regard.functional.rows import Impl, apart, grouped, ranged, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -34,6 +34,7 @@ class Differential(CachedMixer):
     __doc__ = __doc__
     name = "differential"
     family = "softmax"
+    operations = ("softmax",)
     paper = "Ye et al. 2024, arXiv 2410.05258"
     capabilities = ALL.but(state="T G K", exchange="keys")
     variants = {"v1": {"form": "v1", "layer": 2, "num_kv_heads": 1}, "grouped": {"num_kv_heads": 1}}
@@ -48,22 +49,21 @@ class Differential(CachedMixer):
         layer: Count = 0,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        G = num_heads if num_kv_heads is None else num_kv_heads
+        super().__init__(dim, impl)
+        G = num_kv_heads or num_heads
         self.first = form == "v1"
         check_divisible(dim=dim, num_heads=(1 + self.first) * num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=G)
-        self.impl = check_impl(self.name, impl, "softmax")
         self.num_heads, self.value_dim = num_heads, dim // num_heads
         self.key_dim, keys = (self.value_dim // 2, 2 * G) if self.first else (self.value_dim, G)
-        self.query = Glorot(dim, 2 * num_heads * self.key_dim, bias=False)
-        self.key = Glorot(dim, keys * self.key_dim, bias=False)
-        self.value = Glorot(dim, G * self.value_dim, bias=False)
-        self.out = Glorot(num_heads * self.value_dim, dim, bias=False)
+        self.query = Glorot(dim, 2 * num_heads * self.key_dim)
+        self.key = Glorot(dim, keys * self.key_dim)
+        self.value = Glorot(dim, G * self.value_dim)
+        self.out = Glorot(num_heads * self.value_dim, dim)
         self.least = 0.8 - 0.6 * math.exp(-0.3 * layer)
-        self.share: Any = None if self.first else Glorot(dim, num_heads, bias=False)
+        self.share: Any = None if self.first else Glorot(dim, num_heads)
         self.factors = nn.Parameter(torch.empty(4, self.key_dim)) if self.first else None
-        glorot(self.query, self.key, self.value, self.out, self.share)
+        glorot(self)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -72,11 +72,8 @@ class Differential(CachedMixer):
 
     def _split(self, x, context, at=None):
         source = x if context is None else context
-        q, k = (
-            z.unflatten(2, (-1, self.key_dim)).transpose(1, 2)
-            for z in (self.query(x), self.key(source))
-        )
-        return q, k, self.value(source).unflatten(2, (-1, self.value_dim)).transpose(1, 2)
+        q, k = (apart(z, self.key_dim) for z in (self.query(x), self.key(source)))
+        return q, k, apart(self.value(source), self.value_dim)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         """What the heads 2 h and 2 h + 1 of each difference read; in v1 of two keys, which stay beside each other in each copy."""
@@ -103,4 +100,4 @@ class Differential(CachedMixer):
         if self.first:
             (wide,) = ranged(y)
             y = ((1 - self.least) * F.rms_norm(wide, wide.shape[-1:], eps=1e-5)).to(y.dtype)
-        return self.out(y.transpose(1, 2).flatten(2))
+        return self.out(side_by_side(y))

@@ -16,8 +16,7 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import Mask, No
-from regard.core.states import Streamed, as_state
+from regard.core import Mask, No, Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.efficient import (
     causal_means,

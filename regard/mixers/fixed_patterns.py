@@ -20,7 +20,7 @@ import torch
 
 from regard.core import Mask, No, OptionError, UnknownNameError
 from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._synthesizer import ValuesMixer
@@ -57,8 +57,7 @@ class FixedPatterns(ValuesMixer):
         patterns: Sequence[str] | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
-        self.impl = check_impl(self.name, impl)
+        super().__init__(dim, impl)
         self.patterns = tuple(SEVEN[: num_heads - 1] if patterns is None else patterns)
         for name in self.patterns:
             if name not in PATTERNS:
@@ -72,9 +71,9 @@ class FixedPatterns(ValuesMixer):
         self.query = self.key = None
         if self.num_learned:
             width = self.num_learned * self.values.head_dim
-            self.query = Glorot(dim, width, bias=False)
-            self.key = Glorot(dim, width, bias=False)
-            glorot(self.query, self.key)
+            self.query = Glorot(dim, width)
+            self.key = Glorot(dim, width)
+            glorot(self)
         if all(name in CAUSAL_PATTERNS for name in self.patterns):
             self.declare(causal=True, streaming="exact")
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from regard.functional.mixed_chunk import LinNorm, Sums
 from regard.functional.mixed_chunk_stream import initial_state
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
 from regard.functional.squared_relu import weights
 from regard.mixers._chunked import ChunkedMixer, Parts
 from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
@@ -77,11 +77,10 @@ class Flash(ChunkedMixer):
         bias: bool = True,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        super().__init__(dim, impl, max_len=max_len)
         self._set_chunks(chunk_size, lin_norm, parts)
-        hidden_dim = 2 * dim if hidden_dim is None else hidden_dim
-        self.unit = GatedUnit(dim, hidden_dim, key_dim, 4, std=VIEW_STD[scale], bias=bias)
+        width = hidden_dim or 2 * dim
+        self.unit = GatedUnit(dim, width, key_dim, 4, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
         self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = 1.0 if scale == "paper" else None

@@ -20,7 +20,7 @@ from regard.functional.rows import Impl, wide_type
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import projection
 
 
 class Forgetting(CachedMixer, HeadsMixer):
@@ -49,9 +49,8 @@ class Forgetting(CachedMixer, HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads, num_kv_heads, impl, repeat=False)
-        self.forget = Glorot(dim, num_heads)
+        self.forget = projection(dim, num_heads, bias=gate_bias)
         self.beside_heads = "its gates"
-        glorot(self.forget, bias=gate_bias)
 
     def _split(self, x, context, at=None):
         """Keys carry the log of their gates, for each head of queries that reads them."""
@@ -59,8 +58,8 @@ class Forgetting(CachedMixer, HeadsMixer):
         f = F.logsigmoid(self.forget(x).mT).unflatten(1, (k.shape[1], -1)).mT
         return q, torch.cat([k, f], -1), v
 
-    def _observe(self, x, context, mask):
-        return super()._observe(x, context, mask)._replace(k=self.heads.keys(x))
+    def _shown(self, x, context):
+        return self.heads.split(x)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         k, f = k.split([q.shape[3], k.shape[3] - q.shape[3]], -1)

@@ -21,7 +21,7 @@ Args:
 from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import projection
 
 
 class GatedDelta(ScanMixer):
@@ -48,17 +48,10 @@ class GatedDelta(ScanMixer):
         gate: bool = True,
     ):
         super().__init__(
-            dim,
-            num_heads=num_heads,
-            num_key_heads=num_key_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            conv_size=conv_size,
-            gate=gate,
+            dim, num_heads, key_dim, value_dim, conv_size, num_key_heads=num_key_heads, gate=gate
         )
         self.strength = 2.0 if negative_eigenvalues else 1.0
-        self.write = Glorot(dim, num_heads, bias=False)
-        glorot(self.write)
+        self.write = projection(dim, num_heads)
         self.decay = Decay(dim, num_heads) if decay else None
 
     def _terms(self, x, q, k, v, after):

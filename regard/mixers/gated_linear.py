@@ -18,12 +18,13 @@ Args:
 import math
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 
 from regard.core import OptionError
-from regard.functional.rows import wide_type
-from regard.mixers._scan import ScanMixer, unchanged
-from regard.nn.recurrent import low_rank
+from regard.functional.rows import apart, wide_type
+from regard.mixers._scan import ScanMixer
+from regard.nn.starts import projection
 
 RANK, POWER = 16, 1 / 16
 
@@ -36,7 +37,7 @@ class GatedLinear(ScanMixer):
         "hgrn2": {"form": "hgrn2", "lower_bound": 0.3},
         "conv": {"conv_size": 4, "key_dim": 4},
     }
-    activation = staticmethod(unchanged)
+    activation = staticmethod(torch.positive)
 
     def __init__(
         self,
@@ -53,11 +54,9 @@ class GatedLinear(ScanMixer):
                 f"gated_linear: lower_bound ({lower_bound}) must be from 0 to below 1, and belongs to form='hgrn2'"
             )
         tied = form == "hgrn2"
-        super().__init__(
-            dim, num_heads=num_heads, key_dim=key_dim, conv_size=conv_size, gate=not tied
-        )
+        super().__init__(dim, num_heads, key_dim, conv_size=conv_size, gate=not tied)
         self.tied, self.lower_bound = tied, lower_bound
-        self.decay = None if tied else low_rank(dim, self.widths[1], RANK, bias=True)
+        self.decay = None if tied else projection(dim, self.widths[1], RANK, bias=0.0)
 
     def _terms(self, x, q, k, v, after):
         if self.decay is None:
@@ -65,5 +64,5 @@ class GatedLinear(ScanMixer):
             low = math.log(least) if least else -math.inf
             g = F.softplus(low - logit) + F.logsigmoid(logit)
             return F.silu(q), (1 - least) * (-logit).sigmoid(), v, None, g  # 1 - a would be rounded
-        g = POWER * F.logsigmoid(self.decay(x)).unflatten(2, (-1, self.key_dim))
-        return q * q.shape[-1] ** -0.5, k, v, None, g.transpose(1, 2)
+        g = POWER * apart(F.logsigmoid(self.decay(x)), self.key_dim)
+        return q * q.shape[-1] ** -0.5, k, v, None, g

@@ -25,7 +25,7 @@ import math
 from typing import Literal
 
 from regard.core import No, OptionError
-from regard.functional.rows import Impl, check_impl, first_places
+from regard.functional.rows import Impl, first_places
 from regard.functional.squared_relu import squared_relu_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -58,8 +58,7 @@ class GAU(CachedMixer):
         bias: bool = True,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
+        super().__init__(dim, impl, max_len=max_len)
         given = {
             f"scale={scale!r}": scale != "visible",
             "relative_bias='toeplitz'": relative_bias == "toeplitz",
@@ -69,27 +68,18 @@ class GAU(CachedMixer):
             if max_len is None:
                 raise OptionError(f"gau: {bound} needs max_len: pass max_len=")
             self.declare(any_length=No(f"its weights depend on max_len by {bound}"))
-        self.unit = GatedUnit(
-            dim,
-            2 * dim if hidden_dim is None else hidden_dim,
-            key_dim,
-            2,
-            std=VIEW_STD[scale],
-            bias=bias,
-        )
+        width = hidden_dim or 2 * dim
+        self.unit = GatedUnit(dim, width, key_dim, 2, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, max_len)
         self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def _split(self, x, context, at=None):
-        views, turned, scale = self.unit.views(x), self.relative.turned, self.score_scale
-        at = first_places(x) if at is None else at
-        if context is None:
-            q, k = turned(views, at, scale)
-            return q, k, self.unit.values(x)
-        (q,) = turned(views[:, :1], at, scale, (0,))
-        (k,) = turned(self.unit.views(context)[:, 1:], first_places(context), 1.0, (1,))
-        return q, k, self.unit.values(context)
+        at, source = first_places(x) if at is None else at, x if context is None else context
+        q, k = self.relative.turned(self.unit.views(x), at, self.score_scale)
+        if context is not None:
+            _, k = self.relative.turned(self.unit.views(context), first_places(context), 1.0)
+        return q, k, self.unit.values(source)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         bias, at = None, self.relative.at
@@ -98,8 +88,9 @@ class GAU(CachedMixer):
             def bias(rows):
                 return at(key[:, None, None] - query[:, None, rows, None])
 
-        how: dict = {"bias": bias, "divisor": self.divisor, "impl": self.impl}
-        return squared_relu_attention(q, k, v, mask=mask, **how)
+        return squared_relu_attention(
+            q, k, v, mask=mask, bias=bias, divisor=self.divisor, impl=self.impl
+        )
 
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)

@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, No, Observation
+from regard.core import Mixer, No, Observation
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl, check_impl
+from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
@@ -59,9 +59,8 @@ class GMLP(CachedMixer):
         toeplitz: bool = False,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, max_len=max_len)
-        self.impl = check_impl(self.name, impl)
-        hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
+        super().__init__(dim, impl, max_len=max_len)
+        hidden_dim = hidden_dim or 4 * dim
         check_divisible(hidden_dim=hidden_dim, halves=2)
         self.widen = nn.Linear(dim, hidden_dim)
         self.norm = nn.LayerNorm(hidden_dim // 2)
@@ -103,13 +102,6 @@ class GMLP(CachedMixer):
             return self.weight[key - query + self.weight.shape[0] // 2]
         return self.weight[query, key]
 
-    def mix(self, x, context, mask):
-        T = x.shape[1]
-        (z1, q), k, z2 = self._split(x, None)
-        how = {"bias": self.bias[None, :T], "mask": mask, "impl": self.impl}
-        gate = spatial_mixing(self._first(T)[None], z2[:, 0], **how)
-        return self.narrow(z1 * (gate if q is None else gate + self._tiny(q, k, mask)))
-
     def _split(self, x, context, at=None):
         """Parts of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
         h1, h2 = self.widen(x).chunk(2, dim=-1)
@@ -120,15 +112,18 @@ class GMLP(CachedMixer):
         return (z1, qkv[..., :A]), qkv[..., A:], z2
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        (z1, q), last = q, len(self.bias) - 1
-        how = {"bias": self.bias[query], "mask": mask, "impl": self.impl}
-        gate = spatial_mixing(self._between(query, key.clamp(max=last)), v[:, 0], **how)
-        return z1 * (gate if q is None else gate + self._tiny(q, k, mask))
-
-    def _tiny(self, q: Tensor, kv: Tensor, mask: Mask) -> Float[Tensor, "B T F"]:
-        assert self.tiny_out is not None
-        k, v = kv.chunk(2, dim=-1)
-        return self.tiny_out(softmax_attention(q, k, v, mask=mask, impl=self.impl)[:, 0])
+        (z1, q), T = q, v.shape[2]
+        if query is None:
+            weight, bias = self._first(T)[None], self.bias[None, :T]
+        else:
+            weight = self._between(query, key.clamp(max=len(self.bias) - 1))
+            bias = self.bias[query]
+        gate = spatial_mixing(weight, v[:, 0], bias=bias, mask=mask, impl=self.impl)
+        if self.tiny_out is not None:
+            k, v = k.chunk(2, dim=-1)
+            tiny = softmax_attention(q, k, v, mask=mask, impl=self.impl)
+            gate = gate + self.tiny_out(tiny[:, 0])
+        return z1 * gate
 
     def _merge(self, x, mixed):
         return self.narrow(mixed)

@@ -146,26 +146,23 @@ class HeadGroups(HeadsMixer):
         return State(tuple(states), length)
 
     def _step(self, x, state, valid, donate):
-        given = zip(self._given(x, None, OPEN, state.length), state.parts, strict=True)
-        done = (
-            m._extend(own, bounded(part, state.most), valid, donate)
-            for (m, (own, *_)), part in given
-        )
+        parts = [bounded(part, state.most) for part in state.parts]
+        mixed, states = self._extended(x, parts, state.length, valid, donate)
+        return mixed, State(states, advance(state.length, valid, x.shape[1]))
+
+    def _extended(self, x, parts, after=None, valid=None, donate=False):
+        """What the groups give for the next tokens, and their states."""
+        given = zip(self._given(x, None, OPEN, after), parts, strict=True)
+        done = (m._extend(own, part, valid, donate) for (m, (own, *_)), part in given)
         mixed, states = zip(*done, strict=True)
-        length = advance(state.length, valid, x.shape[1])
-        return torch.cat(mixed, dim=-1), State(states, length)
+        return torch.cat(mixed, dim=-1), states
 
     def _keep(self, context, valid):
         given = self._given(context[:, :0], context, OPEN)
         return tuple(m._initial_state(len(context), None, own, valid) for m, (_, own, _) in given)
 
     def _read(self, x, kept, at):
-        given = zip(self._given(x, None, OPEN), kept, strict=True)
-        mixed = (
-            m._extend(own, replace(part, length=at[:, 0]), None, False)
-            for (m, (own, *_)), part in given
-        )
-        return torch.cat([y for y, _ in mixed], dim=-1)
+        return self._extended(x, [replace(part, length=at[:, 0]) for part in kept])[0]
 
     def _observe(self, x, context, mask):
         seen = (m._observe(*given) for m, given in self._given(x, context, mask))

@@ -23,12 +23,12 @@ from torch import nn
 from regard.core import OPEN, No, OptionError
 from regard.core.documents import mean_of_queries
 from regard.core.shapes import check_even
-from regard.functional.rows import Impl, first_places, unrounded
+from regard.functional.rows import Impl, apart, first_places, unrounded
 from regard.functional.selected import index_of_keys
 from regard.mixers._base import Options
 from regard.mixers._selected import SelectedMixer
 from regard.nn.norm import RMSNorm
-from regard.nn.recurrent import low_rank
+from regard.nn.starts import projection
 
 
 class Indexed(SelectedMixer):
@@ -71,10 +71,10 @@ class Indexed(SelectedMixer):
                 cross=No(why), pairwise=No("a block is chosen for its best key, and read whole")
             )
         check_even(index_dim=0 if position is None else d)
-        self.index_query, self.index_key = (low_rank(dim, n * d, None) for n in (heads, 1))
+        self.index_query, self.index_key = (projection(dim, n * d) for n in (heads, 1))
         self.index_norm = nn.LayerNorm(d, eps=1e-6) if single else RMSNorm(d)
         self.query_norm = nn.Identity() if single else RMSNorm(d)
-        self.index_weight = low_rank(dim, heads, None) if single else None
+        self.index_weight = projection(dim, heads) if single else None
         self.beside_heads = "its index"
 
     def _split(self, x, context, at=None):
@@ -82,7 +82,7 @@ class Indexed(SelectedMixer):
         q, k, v = super()._split(x, context, at)
         x, source = (z.to(self._like.dtype) for z in (x, x if context is None else context))
         with unrounded(x):
-            qi = self.index_query(x).unflatten(2, (-1, self.index_dim)).transpose(1, 2)
+            qi = apart(self.index_query(x), self.index_dim)
             qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]
             if self.position is not None:
                 at = first_places(x) if at is None else at.clamp_min(0)
@@ -94,8 +94,7 @@ class Indexed(SelectedMixer):
         return index_of_keys(q[1], q[2], k[..., -self.index_dim :], mask, self.block_size)
 
     def _pair(self, q, k):
-        keys = k[:, 0, :, : -self.index_dim].unflatten(2, (-1, self.heads.key_dim))
-        return q[0], keys.transpose(1, 2)
+        return q[0], apart(k[:, 0, :, : -self.index_dim], self.heads.key_dim)
 
     def auxiliary_loss(self, x, *, context=None, mask=OPEN):
         """KL of softmax(I) from the attention weights, a mean over queries; see above."""

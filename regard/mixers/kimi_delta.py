@@ -18,7 +18,7 @@ from torch.nn.functional import sigmoid
 from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import projection
 
 
 class KimiDelta(ScanMixer):
@@ -39,17 +39,9 @@ class KimiDelta(ScanMixer):
         least_decay: float | None = None,
     ):
         rank = dim // num_heads
-        super().__init__(
-            dim,
-            num_heads=num_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            conv_size=conv_size,
-            gate_rank=rank,
-        )
+        super().__init__(dim, num_heads, key_dim, value_dim, conv_size, gate_rank=rank)
         self.least_decay = least_decay
-        self.write = Glorot(dim, num_heads, bias=False)
-        glorot(self.write)
+        self.write = projection(dim, num_heads)
         self.decay = Decay(dim, num_heads, channels=self.key_dim, rank=rank, rates=(1.0, 16.0))
 
     def _terms(self, x, q, k, v, after):

@@ -21,14 +21,13 @@ Args:
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core import No, Observation
+from regard.core import No
 from regard.core.options import Above0, Count
 from regard.core.shapes import check_divisible, check_even
-from regard.functional.mixed_chunk import units
 from regard.functional.positions.rotary import Pairing, rotate
-from regard.functional.rows import Impl, check_impl, first_places
+from regard.functional.rows import Impl, apart, first_places, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
@@ -40,6 +39,7 @@ class Latent(CachedMixer):
     __doc__ = __doc__
     name = "latent"
     family = "softmax"
+    operations = ("softmax",)
     paper = "DeepSeek-AI 2024, arXiv 2405.04434"
     capabilities = ALL.but(
         cross=No("relative positions need queries and keys on one axis"), state="T D"
@@ -64,34 +64,31 @@ class Latent(CachedMixer):
         pairing: Pairing = "half",
         impl: Impl = "auto",
     ):
-        super().__init__(dim)
+        super().__init__(dim, impl)
         check_divisible(dim=dim, num_heads=num_heads)
-        self.impl = check_impl(self.name, impl, "softmax")
         self.num_heads = H = num_heads
-        self.nope_dim = dim // H if nope_dim is None else nope_dim
+        self.nope_dim = nope_dim or dim // H
         self.rotary_dim = dim // H // 4 * 2 if rotary_dim is None else rotary_dim
         check_even(rotary_dim=self.rotary_dim)
-        self.value_dim = dim // H if value_dim is None else value_dim
-        self.latent_dim = max(1, dim // 4) if latent_dim is None else latent_dim
+        self.value_dim = value_dim or dim // H
+        self.latent_dim = latent_dim or max(1, dim // 4)
         self.base, self.pairing = base, pairing
-        self.compress = Glorot(dim, self.latent_dim + self.rotary_dim, bias=False)
+        self.compress = Glorot(dim, self.latent_dim + self.rotary_dim)
         self.norm = RMSNorm(self.latent_dim)
-        self.query_latent = None if query_rank is None else Glorot(dim, query_rank, bias=False)
-        self.query_norm = None if query_rank is None else RMSNorm(query_rank)
+        self.query_latent = Glorot(dim, query_rank) if query_rank else nn.Identity()
+        self.query_norm = RMSNorm(query_rank) if query_rank else nn.Identity()
         width = H * (self.nope_dim + self.rotary_dim)
-        self.query = Glorot(query_rank or dim, width, bias=False)
-        self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim), bias=False)
-        self.out = Glorot(H * self.value_dim, dim, bias=False)
-        glorot(self.compress, self.query_latent, self.query, self.expand, self.out)
+        self.query = Glorot(query_rank or dim, width)
+        self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim))
+        self.out = Glorot(H * self.value_dim, dim)
+        glorot(self)
         if not self.rotary_dim or base is None:
             self.declare(cross=True, exchange="keys")
 
     def _split(self, x, context, at=None):
         """Queries of all heads; for keys and values one latent, and no values."""
-        z = x
-        if self.query_latent is not None and self.query_norm is not None:
-            z = self.query_norm(self.query_latent(x))
-        q = self.query(z).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        z = self.query_norm(self.query_latent(x))
+        q = apart(self.query(z), self.nope_dim + self.rotary_dim)
         c, r = self.compress(x if context is None else context).split(
             [self.latent_dim, self.rotary_dim], -1
         )
@@ -127,12 +124,8 @@ class Latent(CachedMixer):
         return weight.split([self.nope_dim, self.value_dim], 1)
 
     def _merge(self, x, mixed):
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.out(side_by_side(mixed))
 
-    def _observe(self, x, context, mask):
+    def _shown(self, x, context):
         q, k, _ = self._split(x, context)
-        return Observation(q, *self._expanded(k), self._mixed(x, context, mask, units))
-
-    def _observe_heads(self, x, context, mask):
-        _, v = self._expanded(self._split(x, context)[1])
-        return Observation(v=v, heads=self._mixed(x, context, mask))
+        return q, *self._expanded(k)

@@ -81,7 +81,7 @@ class Linformer(HeadsMixer):
             max_len=max_len,
             alike=sharing != "none" or projection == "mean",
         )
-        self.num_slots = min(NUM_SLOTS, max_len) if num_slots is None else num_slots
+        self.num_slots = num_slots or min(NUM_SLOTS, max_len)
         self.project: LengthProjection | None = None
         if projection == "mean":
             self.declare(any_length=True)

@@ -17,11 +17,11 @@ Args:
 
 from typing import Any
 
-from regard.core import No
 from regard.core.options import Above0
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
-from regard.mixers._base import ALL, HeadsMixer, Options
+from regard.mixers._base import HeadsMixer, Options
+from regard.mixers._patterned import PatternMixer
 from regard.nn.heads import HeadBias, HeadNorm
 
 
@@ -31,13 +31,7 @@ class Local(HeadsMixer):
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"
     operations = ("window",)
-    capabilities = ALL.but(
-        cross=No("a pattern needs queries and keys on one axis"),
-        positions=frozenset({"absolute", "rotary"}),
-        time="T W H K",
-        state="W H K",
-        exchange="halo",
-    )
+    capabilities = PatternMixer.capabilities.but(exchange="halo")
     variants = {
         "narrow": {"window_size": 3},
         "dilated": {"window_size": 2, "dilation": 3},

@@ -21,7 +21,7 @@ Args:
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -124,12 +124,16 @@ class LuongLocal(CachedMixer, HeadsMixer):
     def _read_windows(
         self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
     ) -> Float[Tensor, "B H T V"]:
-        how: dict[str, Any] = {"windows": windows, "pairwise": pairwise, "impl": self.impl}
-        how |= {
-            "pairs": dot_product if self.score.product else self.score.pairs,
-            "renormalise": self.renormalise,
-        }
-        return luong_attention(self.score.queries(q), k, v, **how)
+        return luong_attention(
+            self.score.queries(q),
+            k,
+            v,
+            pairs=dot_product if self.score.product else self.score.pairs,
+            windows=windows,
+            renormalise=self.renormalise,
+            pairwise=pairwise,
+            impl=self.impl,
+        )
 
     def _windows(
         self, q: Tensor, k: Tensor, mask: Mask, query: Int[Tensor, "b T"] | None = None
@@ -143,14 +147,12 @@ class LuongLocal(CachedMixer, HeadsMixer):
         middle = (torch.arange(T, device=q.device)[None] if query is None else query)[:, None]
         p = None
         if self.predictive:
-            share = (torch.tanh(q @ self.W_p.transpose(-1, -2)) @ self.v_p[..., None])[..., 0]
-            p = (
-                count[:, None, None] * share.to(wide_type(q)).sigmoid()
-            )  # bfloat16 cannot count to 1000
+            share = (torch.tanh(q @ self.W_p.mT) @ self.v_p[..., None])[..., 0]
+            share = share.to(wide_type(q))  # bfloat16 cannot count to 1000
+            p = count[:, None, None] * share.sigmoid()
             middle = p.detach().floor().long()
         start = torch.minimum(middle, final[:, None]) - D_w
-        windows = Windows(start, 2 * D_w + 1, final.expand(-1, T))
-        return windows if p is None else windows._replace(centre=p, sigma=D_w / 2)
+        return Windows(start, 2 * D_w + 1, final.expand(-1, T), centre=p, sigma=D_w / 2)
 
     def _plan(self, x, context, mask):
         if not self.predictive:

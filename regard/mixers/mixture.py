@@ -62,7 +62,7 @@ class Mixture(SynthesizerMixer):
         members: Sequence[str] = ("softmax", "synthesizer_random"),
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
+        super().__init__(dim, num_heads, max_len, impl)
         names = tuple(members)
         if not names or len(set(names)) < len(names):
             raise OptionError(

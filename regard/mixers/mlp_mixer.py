@@ -37,7 +37,7 @@ class MLPMixer(Mixer):
 
     def __init__(self, dim: int, *, max_len: int, token_hidden_dim: int | None = None):
         super().__init__(dim, max_len=max_len)
-        hidden = max(1, dim // 2) if token_hidden_dim is None else token_hidden_dim
+        hidden = token_hidden_dim or max(1, dim // 2)
         self.gather = nn.Linear(max_len, hidden)
         self.spread = nn.Linear(hidden, max_len)
 

@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 from regard.core import No
-from regard.functional.rows import Impl, in_chunks
+from regard.functional.rows import Impl, apart, in_chunks
 from regard.functional.selected import bounds, gated_blocks, of_blocks
 from regard.mixers._selected import SelectedMixer
 from regard.nn.length_projection import BlockProjection
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import projection
 
 
 class NativeSparse(SelectedMixer):
@@ -59,8 +59,7 @@ class NativeSparse(SelectedMixer):
     ):
         super().__init__(dim, num_heads, num_kv_heads, impl, top_k=top_k, block_size=block_size)
         self.window_size, K = window_size, self.heads.head_dim
-        self.gate = Glorot(dim, 3 * num_heads)
-        glorot(self.gate)
+        self.gate = projection(dim, 3 * num_heads, bias=0.0)
         self.beside_heads = "its gates"
         self.compress: Any = None
         if compress == "learned":
@@ -70,8 +69,7 @@ class NativeSparse(SelectedMixer):
     def _split(self, x, context, at=None):
         """Queries carry their gates."""
         q, k, v = super()._split(x, context, at)
-        gates = self.gate(x).sigmoid().unflatten(2, (-1, 3)).transpose(1, 2)
-        return torch.cat([q, gates], -1), k, v
+        return torch.cat([q, apart(self.gate(x).sigmoid(), 3)], -1), k, v
 
     def _blocks(self, k, v):
         """One key, and one value, of each block."""

@@ -46,7 +46,7 @@ class Nystrom(HeadsMixer):
             raise OptionError(
                 f"nystrom: conv_size ({conv_size}) must be odd: as many tokens before as after"
             )
-        self.num_landmarks, self.conv_size = num_landmarks, conv_size
+        self.num_landmarks = num_landmarks
         self.filters = nn.Parameter(torch.empty(num_heads, conv_size)) if conv_size else None
         self.reset_parameters()
 
@@ -57,9 +57,9 @@ class Nystrom(HeadsMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        how = {"num_landmarks": self.num_landmarks, "mask": mask, "cross": context is not None}
-        y = nystrom_attention(q, k, v, **how)
-        if self.filters is None or context is not None:
+        m, cross = self.num_landmarks, context is not None
+        y = nystrom_attention(q, k, v, num_landmarks=m, mask=mask, cross=cross)
+        if self.filters is None or cross:
             return self.heads.merge(y)
         filters, v = self.filters, v if mask.valid is None else v * mask.valid[:, None, :, None]
         near = filters.shape[1] // 2

@@ -30,8 +30,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import No, OptionError
-from regard.core.states import Streamed, as_state
+from regard.core import No, OptionError, Streamed, as_state
 from regard.functional.features import (
     Favor,
     Stabiliser,
@@ -121,9 +120,8 @@ class Performer(RecurrentMixer):
         return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)
 
     def _keys(self, k, source, mask, state):
-        order = {"causal": mask.causal, "valid": mask.valid}
-        before = None if state is None else state.c
-        return favor_keys(k, self.projection.w, before=before, **order, **self._how)
+        w, before = self.projection.w, None if state is None else state.c
+        return favor_keys(k, w, causal=mask.causal, valid=mask.valid, before=before, **self._how)
 
     def _start(self, length, max_len):
         empty = super()._start(length, max_len)

@@ -46,7 +46,6 @@ from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
 from regard.functional.sorted import sorted_attention
 from regard.mixers._base import ALL, HeadsMixer
-from regard.nn.heads import in_full_precision
 from regard.nn.seeded import normal
 
 
@@ -97,12 +96,13 @@ class Reformer(HeadsMixer):
         self.num_hashes, self.chunk_size, self.seed = num_hashes, chunk_size, seed
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.published_causal = published_causal
-        self._order: dict[str, Any] = {
-            "chunk_size": chunk_size,
-            "chunks_before": chunks_before,
-            "chunks_after": chunks_after,
-            "same_bucket_only": same_bucket_only,
-        }
+        self._sort = partial(
+            sort_plan,
+            chunk_size=chunk_size,
+            chunks_before=chunks_before,
+            chunks_after=chunks_after,
+            same_bucket_only=same_bucket_only,
+        )
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
         for n, factor in enumerate(self.factors):
             shape = (num_hashes, num_heads, self.heads.head_dim, factor // 2)
@@ -123,19 +123,18 @@ class Reformer(HeadsMixer):
 
     def mix(self, x, context, mask):
         q, k, v, buckets = self._hashed(x)
-        group, window = sort_plan(buckets, mask=mask, **self._order)
+        group, window = self._sort(buckets, mask=mask)
         mask = replace(mask, causal=mask.causal or self.published_causal)
-        how = {"mask": mask, "impl": self.impl, **self._rules}
-        return self.heads.merge(sorted_attention(q, k, v, group=group, window=window, **how))
+        how = {"group": group, "window": window, "mask": mask, **self._rules}
+        return self.heads.merge(sorted_attention(q, k, v, impl=self.impl, **how))
 
     def _hashed(
         self, x: Tensor, after: Int[Tensor, "B"] | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and buckets [B H R T], which autocast does not move."""
-        (q, k, v), dtype = self.heads.split(x, None, after), self.heads.query.weight.dtype
+        q, k, v = self.heads.split(x, None, after)
         again = partial(self.heads.queries, after=after)
-        hashed = in_full_precision(self._hash, q, project=again, x=x, dtype=dtype)
-        return q, k, v, hashed
+        return q, k, v, self.heads.decided(self._hash, q, again, x)
 
     def _hash(self, q: Tensor) -> Tensor:
         if self.factors == (1,):

@@ -23,7 +23,6 @@ Args:
 """
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -33,7 +32,7 @@ from regard.functional.linear import random_feature_attention, signed
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import projection
 
 
 class RFA(RecurrentMixer):
@@ -79,6 +78,7 @@ class RFA(RecurrentMixer):
         if gate:
             direction = No("its gate forgets in the order of the tokens")
             self.declare(bidirectional=direction, cross=direction, exchange=direction)
+            self.beside_heads = "its gate"
         self.features = features
         self.sigma = nn.Parameter(torch.empty(num_heads, self.heads.head_dim))
         self.projection = RandomProjection(
@@ -86,10 +86,7 @@ class RFA(RecurrentMixer):
         )
         drawn = None if pool_size is None else torch.empty(num_heads, dtype=torch.long)
         self.register_buffer("drawn", drawn)
-        self.gate = Glorot(dim, num_heads) if gate else None
-        if self.gate is not None:
-            self.beside_heads = "its gate"
-            glorot(self.gate, bias=gate_bias)
+        self.gate = projection(dim, num_heads, bias=gate_bias) if gate else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -99,8 +96,8 @@ class RFA(RecurrentMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x, context)
-        how = {"mask": mask, "features": self.features, "impl": self.impl}
-        y = random_feature_attention(q, k, v, self._w(), self._gate(x), **how)
+        given = q, k, v, self._w(), self._gate(x)
+        y = random_feature_attention(*given, mask=mask, features=self.features, impl=self.impl)
         return self.heads.merge(y)
 
     @property
@@ -122,7 +119,7 @@ class RFA(RecurrentMixer):
         return self.sigma[:, None] * w
 
     def _gate(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T"] | None:
-        return None if self.gate is None else rearrange(self.gate(x), "b t h -> b h t")
+        return None if self.gate is None else self.gate(x).mT
 
     def _queries(self, q, mask):
         return unit_features(q, self._w(), self.features)

@@ -44,7 +44,6 @@ from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
-from regard.nn.heads import in_full_precision
 
 
 class Routing(HeadsMixer):
@@ -112,9 +111,9 @@ class Routing(HeadsMixer):
     def mix(self, x, context, mask):
         counted = self.training and not self.heads.apart
         counts = self.centroids.counters(self.name) if counted else None
-        q, k, v, assigned = self._assigned(x, context, mask, counts)
-        how = {"mask": replace(mask, causal=mask.causal or self.published), "impl": self.impl}
-        y = attend(q, k, v, assigned, self.window_size, **how, **self._rules)
+        given = *self._assigned(x, context, mask, counts), self.window_size
+        mask = replace(mask, causal=mask.causal or self.published)
+        y = attend(*given, mask=mask, impl=self.impl, **self._rules)
         return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
     def commitment_loss(
@@ -137,7 +136,7 @@ class Routing(HeadsMixer):
         self, x, context, mask, counts: Counts | None = None, after: Int[Tensor, "B"] | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Assigned]:
         """q, k and v of the attention, and the clusters of their tokens, which autocast does not move."""
-        cross, dtype = context is not None, self.heads.query.weight.dtype
+        cross = context is not None
 
         def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return self.heads.split(x, None if context is None else context.to(x.dtype), after)
@@ -149,7 +148,7 @@ class Routing(HeadsMixer):
             return assign(q, k, mu, self.window_size, mask, cross=cross)
 
         q, k, v = given = split(x)
-        assigned = in_full_precision(decide, given, project=split, x=x, dtype=dtype)
+        assigned = self.heads.decided(decide, given, split, x)
         return *((q, k) if self.attend_raw else self._standardised(q, k)), v, assigned
 
     def _standardised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

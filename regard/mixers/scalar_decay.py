@@ -23,8 +23,8 @@ from torch import nn
 
 from regard.core.shapes import check_even
 from regard.functional.positions.rotary import rotate
-from regard.functional.rows import wide_type
-from regard.mixers._scan import ScanMixer, unchanged
+from regard.functional.rows import side_by_side, wide_type
+from regard.mixers._scan import ScanMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import Decay
 
@@ -54,17 +54,17 @@ class ScalarDecay(ScanMixer):
             value_dim = 2 * dim // num_heads
         super().__init__(
             dim,
-            num_heads=num_heads,
-            num_key_heads=1 if mamba else None,
-            key_dim=key_dim,
-            value_dim=value_dim,
+            num_heads,
+            key_dim,
+            value_dim,
             conv_size=4 if mamba else None,
+            num_key_heads=1 if mamba else None,
             conv_bias=True,
         )
         self.form = form
         if form == "retention":
             check_even(key_dim=self.key_dim)
-            self.activation = unchanged
+            self.activation = torch.positive
         else:
             self.norm = RMSNorm(self.widths[2])
         if form == "lightning":
@@ -95,5 +95,5 @@ class ScalarDecay(ScanMixer):
         if self.form == "retention":
             return super()._merge(x, mixed)
         assert self.gate is not None
-        y, gate = mixed.transpose(1, 2).flatten(2), self.gate_of(self.gate(x))
+        y, gate = side_by_side(mixed), self.gate_of(self.gate(x))
         return self.out(self.norm(y * gate) if self.form == "mamba2" else self.norm(y) * gate)

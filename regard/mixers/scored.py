@@ -17,8 +17,6 @@ Args:
     score_options: options of the score
 """
 
-from typing import Any
-
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.functional.scored import Normaliser, scored_attention
@@ -77,8 +75,9 @@ class Scored(CachedMixer, HeadsMixer):
         return self.score.queries(q), keys, v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        how: dict[str, Any] = {"mask": mask, "impl": self.impl}
-        if self.score.product and self.normaliser == "softmax":
-            return softmax_attention(q, k, v, scale=1.0, **how)
-        how |= {"pairs": self.score.pairs, "width": self.score.width}
-        return scored_attention(q, k, v, normaliser=self.normaliser, **how)
+        of, normaliser, impl = self.score, self.normaliser, self.impl
+        if of.product and normaliser == "softmax":
+            return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=impl)
+        return scored_attention(
+            q, k, v, mask=mask, pairs=of.pairs, width=of.width, normaliser=normaliser, impl=impl
+        )

@@ -38,7 +38,7 @@ from torch import Tensor
 from regard.core import Mask, No, OptionError
 from regard.core.options import Above0
 from regard.functional.cache import place
-from regard.functional.rows import plain_alone
+from regard.functional.rows import apart, plain_alone, side_by_side
 from regard.functional.sinkhorn import (
     Join,
     State,
@@ -160,7 +160,7 @@ class Sinkhorn(HeadsMixer):
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
         total = state.total[:, None] + x.cumsum(1)
-        summary = q.transpose(1, 2).flatten(2) if self.sort_net is None else total
+        summary = side_by_side(q) if self.sort_net is None else total
         how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
@@ -174,6 +174,5 @@ class Sinkhorn(HeadsMixer):
         N = k.shape[2] // self.block_size
         if self.sort_net is not None:
             return self._noisy(self.sort_net(summary, min(N, self.sort_net.max_blocks)))
-        q = summary.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
-        means = k.unflatten(2, (N, -1)).mean(3)
+        q, means = apart(summary, self.heads.key_dim), k.unflatten(2, (N, -1)).mean(3)
         return self._noisy(block_scores(q, means))

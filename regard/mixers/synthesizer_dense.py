@@ -46,9 +46,8 @@ class SynthesizerDense(SynthesizerMixer):
         layers: Literal[1, 2] = 2,
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
+        super().__init__(dim, num_heads, max_len, impl)
         if layers == 1 and head_hidden_dim is not None:
             raise OptionError("synthesizer_dense: layers=1 has no head_hidden_dim")
-        width = dim // num_heads if head_hidden_dim is None else head_hidden_dim
-        hidden = None if layers == 1 else width
+        hidden = None if layers == 1 else head_hidden_dim or dim // num_heads
         self.logits = DenseLogits(dim, num_heads, max_len, hidden=hidden, share_w2=share_w2)

@@ -14,12 +14,13 @@ Args:
     tiling: how two short vectors make a row: outer product, or tiled side by side
 """
 
+from math import isqrt
 from typing import Literal
 
 from regard.core import No
 from regard.functional.rows import Impl
 from regard.mixers._synthesizer import SynthesizerMixer
-from regard.nn.logits import FactorizedDenseLogits, near_square
+from regard.nn.logits import FactorizedDenseLogits
 
 
 class SynthesizerFactorizedDense(SynthesizerMixer):
@@ -44,11 +45,10 @@ class SynthesizerFactorizedDense(SynthesizerMixer):
         tiling: Literal["outer", "same"] = "outer",
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
-        factors = near_square(max_len)
-        if first_factor is not None:
-            factors = (first_factor, -(-max_len // first_factor))
-        hidden = dim // num_heads if head_hidden_dim is None else head_hidden_dim
+        super().__init__(dim, num_heads, max_len, impl)
+        first = first_factor or isqrt(max_len)
+        factors = first, -(-max_len // first)
+        hidden = head_hidden_dim or dim // num_heads
         self.logits = FactorizedDenseLogits(
             dim, num_heads, hidden=hidden, factors=factors, tiling=tiling
         )

@@ -27,5 +27,5 @@ class SynthesizerFactorizedRandom(SynthesizerMixer):
     def __init__(
         self, dim: int, *, num_heads: int, max_len: int, rank: int = 8, impl: Impl = "auto"
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
+        super().__init__(dim, num_heads, max_len, impl)
         self.logits = FactorizedRandomLogits(num_heads, max_len, rank=rank)

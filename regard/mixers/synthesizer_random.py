@@ -26,5 +26,5 @@ class SynthesizerRandom(SynthesizerMixer):
     def __init__(
         self, dim: int, *, num_heads: int, max_len: int, trainable: bool = True, impl: Impl = "auto"
     ):
-        super().__init__(dim, num_heads=num_heads, max_len=max_len, impl=impl)
+        super().__init__(dim, num_heads, max_len, impl)
         self.logits = RandomLogits(num_heads, max_len, trainable=trainable)

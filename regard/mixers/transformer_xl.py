@@ -131,18 +131,15 @@ class TransformerXL(HeadsMixer):
                 )
         term = Segments(query_segment, key_segment, self.segment.s, self.segment.b)
         q, k, v = self.heads.split(x, context)
-        how = self._how(q, k, mask, term)
-        return self.heads.merge(relative_attention(q, k, v, **how))
+        return self.heads.merge(relative_attention(q, k, v, **self._how(q, k, mask, term)))
 
     def _how(
         self, q: Tensor, k: Tensor, mask: Mask, segments: Segments | None = None
     ) -> dict[str, Any]:
         """The terms of distances and segments, and what else weighs queries and keys."""
         distance = distances(q.shape[2], k.shape[2], mask.causal, q.device)
-        of, dropout = (
-            self.position,
-            self.dropout if self.training and self.heads.of is None else 0.0,
-        )
+        of = self.position
+        dropout = self.dropout if self.training and self.heads.of is None else 0.0
         terms = Terms(of.keys(distance, of.distance.weight.dtype), of.u, of.v, segments)
         how = {"terms": terms, "mask": mask, "window": self.window}
         return how | {"dropout": dropout, "impl": self.impl}

@@ -58,7 +58,7 @@ class Interacting(nn.Module):
         self.query, self.key, self.value, self.residual = (
             Glorot(dim, width, bias=official) for _ in range(4)
         )
-        glorot(self.query, self.key, self.value, self.residual)
+        glorot(self)
         self.scale = 1 / math.sqrt(config.head_dim) if official else 1.0
         self.activation = nn.ReLU() if official else nn.Identity()
         self.norm = nn.LayerNorm(width, eps=OFFICIAL_EPS) if official else nn.Identity()

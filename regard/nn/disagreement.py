@@ -33,7 +33,7 @@ def disagreement(
     *,
     valid: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, ""]:
-    """How little the heads agree, <= 0; differentiable through `mixer.observe`, whose weights are those before dropout.
+    """A number <= 0, larger where heads agree less; differentiable through `mixer.observe`, whose weights are those before dropout.
 
     valid: tokens that count; of the keys for "subspace", of the queries otherwise (the same in self-mixing). Cosines are
     of each token, and the mean is over all valid tokens, so that the length has no effect.

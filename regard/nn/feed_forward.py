@@ -8,6 +8,7 @@ that the parameters match. No biases unless asked for, as in the GLU paper; the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,7 @@ class FeedForward(nn.Module, metaclass=CheckedOptions):
         dropout: Rate = 0.0,
     ):
         super().__init__()
-        hidden_dim = 4 * dim if hidden_dim is None else hidden_dim
+        hidden_dim = hidden_dim or 4 * dim
         width = max(1, round(2 * hidden_dim / 3)) if gated else hidden_dim
         self.activation = activation
         self.gate = nn.Linear(dim, width, bias=bias) if gated else None
@@ -70,14 +71,6 @@ class FeedForwardKind:
         )
 
 
-def tanh_gelu(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
-
-
 FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
     "feed-forward",
     (
@@ -85,10 +78,10 @@ FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
         FeedForwardKind("gelu", F.gelu, gated=False),
         FeedForwardKind("swish", F.silu, gated=False),
         FeedForwardKind("glu", F.sigmoid, gated=True),
-        FeedForwardKind("bilinear", _identity, gated=True),
+        FeedForwardKind("bilinear", torch.positive, gated=True),
         FeedForwardKind("reglu", F.relu, gated=True),
         FeedForwardKind("geglu", F.gelu, gated=True),
-        FeedForwardKind("geglu_tanh", tanh_gelu, gated=True),
+        FeedForwardKind("geglu_tanh", partial(F.gelu, approximate="tanh"), gated=True),
         FeedForwardKind("swiglu", F.silu, gated=True),
     ),
 )

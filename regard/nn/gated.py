@@ -1,6 +1,5 @@
 """Parts of the gated attention unit (Hua et al. 2022, arXiv 2202.10447), shared by GAU and FLASH."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -8,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError
+from regard.core.shapes import check_even
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot
 
@@ -48,17 +47,14 @@ class GatedUnit(nn.Module):
         self, dim: int, hidden_dim: int, key_dim: int, views: int, *, std: float, bias: bool
     ):
         super().__init__()
-        if key_dim % 2:
-            raise OptionError(
-                f"key_dim ({key_dim}) must be even: rotary positions turn channels in pairs"
-            )
+        check_even(key_dim=key_dim)
         self.hidden_dim, self.key_dim = hidden_dim, key_dim
         self.gate = Glorot(dim, hidden_dim, bias=bias)
         self.value = Glorot(dim, hidden_dim, bias=bias)
         self.shared = Glorot(dim, key_dim, bias=bias)
         self.offset_scale = OffsetScale(key_dim, views, std=std)
         self.out = Glorot(hidden_dim, dim, bias=bias)
-        glorot(self.gate, self.value, self.shared, self.out)
+        glorot(self)
 
     def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
         return self.offset_scale(F.silu(self.shared(x)))
@@ -99,22 +95,18 @@ class RelativeBias(nn.Module):
         views: Float[Tensor, "B n T K"],
         position: Int[Tensor, "b T"],
         scale: float,
-        sides: Sequence[int] = (0, 1),
     ) -> list[Float[Tensor, "B 1 T _"]]:
         """The views, each turned by its positions.
 
-        The first are of these sides, queries (0) times `scale`, or keys (1), and have further channels; others have none.
+        The first is of queries, times `scale`, the second of keys, and both have further channels; others have none.
         """
-        n = len(sides)
-        if self.form == "rotary":
-            learned = torch.stack([self.weight[side] for side in sides])[:, None].to(views.dtype)
-            views = torch.cat([learned.expand(len(views), -1, *views.shape[2:]), views], dim=1)
-        turned = list(rotate(views, position).split(1, dim=1))
-        found = turned[n:] if self.form == "rotary" else turned
-        for i, side in enumerate(sides):
-            z = found[i] * scale if side == 0 else found[i]
-            found[i] = torch.cat([z, turned[i]], dim=-1) if self.form == "rotary" else z
-        return found
+        if self.form != "rotary":
+            q, *others = rotate(views, position).split(1, dim=1)
+            return [q * scale, *others]
+        learned = self.weight[:, None].to(views.dtype).expand(len(views), -1, *views.shape[2:])
+        turned = rotate(torch.cat([learned, views], dim=1), position).split(1, dim=1)
+        a, b, q, k, *others = turned
+        return [torch.cat([q * scale, a], dim=-1), torch.cat([k, b], dim=-1), *others]
 
     def at(self, ahead: Int[Tensor, "*b"]) -> Float[Tensor, "*b"] | None:
         """The Toeplitz bias, which is not in the channels, of keys so far ahead of their queries."""

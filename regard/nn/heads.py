@@ -60,7 +60,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         position: Any = None,
     ):
         super().__init__()
-        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        num_kv_heads = num_kv_heads or num_heads
         if head_dim is None and (key_dim is None or value_dim is None):
             check_divisible(dim=dim, num_heads=num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=num_kv_heads)
@@ -69,9 +69,9 @@ class Heads(nn.Module, metaclass=CheckedOptions):
                 f"shared_qk makes every key from a query, so num_kv_heads must be {num_heads}, got {num_kv_heads}"
             )
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.head_dim = dim // num_heads if head_dim is None else head_dim
-        self.key_dim = self.head_dim if key_dim is None else key_dim
-        self.value_dim = self.head_dim if value_dim is None else value_dim
+        self.head_dim = head_dim or dim // num_heads
+        self.key_dim = key_dim or self.head_dim
+        self.value_dim = value_dim or self.head_dim
         self.copies = num_heads // num_kv_heads if repeat else 1
         self.shared_by = num_heads // num_kv_heads // self.copies
         self.alike = alike and not gate and qk_norm != "all"
@@ -83,7 +83,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         self.value: nn.Linear = Glorot(dim, num_kv_heads * V, bias=has)
         self.out: nn.Linear = Glorot(num_heads * V, dim, bias=bias is True)
         self.gate: nn.Linear | None = Glorot(dim, num_heads * V, bias=has) if gate else None
-        glorot(self.query, self.key, self.value, self.out, self.gate)
+        glorot(self)
         q, k = (num_heads * K, num_kv_heads * K) if qk_norm == "all" else (K, K)
         self.query_norm = RMSNorm(q) if qk_norm else None
         self.key_norm = RMSNorm(k) if qk_norm and not shared_qk else None
@@ -141,6 +141,20 @@ class Heads(nn.Module, metaclass=CheckedOptions):
             made._modules = {**self._modules, "gate": None}
         return made
 
+    def decided(
+        self,
+        decide: Callable[[Projected], Decided],
+        projected: Projected,
+        project: Callable[[Tensor], Projected],
+        x: Tensor,
+    ) -> Decided:
+        """decide(projected), without gradient: autocast must not move a token from one bucket or cluster to another; under autocast, decide(project(x)) computed in the type of the weights."""
+        with torch.no_grad():
+            if autocast_dtype(x) is None:
+                return decide(projected)
+            with torch.autocast(x.device.type, enabled=False):
+                return decide(project(x.to(self.value.weight.dtype)))
+
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
         weight, V = self.value.weight, self.value_dim
@@ -178,31 +192,15 @@ class Values(nn.Module):
         super().__init__()
         check_divisible(dim=dim, num_heads=num_heads)
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.value = Glorot(dim, dim, bias=False)
-        self.out = Glorot(dim, dim, bias=False)
-        glorot(self.value, self.out)
+        self.value = Glorot(dim, dim)
+        self.out = Glorot(dim, dim)
+        glorot(self)
 
     def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
         return split_heads(self.value(x), self.num_heads, self.head_dim)
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
         return self.out(rearrange(mixed, "b h t v -> b t (h v)"))
-
-
-def in_full_precision(
-    decide: Callable[[Projected], Decided],
-    projected: Projected,
-    *,
-    project: Callable[[Tensor], Projected],
-    x: Tensor,
-    dtype: torch.dtype,
-) -> Decided:
-    """decide(projected), without gradient: autocast must not move a token from one bucket or cluster to another; under autocast, decide(project(x)) computed in `dtype`."""
-    with torch.no_grad():
-        if autocast_dtype(x) is None:
-            return decide(projected)
-        with torch.autocast(x.device.type, enabled=False):
-            return decide(project(x.to(dtype)))
 
 
 def split_heads(

@@ -40,8 +40,11 @@ class BlockProjection(nn.Module):
     def __init__(self, block_size: int, dim: int):
         super().__init__()
         self.place = nn.Parameter(torch.empty(block_size, dim))
-        self.hidden, self.out = Glorot(block_size * dim, dim), Glorot(dim, dim)
-        glorot(self.hidden, self.out)
+        self.hidden, self.out = (
+            Glorot(block_size * dim, dim, bias=True),
+            Glorot(dim, dim, bias=True),
+        )
+        glorot(self)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -5,7 +5,6 @@ default 0 .. T - 1), and returns logits for the keys at positions 0 .. S - 1. No
 example.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -18,13 +17,16 @@ from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
-from regard.nn.starts import Glorot, glorot, glorot_matrices
+from regard.nn.starts import Glorot, glorot, glorot_matrices, projection
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
 
 class PositionLogits(nn.Module):
     """Base of logits for keys at positions 0 .. S - 1; most are whatever the keys hold."""
+
+    width = 0
+    """Channels of what is read of a key."""
 
     def forward(
         self,
@@ -49,11 +51,12 @@ class DenseLogits(PositionLogits):
     ):
         super().__init__()
         self.num_heads = num_heads
-        self.hidden = None if hidden is None else Glorot(dim, num_heads * hidden)
+        self.hidden = None
+        if hidden is not None:
+            self.hidden = projection(dim, num_heads * hidden, bias=0.0)
         heads = 1 if share_w2 else num_heads
-        self.weight = nn.Parameter(torch.empty(heads, max_len, dim if hidden is None else hidden))
+        self.weight = nn.Parameter(torch.empty(heads, max_len, hidden or dim))
         self.bias = nn.Parameter(torch.empty(heads, max_len))
-        glorot(self.hidden)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -159,15 +162,14 @@ class PairLogits(PositionLogits):
     def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.query = Glorot(dim, dim, bias=False)
-        self.key = Glorot(dim, dim, bias=False)
-        glorot(self.query, self.key)
+        self.query = Glorot(dim, dim)
+        self.key = Glorot(dim, dim)
+        glorot(self)
         self.score = build_score(score, dim // num_heads, num_heads=num_heads, max_len=max_len)
         with torch.no_grad():
             self.width = self.keys(torch.zeros(1, 1, dim)).shape[3]
 
     def forward(self, x, position=None, keys=None):
-        keys = self.keys(x) if keys is None else keys
         q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
         pairs = lambda rows, S, q, k: self.score.pairs(q, k[:, :, :S])  # noqa: E731
         return Logits(product if self.score.product else pairs, (q,), (keys,))
@@ -192,23 +194,17 @@ class BlendedLogits(PositionLogits):
         nn.init.zeros_(self.blend)
 
     def forward(self, x, position=None, keys=None):
-        widths = [getattr(member, "width", 0) for member in self.members.values()]
-        keys = self.keys(x) if keys is None else keys
+        members = self.members.values()
+        widths = [member.width for member in members]
         own = [None] * len(widths) if keys is None else keys.split(widths, dim=-1)
-        parts = [m(x, position, k) for m, k in zip(self.members.values(), own, strict=True)]
+        parts = [member(x, position, k) for member, k in zip(members, own, strict=True)]
         return blended(self.blend.softmax(0), parts)
 
     def keys(self, x, position=None):
-        """Those of all scores, side by side."""
+        """Keys of all scores, side by side."""
         found = [member.keys(x, position) for member in self.members.values()]
         found = [keys for keys in found if keys is not None]
         return torch.cat(found, dim=-1) if found else None
-
-
-def near_square(n: int) -> tuple[int, int]:
-    """Two factors of about equal size whose product is at least n."""
-    a = math.isqrt(n)
-    return a, -(-n // a)
 
 
 def by_position(

@@ -79,10 +79,18 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"{shown(sizes[0])} and {sizes[1]}"
             )
         dropout = _taken_over(dropout, given)
-        sides = {"bias": bias, "kdim": kdim, "vdim": vdim, "batch_first": batch_first}
-        where: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(mixer.dim, heads.num_heads, dropout=dropout, **sides, **where)
-        self.mixer = given.to(**where)
+        super().__init__(
+            mixer.dim,
+            heads.num_heads,
+            dropout,
+            bias,
+            kdim=kdim,
+            vdim=vdim,
+            batch_first=batch_first,
+            device=device,
+            dtype=dtype,
+        )
+        self.mixer = given.to(device=device, dtype=dtype)
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
         # On the meta device it draws no random numbers.
         out = _OutProjection(mixer.dim, mixer.dim, bias=bias, device="meta")

@@ -47,6 +47,3 @@ class RandomProjection(nn.Module):
             gaussian_rows(M, K, orthogonal=self.orthogonal, generator=generator) for _ in range(P)
         ]
         self.w.copy_(torch.stack(rows))
-
-    def forward(self) -> Tensor:
-        return self.w

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.functional.rows import ranged
-from regard.nn.starts import Glorot, glorot
+from regard.functional.rows import apart, ranged
+from regard.nn.starts import projection
 
 
 class ShortConv(nn.Module):
@@ -67,7 +67,7 @@ class Decay(nn.Module):
     ):
         super().__init__()
         self.rates, self.channels = rates, channels
-        self.project = low_rank(dim, num_heads * channels, rank)
+        self.project = projection(dim, num_heads * channels, rank)
         self.A_log = nn.Parameter(torch.empty(num_heads))
         self.bias = nn.Parameter(torch.empty(num_heads * channels))
         self.reset_parameters()
@@ -82,20 +82,6 @@ class Decay(nn.Module):
         self, x: Float[Tensor, "B T D"]
     ) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
         """log a and the steps; R channels."""
-        step = (
-            -F.logsigmoid(*ranged(-(self.project(x) + self.bias)))  # softplus
-            .unflatten(2, (-1, self.channels))
-            .transpose(1, 2)
-        )
+        softplus = -F.logsigmoid(*ranged(-(self.project(x) + self.bias)))
+        step = apart(softplus, self.channels)
         return -self.A_log.exp()[:, None, None] * step, step
-
-
-def low_rank(dim: int, width: int, rank: int | None, *, bias: bool = False) -> nn.Module:
-    """A projection to `width` channels, through `rank` of them (None: of full rank)."""
-    if rank is None:
-        layer = Glorot(dim, width, bias=bias)
-        glorot(layer)
-        return layer
-    parts = Glorot(dim, rank, bias=False), Glorot(rank, width, bias=bias)
-    glorot(*parts)
-    return nn.Sequential(*parts)

@@ -61,7 +61,11 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
 
     def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
         if self.recompute and torch.is_grad_enabled() and not plain_alone():
-            _check_arguments(args, kwargs)
+            leaves = tree_leaves((args, kwargs))
+            if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):
+                raise OptionError(
+                    "a reversible sequence gives no gradient to arguments beyond x: detach them, or build it with recompute=False"
+                )
             parameters = [p for p in self.blocks.parameters() if p.requires_grad]
             y_1, y_2 = _Reversible.apply(x, x, self.blocks, args, kwargs, *parameters)
         else:
@@ -125,14 +129,6 @@ class _Reversible(torch.autograd.Function):
             y_1, d_2 = y_1 - out, d_2 + d
         _restore(now, y_1)
         return d_1, d_2, None, None, None, *(gradients.get(p) for p in ctx.parameters)
-
-
-def _check_arguments(args: tuple, kwargs: dict[str, Any]) -> None:
-    tensors = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
-    if any(leaf.requires_grad for leaf in tensors):
-        raise OptionError(
-            "a reversible sequence gives no gradient to arguments beyond x: detach them, or build it with recompute=False"
-        )
 
 
 def _random(x: Tensor) -> tuple[Tensor, Any]:

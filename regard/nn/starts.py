@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 
 class Glorot(nn.Linear):
-    """Glorot's uniform weights, and a constant bias: from when `glorot` has said which. Until then it is torch's layer."""
+    """Glorot's uniform weights, and a constant bias, if it has one: from when `glorot` has said which. Until then it is torch's layer."""
 
     start: float | None = None
+
+    def __init__(self, dim: int, width: int, *, bias: bool = False):
+        super().__init__(dim, width, bias)
 
     def reset_parameters(self) -> None:
         if self.start is None:
@@ -31,13 +34,23 @@ class NormalRows(nn.Embedding):
         nn.init.normal_(self.weight, std=self.std)
 
 
-def glorot(*linears: nn.Linear | None, bias: float = 0.0) -> None:
-    """Start these layers, made as Glorot, from its weights; None is passed by."""
-    for linear in linears:
-        if linear is not None:
-            assert isinstance(linear, Glorot)
-            linear.start = bias
-            linear.reset_parameters()
+def glorot(module: nn.Module, *, bias: float = 0.0) -> None:
+    """Start the layers in this module that are made as Glorot, and not yet started, from its weights."""
+    for layer in module.modules():
+        if isinstance(layer, Glorot) and layer.start is None:
+            layer.start = bias
+            layer.reset_parameters()
+
+
+def projection(
+    dim: int, width: int, rank: int | None = None, *, bias: float | None = None
+) -> nn.Module:
+    """Glorot's layer to `width` channels, through `rank` of them (None: of full rank). bias: its start; None: there is none."""
+    first = None if rank is None else Glorot(dim, rank)
+    last = Glorot(rank or dim, width, bias=bias is not None)
+    layer = last if first is None else nn.Sequential(first, last)
+    glorot(layer, bias=bias or 0.0)
+    return layer
 
 
 def normal_rows(*tables: nn.Embedding, std: float) -> None:

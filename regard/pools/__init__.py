@@ -22,8 +22,7 @@ __all__ = ["POOLS", "Pool", "build_pool", "resolve_pool"]
 
 def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
     """A pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
-    cls = resolve_pool(pool)
-    return cls(dim, **options)
+    return resolve_pool(pool)(dim, **options)
 
 
 def resolve_pool(pool: str | type[Pool]) -> type[Pool]:

@@ -35,7 +35,7 @@ class ContextQuery(Pool):
         max_len: int | None = None,
     ):
         super().__init__(dim, num_queries=num_queries)
-        hidden_dim = dim if hidden_dim is None else hidden_dim
+        hidden_dim = hidden_dim or dim
         self.hidden = nn.Linear(dim, hidden_dim)
         self.context = LearnedQueries(
             hidden_dim, num_queries, score=score, score_options=score_options, max_len=max_len

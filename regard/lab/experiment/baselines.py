@@ -36,8 +36,8 @@ class Gru(Mixer):
     def __init__(self, dim: int):
         super().__init__(dim)
         self.gru = nn.GRU(dim, dim, batch_first=True)
-        self.out = Glorot(dim, dim, bias=False)
-        glorot(self.out)
+        self.out = Glorot(dim, dim)
+        glorot(self)
 
     def mix(self, x, context, mask):
         return self.out(self.gru(x)[0])

@@ -21,9 +21,9 @@ class _Line(Mixer):
 
     def __init__(self, dim: int):
         super().__init__(dim)
-        self.value = Glorot(dim, 2 * dim, bias=False)
-        self.out = Glorot(2 * dim, dim, bias=False)
-        glorot(self.value, self.out)
+        self.value = Glorot(dim, 2 * dim)
+        self.out = Glorot(2 * dim, dim)
+        glorot(self)
 
 
 _UNSEEING, _LIKE = No("no token sees another"), No("it is a line to compare with")
