@@ -9,15 +9,8 @@ from collections.abc import Mapping
 
 from regard.lab.data.pairs import Pair
 
-_HTML_FILE = "/html_bible.py"
-
-
 _VERSE = re.compile(r"<sup>(\d+)</sup>")
-
-
 _PARAGRAPH_TAG = re.compile(r"</?p>")
-
-
 _MARK = re.compile(r"\\(?:\d+:\d+\\)?")
 
 
@@ -34,7 +27,7 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
 
     (book, chapter) -> its verses, a line each.
     """
-    (name,) = (name for name in archive if name.endswith(_HTML_FILE))
+    (name,) = (name for name in archive if name.endswith("/html_bible.py"))
     assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
     call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
     text, numbers = (ast.literal_eval(argument) for argument in call.args[1:3])
@@ -63,7 +56,7 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
 def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
     """Verses of two languages with the words that people linked (the format of Clear Bible's alignments).
 
-    Of two tables of words and the JSON records between them: the words of each verse joined by spaces, and their links.
+    From two tables of words and the JSON records between them: the words of each verse joined by spaces, and their links.
 
     Words that the tables exclude (punctuation marks) and verses without a link are left out; a chapter is a group.
 
@@ -83,15 +76,15 @@ def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
             links[one].update(record["target"])
     pairs = []
     for verse in sorted(words.keys() & others.keys()):
-        place = {name: j for j, name in enumerate(others[verse])}
-        linked = [links[name] & place.keys() for name in words[verse]]
-        found = [
-            (i, j) for i, names in enumerate(linked) for j in sorted(place[name] for name in names)
-        ]
+        found = tuple(
+            (i, j)
+            for i, one in enumerate(words[verse])
+            for j, other in enumerate(others[verse])
+            if other in links[one]
+        )
         if found:
             said, meant = (" ".join(side[verse].values()) for side in (words, others))
-            chapter = verse[:5]
-            pairs.append(Pair(said, meant, chapter, tuple(found)))
+            pairs.append(Pair(said, meant, verse[:5], found))  # a book and its chapter
     return pairs
 
 

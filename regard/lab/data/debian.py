@@ -26,7 +26,7 @@ class Description(NamedTuple):
 def read_packages(text: str) -> dict[str, Listed]:
     """Name of a binary package -> what `Packages` lists of it."""
     listed: dict[str, Listed] = {}
-    for stanza in _stanzas(text, ("Package", "Source", "Section")):
+    for stanza in _stanzas(text):
         source = stanza.get("Source", stanza["Package"]).split()[0]
         listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
     return listed
@@ -36,52 +36,37 @@ def read_descriptions(text: str, language: str) -> dict[str, Description]:
     """MD5 of the English text -> the description in `language`; of packages that share a text the first is named."""
     found: dict[str, Description] = {}
     field = f"Description-{language}"
-    for stanza in _stanzas(text, ("Package", "Description-md5", field)):
+    for stanza in _stanzas(text):
         if field in stanza:
-            short, *rest = stanza[field].split("\n")
-            described = Description(stanza["Package"], short.strip(), tuple(_paragraphs(rest)))
+            short, _, rest = stanza[field].partition("\n")
+            parts = (" ".join(part.split()) for part in _FULL_STOP.split(rest))
+            described = Description(stanza["Package"], short.strip(), tuple(filter(None, parts)))
             found.setdefault(stanza["Description-md5"], described)
     return found
+
+
+def read_index(archive: Mapping[str, bytes]) -> tuple[dict[str, Listed], dict[str, Description]]:
+    """What `read_packages` and `read_descriptions` read of the English index."""
+    english = read_descriptions(archive["Translation-en"].decode(), "en")
+    return read_packages(archive["Packages"].decode()), english
 
 
 def source_of(listed: Mapping[str, Listed], text: Description) -> str:
     return listed[text.package].source if text.package in listed else text.package
 
 
-def _paragraphs(lines: list[str]) -> Iterator[str]:
-    paragraph: list[str] = []
-    for line in [*lines, " ."]:
-        if line.strip() == ".":
-            if paragraph:
-                yield " ".join(paragraph)
-            paragraph = []
-        else:
-            paragraph += line.split()
+_FULL_STOP = re.compile(r"^\s*\.\s*$", re.MULTILINE)
+_FIELD = re.compile(r"^([^\s:]+):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 
-def _stanzas(text: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def _stanzas(text: str) -> Iterator[dict[str, str]]:
     """The fields of each stanza, with their further lines; stanzas are divided by empty lines."""
-    stanza: dict[str, str] = {}
-    field = ""
-    for line in text.split("\n"):
-        if line[:1] in (" ", "\t"):
-            if field:
-                stanza[field] += f"\n{line}"
-        elif line:
-            name, _, value = line.partition(":")
-            field = name if name in fields else ""
-            if field:
-                stanza[field] = value.strip()
-        elif stanza:
-            yield stanza
-            stanza, field = {}, ""
-    if stanza:
-        yield stanza
+    for stanza in text.split("\n\n"):
+        if fields := dict(_FIELD.findall(stanza)):
+            yield fields
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
-
-
 _SHORT_FORMS = ("e.g.", "i.e.", "etc.", "vs.", "cf.", "Inc.", "Dr.", "St.", "No.")
 
 
@@ -99,9 +84,8 @@ def read_documents(archive: Mapping[str, bytes], *, min_count: int = 500) -> lis
 
     One for each text, of the sections that have at least `min_count` packages; the order is that of the index.
     """
-    packages = read_packages(archive["Packages"].decode())
+    packages, english = read_index(archive)
     sizes = Counter(listed.section for listed in packages.values())
-    english = read_descriptions(archive["Translation-en"].decode(), "en")
     documents = [
         Document(
             listed.source,

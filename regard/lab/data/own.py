@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
 from regard.core.files import plain
 from regard.lab.data.files import reported
+from regard.lab.data.records import Integers
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"
 TEXT_FILE = "a file of any text, of which the first nine tenths train"
@@ -26,7 +26,7 @@ LONGEST_CELL = 2**24  # characters
 
 class Texts(NamedTuple):
     texts: list[bytes]
-    labels: NDArray[np.integer]  # [n], numbers of `classes`
+    labels: Integers  # [n], numbers of `classes`
     classes: list[str]
 
 
@@ -99,9 +99,9 @@ def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Te
     table = read_delimited(path)
     pairs = zip(column(table, text), column(table, label), strict=True)
     labelled = [(words.encode(), name) for words, name in pairs if name]
-    texts, names = [words for words, _ in labelled], [name for _, name in labelled]
-    number = {name: place for place, name in enumerate(sorted(set(names)))}
-    return Texts(texts, np.array([number[name] for name in names]), list(number))
+    names = np.array([name for _, name in labelled], dtype=object)
+    classes, labels = np.unique(names, return_inverse=True)
+    return Texts([words for words, _ in labelled], labels, classes.tolist())
 
 
 def read_text_file(path: Path) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from regard.lab.data.splits import Split, first_of_each, spaced, split_of
+from regard.lab.data.splits import SPLITS, Split, first_of_each, spaced, split_of
 
 
 class Pair(NamedTuple):
@@ -26,7 +26,7 @@ def key_of(pair: Pair) -> str:
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:
     """The first pair of each source; eight groups in ten train, one is for validation, one for the test, by the group's name alone."""
-    parts: dict[Split, list[Pair]] = {"train": [], "valid": [], "test": []}
+    parts: dict[Split, list[Pair]] = {split: [] for split in SPLITS}
     for pair in first_of_each(pairs, key_of):
         parts[split_of(pair.group)].append(pair)
     return parts

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.generated import bar
+from regard.lab.data.records import Integers
 
 Floats = NDArray[np.floating]
 CHUNK = 200  # pictures of 32 x 32 pixels; fewer of larger ones
@@ -51,8 +52,6 @@ _SIZES = {
 
 def published(size: int, contour_length: int = 14) -> Drawing:
     """The Long Range Arena's sizes: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
-    if size not in _SIZES:
-        raise OptionError(f"pathfinder: size ({size}) must be 32, 64 or 128")
     return Drawing(size, contour_length, *_SIZES[size])
 
 
@@ -96,8 +95,8 @@ class _Canvas:
     def __init__(self, drawing: Drawing, count: int, rng: np.random.Generator):
         self.drawing, self.rng, self.paddles = drawing, rng, list[Floats]()
         reach = int(2 * drawing.clearance)
-        near = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1).T
-        self.near = near[(near**2).sum(1) <= (2 * drawing.clearance) ** 2]
+        near = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
+        self.near = near[:, (near**2).sum(0) <= (2 * drawing.clearance) ** 2]
         edge = reach + int(2 * drawing.thickness) + 2
         side = 2 * drawing.size + 2 * reach
         self.taken = np.ones((count, side, side), dtype=bool)
@@ -108,9 +107,10 @@ class _Canvas:
         """[n K] drawn angles."""
         return self.rng.uniform(0, 2 * np.pi, (len(self.taken), _DRAWS))
 
-    def cells(self, at: Floats) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    def cells(self, at: Floats) -> Integers:
+        """[2 ...]: row and column of each place [... 2]."""
         found = (2 * at).round().clip(-1, 2 * self.drawing.size).astype(int) + self.origin
-        return found[..., 0], found[..., 1]
+        return np.moveaxis(found, -1, 0)
 
     def place(
         self, tip: Floats, angles: Floats, gap: float, wanted: NDArray[np.bool_]
@@ -141,10 +141,8 @@ class _Canvas:
 
     def mark(self, new: Floats) -> None:
         there = np.flatnonzero(np.isfinite(new[:, 2, 0]))
-        y, x = self.cells(new[there])
-        self.taken[
-            there[:, None, None], y[..., None] + self.near[:, 0], x[..., None] + self.near[:, 1]
-        ] = True
+        near = self.cells(new[there])[..., None] + self.near[:, None, None]
+        self.taken[there[:, None, None], *near] = True
 
     def only(self, rows: NDArray[np.bool_]) -> None:
         self.taken, self.paddles = self.taken[rows], [paddle[rows] for paddle in self.paddles]
@@ -201,16 +199,16 @@ def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> NDArray[np.
     side = drawing.size + 2 * pad
     ink = np.zeros((len(ends), side, side), dtype=np.float32)
     window = np.mgrid[-pad : pad + 1, -pad : pad + 1].reshape(2, -1).T
-    discs = [end[:, None].repeat(3, 1) for end in ends.swapaxes(0, 1)]
     strokes = [(points, drawing.thickness / 2) for points in paddles]
-    for points, radius in (*strokes, *((disc, drawing.disc) for disc in discs)):
+    strokes += [(end[:, None].repeat(3, 1), drawing.disc) for end in ends.swapaxes(0, 1)]
+    for points, radius in strokes:
         there = np.flatnonzero(np.isfinite(points[:, 2, 0]))
         start, along = points[there, :1], points[there, 2:] - points[there, :1]
         grid = points[there, 1:2].round().astype(int) + window
         length = (along**2).sum(-1, keepdims=True)
         share = ((grid - start) * along).sum(-1, keepdims=True) / np.maximum(length, 1e-9)
         away = np.linalg.norm(grid - start - share.clip(0, 1) * along, axis=-1)
-        where = (there[:, None], grid[..., 0] + pad, grid[..., 1] + pad)
+        where = (there[:, None], *np.moveaxis(grid + pad, -1, 0))
         ink[where] = np.maximum(ink[where], radius + 0.5 - away)
     inner = ink[:, pad:-pad, pad:-pad].clip(0, 1)
     return (255 * inner + 0.5).astype(np.uint8)

@@ -1,7 +1,8 @@
 """How a split keeps its items: named columns of numbers, and of sequences of unequal length, stored flat."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -17,24 +18,29 @@ from regard.nn.fields import MISSING
 IGNORED = -100
 """The label of a token that no loss and no metric counts."""
 
+Integers = NDArray[np.integer]
+Items = Sequence[Mapping[str, Tensor]]
+"""Rows of a split, each a mapping from the name of a column to what it holds there."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Sequences of unequal length, end to end. Indexed as an array whose rows they are."""
 
     values: NDArray[Any]
-    lengths: NDArray[np.integer]
-    ends: NDArray[np.integer] = field(init=False)
+    lengths: Integers
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ends", np.cumsum(self.lengths))
         assert len(self.values) == self.lengths.sum()
 
     @classmethod
-    def of(cls, rows: list, dtype: Any = np.int32) -> "Ragged":
+    def of(cls, rows: list) -> "Ragged":
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        flat = [np.asarray(row, dtype=dtype) for row in rows]
-        return cls(np.concatenate(flat) if flat else np.zeros(0, dtype), lengths)
+        return cls(np.concatenate([[], *rows], dtype=np.int32, casting="unsafe"), lengths)
+
+    @cached_property
+    def ends(self) -> Integers:
+        return np.cumsum(self.lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -55,11 +61,14 @@ class Ragged:
         return found
 
 
+Column = NDArray[Any] | Ragged
+
+
 class Rows(NamedTuple):
     """Sequences of one length, and a label for each of their tokens or IGNORED."""
 
-    tokens: NDArray[np.integer]  # [n T]
-    labels: NDArray[np.integer]  # [n T]
+    tokens: Integers  # [n T]
+    labels: Integers  # [n T]
 
 
 class Records(Dataset):
@@ -73,9 +82,7 @@ class Records(Dataset):
     counted: the columns of sequences whose lengths are an item's tokens (without any, an item counts as one).
     """
 
-    def __init__(
-        self, columns: Mapping[str, NDArray[Any] | Ragged], *, counted: tuple[str, ...] = ()
-    ):
+    def __init__(self, columns: Mapping[str, Column], *, counted: tuple[str, ...] = ()):
         self.columns = {name: _stored(column) for name, column in columns.items()}
         sizes = {len(column) for column in self.columns.values()}
         assert len(sizes) == 1, sizes
@@ -86,9 +93,10 @@ class Records(Dataset):
         return self._size
 
     def __getitem__(self, index: int) -> "Item":
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return Item(self, index % len(self))
+        return Item(self, range(len(self))[index])
+
+    def __iter__(self) -> Iterator["Item"]:
+        return map(self.__getitem__, range(len(self)))
 
     def gather(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Name -> tensor [len(indices) ...]; sequences are padded with the missing id, to a length of at least 1."""
@@ -99,7 +107,7 @@ class Records(Dataset):
         """A column whole; padded, where it holds sequences."""
         return _tensor(self.columns[name])
 
-    def take(self, indices: NDArray[np.integer]) -> "Records":
+    def take(self, indices: Integers) -> "Records":
         taken = {name: column[indices] for name, column in self.columns.items()}
         return Records(taken, counted=self._counted)
 
@@ -120,8 +128,10 @@ class Records(Dataset):
     def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
         """All tokens and all labels of Examples of one length, where every token has a label or -100."""
         columns: Any = self.columns
-        tokens, labels = (columns[name].values for name in ("tokens", "label"))
-        return _tensor(tokens.reshape(len(self), -1)), _tensor(labels.reshape(len(self), -1))
+        tokens, labels = (
+            _tensor(columns[name].values).view(len(self), -1) for name in ("tokens", "label")
+        )
+        return tokens, labels
 
     def content(self) -> Iterator[NDArray[Any]]:
         for name in sorted(self.columns):
@@ -150,14 +160,12 @@ class Item(Mapping[str, Tensor]):
 class Examples(Records):
     """Sequences of unequal length, end to end, and their labels: one of each, or one of each token (-100: none)."""
 
-    def __init__(
-        self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], labels: NDArray[np.integer]
-    ):
+    def __init__(self, tokens: Integers, lengths: Integers, labels: Integers):
         label = labels if labels.shape == lengths.shape else Ragged(labels, lengths)
         super().__init__({"tokens": Ragged(tokens, lengths), "label": label}, counted=("tokens",))
 
     @classmethod
-    def windows(cls, tokens: NDArray[np.integer], labels: NDArray[np.integer]) -> "Examples":
+    def windows(cls, tokens: Integers, labels: Integers) -> "Examples":
         """Sequences of one length with a label for each token, both [n T]."""
         return cls(tokens.ravel(), np.full(len(tokens), tokens.shape[1]), labels.ravel())
 
@@ -169,7 +177,7 @@ class Examples(Records):
         yield label.values if isinstance(label, Ragged) else label
 
 
-def gathered(items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def gathered(items: Items) -> dict[str, Tensor]:
     """Items of one Records as a batch: name -> tensor."""
     views = [item for item in items if isinstance(item, Item)]
     assert len({id(item.records) for item in views}) == 1, "items of one Records make a batch"
@@ -187,12 +195,12 @@ def checksum(*splits: Records) -> str:
     return digest.hexdigest()
 
 
-def _stored(column: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
+def _stored(column: Column) -> Column:
     if isinstance(column, Ragged):
         return Ragged(column.values.astype(np.int32), column.lengths.astype(np.int64))
     return column.astype(np.float32 if np.issubdtype(column.dtype, np.floating) else np.int32)
 
 
-def _tensor(values: NDArray[Any] | Ragged) -> Tensor:
+def _tensor(values: Column) -> Tensor:
     found = torch.from_numpy(values.padded() if isinstance(values, Ragged) else values)
     return found.clone() if found.is_floating_point() else found.long()

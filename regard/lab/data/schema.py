@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.core import OptionError, ShapeError, UnknownNameError
 from regard.core.options import check_option
 from regard.core.shapes import check_positive
-from regard.lab.data.records import Ragged, Records
+from regard.lab.data.records import Column, Ragged, Records
 from regard.nn.fields import (
     FIRST_KNOWN,
     MISSING,
@@ -69,13 +69,12 @@ class Schema:
         """
         check_positive(min_count=min_count)
         check_option("Schema", "of", of := {} if of is None else of, Mapping[str, str])
-        if isinstance(numeric, str | Tensor) or not isinstance(numeric, Collection | None):
-            raise OptionError(f"numeric ({numeric!r}) must be a tuple of column names")
+        check_option("Schema", "numeric", numeric, Collection[str] | None)
         columns = _columns(table, column_names(table))
         for name, column in columns.items():
             _check_no_dates(name, table[name], column)
         for name in (*of, *of.values(), *(numeric or ())):
-            if not isinstance(name, str) or name not in columns:
+            if name not in columns:
                 raise UnknownNameError("column", name, columns)
         kinds = {name: _kind(name, column, numeric) for name, column in columns.items()}
         for name, source in of.items():
@@ -97,10 +96,10 @@ class Schema:
                 seen.setdefault(of.get(name, name), Counter()).update(values)
         ids, counts = {}, {}
         for name, counter in seen.items():
-            known = [value for value, count in counter.items() if count >= min_count]
+            known = {value: count for value, count in counter.items() if count >= min_count}
             ids[name] = _numbered(known)
-            rare = counter.total() - sum(counter[value] for value in known)
-            counts[name] = torch.tensor([0, rare, *(counter[value] for value in known)])
+            rare = counter.total() - sum(known.values())
+            counts[name] = torch.tensor([0, rare, *known.values()])
         fields = tuple(_field(name, kinds[name], of.get(name, name), ids) for name in columns)
         return cls(fields, ids, counts, scales)
 
@@ -109,7 +108,7 @@ class Schema:
         rows = Records(self.columns(table))
         return rows.gather(range(len(rows)))
 
-    def columns(self, table: Columns) -> dict[str, NDArray[Any] | Ragged]:
+    def columns(self, table: Columns) -> dict[str, Column]:
         """The same without padding, as Records keep it. Raises ShapeError for a column that is missing."""
         given, wanted = column_names(table), [field.name for field in self.fields]
         for name in wanted:
@@ -143,7 +142,7 @@ class Schema:
             {name: (mean, deviation) for name, (mean, deviation) in plain["scales"].items()},
         )
 
-    def _encoded(self, field: Field, column: list) -> NDArray[Any] | Ragged:
+    def _encoded(self, field: Field, column: list) -> Column:
         if isinstance(field, Numeric):
             mean, deviation = self.scales[field.name]
             scaled = (_numbers(field.name, column) - mean) / deviation
@@ -229,9 +228,9 @@ def _check_no_dates(name: str, given: Any, column: list) -> None:
     """Raise OptionError for dates and times: every one would be a category of its own."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     known = [cell for cell in column if cell is not None]
-    dated = next((cell for cell in known if isinstance(cell, _DATES)), None)
-    if kind in ("M", "m") or dated is not None or _distinct_iso_dates(known):
-        shown = dated if dated is not None else [*known, None][0]
+    dated = [cell for cell in known if isinstance(cell, _DATES)]
+    if dated or kind in ("M", "m") or _distinct_iso_dates(known):
+        shown = [*dated, *known, None][0]
         raise OptionError(
             f"column {name!r} holds dates or times ({shown}): each would be a category of its own. Replace it by numbers, "
             f"the days since one of them say, or by parts such as month, weekday and hour, as columns of their own"
@@ -255,12 +254,11 @@ def _values(name: str, column: list, kind: str) -> list:
     if kind == "sequence":
         column = [value for cell in column for value in _members(name, cell) if value is not None]
     known = [value for value in column if value is not None]
-    for found in set(map(type, known)):
-        if issubclass(found, _LISTS) or found.__hash__ is None:
-            wrong = next(value for value in known if type(value) is found)
-            if issubclass(found, _LISTS):
-                raise OptionError(f"column {name!r} holds single values, and {wrong!r} is none")
-            raise OptionError(f"column {name!r} holds {wrong!r}, which cannot be a value")
+    for cls, value in {type(value): value for value in reversed(known)}.items():
+        if issubclass(cls, _LISTS):
+            raise OptionError(f"column {name!r} holds single values, and {value!r} is none")
+        if cls.__hash__ is None:
+            raise OptionError(f"column {name!r} holds {value!r}, which cannot be a value")
     return known
 
 

@@ -5,7 +5,8 @@ from hashlib import sha256
 from typing import Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from regard.lab.data.records import Integers
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
@@ -40,12 +41,9 @@ def spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-Indices = NDArray[np.integer]
-
-
 def stratified(
-    labels: NDArray[np.integer], valid: float, test: float, seed: int
-) -> tuple[Indices, Indices, Indices]:
+    labels: Integers, valid: float, test: float, seed: int
+) -> tuple[Integers, Integers, Integers]:
     """Indices of the three parts, drawn by `seed`; every class has the same share (of its rows, rounded) in each."""
     rng = np.random.default_rng(seed)
     found = []

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.records import IGNORED, Rows
+from regard.lab.data.records import IGNORED, Integers, Rows
 
 PAD, START = 0, 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
@@ -36,5 +35,5 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     return windows
 
 
-def _encode(text: bytes) -> NDArray[np.integer]:
+def _encode(text: bytes) -> Integers:
     return np.append(np.int32(START), np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1)

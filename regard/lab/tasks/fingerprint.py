@@ -9,27 +9,24 @@ Rows are drawn in whole-array operations and never come twice. Answers are class
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.lab.data.records import IGNORED, Examples, Rows
-from regard.lab.data.splits import Indices
-from regard.lab.tasks.task import Drawn, Splits
+from regard.lab.data.records import IGNORED, Examples, Integers, Rows
+from regard.lab.tasks.task import Drawn, Splits, options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Ability(Drawn):
     """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
 
     causal: for models that see no later token. Only `counting` then asks something else, for elsewhere the question comes last.
     """
 
-    kind: ClassVar[str] = "masked_language_model"  # of an instance: see __post_init__
+    kind = "masked_language_model"  # of an instance: see __post_init__
     baseline = "most frequent answer"
 
     causal: bool = False
@@ -64,7 +61,7 @@ class Ability(Drawn):
         return Splits(*(Examples.windows(*rows) for rows in draws))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Lookup(Ability):
     """Lookup: the value of a key. A row holds half of the keys, so that which keys it holds is no answer."""
 
@@ -99,7 +96,7 @@ class Lookup(Ability):
         return _halves(pairs, questions, answers)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Capacity(Lookup):
     """Capacity: lookup among so many keys that a state of fixed size is short of room."""
 
@@ -109,7 +106,7 @@ class Capacity(Lookup):
     train_size: int = 48000
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class SaidAgain(Ability):
     """Rows whose second half gives symbols of the first again."""
 
@@ -126,7 +123,7 @@ class SaidAgain(Ability):
         return 2 * self.length
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Order(SaidAgain):
     """Order: symbols again, in an order that is random and the same in every row (a shift would suit some strides)."""
 
@@ -140,7 +137,7 @@ class Order(SaidAgain):
         return 2 + self.symbols
 
     @property
-    def order(self) -> Indices:
+    def order(self) -> Integers:
         """The place of each answer's symbol."""
         drawn = torch.Generator().manual_seed(self.order_seed)
         return torch.randperm(self.length, generator=drawn).numpy()
@@ -157,7 +154,7 @@ class Order(SaidAgain):
         return _halves(1 + symbols, blanks, symbols[:, self.order])
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Address(SaidAgain):
     """Address: the symbol at a place that a token names."""
 
@@ -182,7 +179,7 @@ class Address(SaidAgain):
         return _halves(1 + symbols, 1 + self.symbols + places, answers)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Counting(Ability):
     """Counting: how often each token is in its row, or came so far; class c stands for c + 1, the last for more as well."""
 
@@ -210,7 +207,7 @@ class Counting(Ability):
         return Rows(1 + symbols, np.minimum(equal.sum(2), self.most) - 1)
 
 
-def _halves(told: Indices, questions: Indices, answers: Indices) -> Rows:
+def _halves(told: Integers, questions: Integers, answers: Integers) -> Rows:
     """Rows of a half that asks nothing and one of questions, which have these answers."""
     labels = np.concatenate([np.full_like(answers, IGNORED), answers], 1)
     return Rows(np.concatenate([told, questions], 1), labels)

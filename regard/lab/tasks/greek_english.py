@@ -9,33 +9,29 @@ word's; then each target word is linked to the source word with the largest weig
 words: with the people's own links, chosen so, the rate is 0.05.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, UnsupportedError
-from regard.core.options import Range
+from regard.core.options import Whole
 from regard.explore.agreement import count_links, error_rate
 from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair
+from regard.lab.data.records import Items
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.task import Batch, Splits, padded
-from regard.lab.tasks.text_pairs import TextPairs
+from regard.lab.tasks.task import Batch, Splits, options, padded
+from regard.lab.tasks.text_pairs import TextPairs, bare
 
 NO_WORD = -1
 
 
-Place = Annotated[int, Range(-10_000, 10_000, "an integer")]
-
-
-@dataclass(frozen=True, kw_only=True)
+@options
 class GreekEnglish(TextPairs):
     """The New Testament by verse: SBL's Greek, the Berean Standard Bible, alignments of Clear Bible. Split by chapter.
 
@@ -47,12 +43,11 @@ class GreekEnglish(TextPairs):
     better = "lower"
     baseline = "diagonal"
     sources = ("bible_alignments",)
-    metrics = ("alignment_error_rate",)
 
-    metric: str = "alignment_error_rate"  # type: ignore[misc]
+    metric: Literal["alignment_error_rate"] = "alignment_error_rate"  # type: ignore[misc, assignment]
     source_len: int = 64
     target_len: int = 64
-    layer: Place = -1  # of the decoder, whose weights are the alignment; negative: from the last
+    layer: Whole = -1  # of the decoder, whose weights are the alignment; negative: from the last
     reads: Literal["predicted", "read"] = "read"
 
     def pairs(self) -> list[Pair]:
@@ -81,7 +76,7 @@ class GreekEnglish(TextPairs):
                 )
         return encoded
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         """With source_word [B S], target_word [B T] (-1: none), and links [B V W], which words V and W belong together."""
         batch = super().collate(items)
         for name in ("source_word", "target_word"):
@@ -120,7 +115,7 @@ class GreekEnglish(TextPairs):
 
         Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
         """
-        whole: Any = model.module if isinstance(model, DistributedDataParallel) else model
+        whole = bare(model)
         if not hasattr(whole, "cross_attention"):
             raise UnsupportedError(
                 f"{self.name} needs a model with cross-attention, and {type(whole).__name__} has no method "
@@ -145,7 +140,7 @@ class GreekEnglish(TextPairs):
     def trivial_baseline(self, splits: Splits) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""
         test = splits.test
-        batch = self.collate([test[i] for i in range(len(test))])
+        batch = self.collate(list(test))
         found = torch.zeros_like(batch["links"])
         for row in range(len(test)):
             V, W = (int(batch[name][row].max()) + 1 for name in ("source_word", "target_word"))

@@ -2,7 +2,8 @@
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,18 +12,15 @@ from numpy.typing import NDArray
 from regard.core.options import LARGEST, Range, check_option
 from regard.lab.data.generated import generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
-from regard.lab.data.records import Examples
+from regard.lab.data.records import Examples, Integers
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import stratified
-from regard.lab.tasks.task import Classify, Drawn, Splits
+from regard.lab.tasks.task import Classify, Drawn, Splits, options
 
 
 class Images(NamedTuple):
-    pixels: NDArray[np.integer]  # [n height width]; 0..255
-    labels: NDArray[np.integer]  # [n]
-
-
-_FOLDER = "usr/share/datasets/fashion-mnist"
+    pixels: Integers  # [n height width]; 0..255
+    labels: Integers  # [n]
 
 
 def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "test"]) -> Images:
@@ -34,13 +32,15 @@ def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "tes
     found = []
     for kind in ("images-idx3", "labels-idx1"):
         # IDX: two zero bytes, a type, the number of axes, big-endian sizes, then the values
-        content = gzip.decompress(archive[f"{_FOLDER}/{stem}-{kind}-ubyte.gz"])
+        content = gzip.decompress(
+            archive[f"usr/share/datasets/fashion-mnist/{stem}-{kind}-ubyte.gz"]
+        )
         shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
         found.append(np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape))
-    return Images(found[0], found[1].astype(np.int64))
+    return Images(*found)
 
 
-def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:
+def pixel_rows(images: Images, rows: Integers) -> Examples:
     """Token = grey value + 1, row by row."""
     pixels = images.pixels[rows].reshape(len(rows), -1)
     tokens = pixels.astype(np.int32).ravel() + 1
@@ -48,12 +48,10 @@ def pixel_rows(images: Images, rows: NDArray[np.integer]) -> Examples:
 
 
 _IMAGES = 1797
-
-
 _OfEach = Annotated[int, Range(10, LARGEST, "at least 10, one image a class")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Digits(Classify):
     """Digits: the 8x8 images of scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998) read pixel by pixel, as classification in ten.
 
@@ -78,18 +76,14 @@ class Digits(Classify):
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
 
-        pixels, labels = load_digits(return_X_y=True)
-        images = Images(pixels.astype(np.int64), labels.astype(np.int64))
-        rest, test = train_test_split(
-            np.arange(_IMAGES), test_size=self.test_size, stratify=labels, random_state=self.seed
-        )
-        train, valid = train_test_split(
-            rest, test_size=self.valid_size, stratify=labels[rest], random_state=self.seed
-        )
+        images = Images(*load_digits(return_X_y=True))
+        labels, draw = images.labels, partial(train_test_split, random_state=self.seed)
+        rest, test = draw(np.arange(_IMAGES), test_size=self.test_size, stratify=labels)
+        train, valid = draw(rest, test_size=self.valid_size, stratify=labels[rest])
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class FashionMNIST(Classify):
     """Fashion-MNIST: 28x28 pictures of clothes read pixel by pixel, as classification in ten kinds.
 
@@ -123,7 +117,7 @@ class FashionMNIST(Classify):
 _PATHFINDER_RULE = 3  # raised when the same options begin to give other pictures
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Pathfinder(Drawn, Classify):
     """Pathfinder: are the two discs on one dashed path? A picture read pixel by pixel, as classification in two classes.
 
@@ -139,13 +133,10 @@ class Pathfinder(Drawn, Classify):
     vocab_size = 257
     num_classes = 2
 
-    size: int = 32  # pixels of a side
+    size: Literal[32, 64, 128] = 32  # pixels of a side
     contour_length: Annotated[int, Range(3, LARGEST, "at least 3")] = 6
     valid_size: int = 1000
     test_size: int = 2000
-
-    def __post_init__(self) -> None:
-        published(self.size, self.contour_length)
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -157,11 +148,11 @@ class Pathfinder(Drawn, Classify):
 
     def load(self) -> Splits:
         drawing, count, seed = published(self.size, self.contour_length), self.total, self.seed
-        options = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
+        told = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
 
         def make() -> dict[str, NDArray[Any]]:
             drawn = generate_pathfinder(drawing, count, seed=seed)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
-        pictures = Images(**generated(self.name, options, make))
+        pictures = Images(**generated(self.name, told, make))
         return Splits(*(pixel_rows(pictures, rows) for rows in self.parts))

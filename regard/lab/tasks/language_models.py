@@ -5,9 +5,8 @@ import os
 import platform
 import sysconfig
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -20,9 +19,9 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.records import Examples, Records, Rows
-from regard.lab.data.splits import split_of
+from regard.lab.data.splits import SPLITS, first_of_each, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, cut
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, options
 
 
 def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
@@ -48,7 +47,7 @@ class Draws(NamedTuple):
     torch: torch.Generator
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class LanguageModelling(Task):
     """Causal language modelling, by the bits that a byte costs. Token = byte + 1.
 
@@ -56,10 +55,11 @@ class LanguageModelling(Task):
     windows, drawn by `seed`, in which each byte is predicted once; a number larger than there are windows takes all.
     """
 
-    kind: ClassVar[str] = "language_model"
+    kind = "language_model"
     metric = "bits_per_byte"
     better = "lower"
     baseline = "byte frequencies"
+    notes: ClassVar[Mapping[str, str]] = {}  # what the data depend on besides the options
     vocab_size = BYTE_VOCABULARY
 
     length: int = 256  # tokens in a window
@@ -69,11 +69,6 @@ class LanguageModelling(Task):
     @abstractmethod
     def texts(self, rng: np.random.Generator) -> Iterable[Sequence[bytes]]:
         """The texts of training, validation and test, drawn on as they are read."""
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """Other things than the options that the data depend on."""
-        return {}
 
     def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
         """Items of windows: tokens with the byte that follows each."""
@@ -127,22 +122,18 @@ def stdlib_root() -> Path:
 
 def read_modules(root: Path) -> dict[str, bytes]:
     """ "json/decoder.py" -> its bytes, in the order of the names; empty files and repetitions are left out."""
-    modules: dict[str, bytes] = {}
-    seen: set[bytes] = set()
-    paths = {}
+    names: list[str] = []
     for folder, folders, files in os.walk(root):
         kept = (name for name in folders if name not in LEFT_OUT)
         folders[:] = [name for name in kept if not name.startswith(_GENERATED)]
-        for name in files:
-            if name.endswith(".py") and not name.startswith(_GENERATED):
-                path = Path(folder, name)
-                paths[path.relative_to(root).as_posix()] = path
-    for name, path in sorted(paths.items()):
-        text = path.read_bytes()
-        digest = sha256(text).digest()
-        if text.strip() and digest not in seen:
-            seen.add(digest)
-            modules[name] = text
+        names += (
+            Path(folder, name).relative_to(root).as_posix()
+            for name in files
+            if name.endswith(".py") and not name.startswith(_GENERATED)
+        )
+    texts = ((name, (root / name).read_bytes()) for name in sorted(names))
+    some = ((name, text) for name, text in texts if text.strip())
+    modules = dict(first_of_each(some, key=itemgetter(1)))
     if not modules:
         raise OptionError(
             f"stdlib_bytes: no Python source under {root}. "
@@ -155,19 +146,16 @@ class OfStdlib:
     """Whole files are held out, decided by a hash of their name; repeated files count once."""
 
     sources: ClassVar[tuple[str, ...]] = ("stdlib",)
+    notes: ClassVar[Mapping[str, str]] = {"cpython": platform.python_version()}
 
     def texts(self, rng: np.random.Generator) -> Iterator[list[bytes]]:
         found = read_modules(stdlib_root())
-        for split in ("train", "valid", "test"):
+        for split in SPLITS:
             names = [name for name in found if split_of(name) == split]
             yield [found[names[i]] for i in rng.permutation(len(names))]
 
-    @property
-    def notes(self) -> dict[str, str]:
-        return {"cpython": platform.python_version()}
 
-
-@dataclass(frozen=True, kw_only=True)
+@options
 class StdlibBytes(OfStdlib, LanguageModelling):
     """Stdlib bytes: the next byte of the Python standard library's own source.
 
@@ -178,7 +166,7 @@ class StdlibBytes(OfStdlib, LanguageModelling):
     name = "stdlib_bytes"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class OwnText(LanguageModelling):
     """The next byte of a text file of your own: the first nine tenths train, a twentieth each is for validation and test."""
 

@@ -12,17 +12,15 @@ the same distribution as drawing them one by one, at a few array operations a le
 generator of its own.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.core.options import LARGEST, Count, Part, Range
 from regard.lab.data.generated import bar, generated
-from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Classify, Drawn, Splits
+from regard.lab.data.records import Examples, Integers
+from regard.lab.tasks.task import Classify, Drawn, Splits, options
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 _DIGIT = VOCABULARY.index("0")
@@ -32,10 +30,8 @@ _RULE = 2  # raised when the same options begin to give other expressions
 _RARE = 10_000  # draws for each new expression beyond which the bounds count as out of reach
 _PATIENCE = 250_000  # draws between two looks at that rate
 
-Integers = NDArray[np.integer]
 
-
-@dataclass(frozen=True, kw_only=True)
+@options
 class ListOps(Drawn, Classify):
     """ListOps: the value of a nested list expression, as classification over ten digits.
 
@@ -81,8 +77,8 @@ class ListOps(Drawn, Classify):
         return self.max_length - 1
 
     def load(self) -> Splits:
-        options = self.grammar | {"seed": self.seed, "count": self.total, "rule": _RULE}
-        found = generated(self.name, options, self.draw)
+        told = self.grammar | {"seed": self.seed, "count": self.total, "rule": _RULE}
+        found = generated(self.name, told, self.draw)
         rows = np.cumsum([self.train_size, self.valid_size])
         lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
         tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
@@ -111,12 +107,11 @@ class ListOps(Drawn, Classify):
                     found.setdefault(tokens.tobytes(), value)
                 draws, number = draws + batch, number + 1
                 show(len(found))
+        expressions, values = [*found], np.array([*found.values()])
         order = np.random.default_rng(self.seed).permutation(count)
-        every = [np.frombuffer(tokens, dtype=np.uint8) for tokens in found]
-        kept = [every[i] for i in order]
-        lengths = np.array([len(tokens) for tokens in kept])
-        values = np.array([*found.values()])[order]
-        return {"tokens": np.concatenate(kept), "lengths": lengths, "values": values}
+        kept = [expressions[i] for i in order]
+        tokens = np.frombuffer(b"".join(kept), dtype=np.uint8)
+        return {"tokens": tokens, "lengths": np.array([*map(len, kept)]), "values": values[order]}
 
 
 class _Level(NamedTuple):
@@ -132,18 +127,13 @@ def _draw(rng: np.random.Generator, batch: int, task: ListOps) -> list[_Level]:
     tree = np.arange(batch)
     tokens = np.ones(batch, dtype=np.int64)  # of each tree if everything not yet grown were a digit
     for depth in range(1, task.max_depth + 1):
-        arguments = rng.integers(2, task.max_args + 1, len(tree))
-        arguments[
-            (rng.random(len(tree)) > task.operator_probability) | (depth == task.max_depth)
-        ] = 0
-        symbol = np.where(
-            arguments > 0, rng.integers(0, 4, len(tree)), rng.integers(0, 10, len(tree))
-        )
+        nodes = len(tree)
+        arguments = rng.integers(2, task.max_args + 1, nodes)
+        operators = (rng.random(nodes) <= task.operator_probability) & (depth < task.max_depth)
+        arguments[~operators] = 0
+        symbol = np.where(operators, rng.integers(0, 4, nodes), rng.integers(0, 10, nodes))
         levels.append(_Level(tree, arguments, symbol))
-        operators = arguments > 0
-        tokens += np.bincount(tree[operators], 1 + arguments[operators], minlength=batch).astype(
-            np.int64
-        )
+        np.add.at(tokens, tree[operators], 1 + arguments[operators])
         grows = operators & (tokens[tree] < task.max_length)
         tree = np.repeat(tree[grows], arguments[grows])
         if not len(tree):

@@ -5,7 +5,6 @@ kill has its state back. In the validation and the test windows the hidden bytes
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,12 +16,12 @@ from regard.lab.data.records import Examples, Rows
 from regard.lab.data.sources import archive
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
-from regard.lab.tasks.task import IGNORED, Batch
+from regard.lab.tasks.task import IGNORED, Batch, options
 from regard.lab.tasks.texts import Email, divided, read_emails
 from regard.models.corruption import corrupt
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class MaskedLanguageModelling(LanguageModelling):
     """Token = byte + 1, 257 the start of a text, 258 the mask. Bits count the hidden bytes alone."""
 
@@ -61,7 +60,7 @@ class MaskedLanguageModelling(LanguageModelling):
         return Examples.windows(*(part.numpy() for part in hidden))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class StdlibMasked(OfStdlib, MaskedLanguageModelling):
     """Stdlib masked: hidden bytes of the Python standard library's own source.
 
@@ -71,7 +70,7 @@ class StdlibMasked(OfStdlib, MaskedLanguageModelling):
     name = "stdlib_masked"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class SpamMasked(MaskedLanguageModelling):
     """Spam masked: hidden bytes of the e-mails that `spam` classifies, for training before it (arXiv 2310.02980).
 

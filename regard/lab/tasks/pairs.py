@@ -3,21 +3,21 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from regard.lab.data.debian import read_descriptions, read_packages, source_of
+from regard.lab.data.debian import read_descriptions, read_index, source_of
 from regard.lab.data.own import own_path, read_text_files
 from regard.lab.data.pairs import Pair, key_of, split_pairs
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import SPLITS, Split, apart, spaced
-from regard.lab.tasks.text_pairs import BITS, TextPairs
+from regard.lab.tasks.task import options
+from regard.lab.tasks.text_pairs import BITS, Metric, TextPairs
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class TranslateDe(TextPairs):
     """English -> German: short descriptions and paragraphs of Debian packages. Split by source package.
 
@@ -33,9 +33,7 @@ class TranslateDe(TextPairs):
     min_words: int = 4  # of the English text
 
     def pairs(self) -> list[Pair]:
-        index = archive("debian_descriptions")
-        listed = read_packages(index["Packages"].decode())
-        english = read_descriptions(index["Translation-en"].decode(), "en")
+        listed, english = read_index(archive("debian_descriptions"))
         german = archive("debian_descriptions_de")["Translation-de"].decode()
         pairs = []
         for md5, other in read_descriptions(german, "de").items():
@@ -48,7 +46,7 @@ class TranslateDe(TextPairs):
         return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class TextFiles(TextPairs):
     """A user's own pairs: two files, a sentence a line, line n of one translating line n of the other (as WMT's).
 
@@ -68,11 +66,11 @@ class TextFiles(TextPairs):
         }
         if len(files) == 1:
             return split_pairs(files["train"])
-        test, valid, train = apart([files[part] for part in reversed(SPLITS)], key_of)
-        return {"train": train, "valid": valid, "test": test}
+        order = SPLITS[::-1]  # a line of the test part stays there
+        return dict(zip(order, apart([files[part] for part in order], key_of), strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class DebianSummary(TextPairs):
     """Debian summary: the long description of a package -> its short one.
 
@@ -86,22 +84,23 @@ class DebianSummary(TextPairs):
     sources = ("debian_descriptions",)
     cuts_source = True
 
-    metric: str = "rouge_l"  # type: ignore[misc]
+    metric: Metric = "rouge_l"  # type: ignore[misc]
     source_len: int = 96
     target_len: int = 24
     min_long: int = 30
     min_short: int = 4
 
     def pairs(self) -> list[Pair]:
-        index = archive("debian_descriptions")
-        listed = read_packages(index["Packages"].decode())
-        english = read_descriptions(index["Translation-en"].decode(), "en").values()
-        pairs = [Pair("\n".join(t.paragraphs), t.short, source_of(listed, t)) for t in english]
-        least = self.min_long, self.min_short
+        listed, english = read_index(archive("debian_descriptions"))
+        pairs = [
+            Pair("\n".join(text.paragraphs), text.short, source_of(listed, text))
+            for text in english.values()
+        ]
         return [
-            p
-            for p in pairs
-            if len(p.source.split()) >= least[0] and len(p.target.split()) >= least[1]
+            pair
+            for pair in pairs
+            if len(pair.source.split()) >= self.min_long
+            and len(pair.target.split()) >= self.min_short
         ]
 
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
@@ -194,7 +193,7 @@ def _known_as(name: str) -> str:
     return name.strip(" .,").upper()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Dialogue(TextPairs):
     """Dialogue: a speech of Shakespeare's -> the answer to it, by the bits that a byte of the answer costs.
 
@@ -208,9 +207,8 @@ class Dialogue(TextPairs):
     better = "lower"
     baseline = "token frequencies"
     sources = ("shakespeare",)
-    metrics = (BITS,)
 
-    metric: str = BITS  # type: ignore[misc]
+    metric: Literal["bits_per_byte"] = BITS  # type: ignore[misc]
     source_len: int = 64
     target_len: int = 64
     valid_size: int = 500

@@ -1,22 +1,19 @@
 """Language modelling in drawn orders, by the bits that a predicted byte costs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.lab.data.records import IGNORED, Ragged, Records, Rows
+from regard.lab.data.records import IGNORED, Items, Ragged, Records, Rows
 from regard.lab.data.windows import START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
-from regard.lab.tasks.task import Batch
+from regard.lab.tasks.task import Batch, options
 
 CONTEXT = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class StdlibPermuted(OfStdlib, LanguageModelling):
     """Stdlib permuted: bytes of the Python standard library's source, predicted in drawn orders.
 
@@ -48,7 +45,7 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
             counted=("tokens",),
         )
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         return super().collate(items) | {"order": torch.stack([item["order"] for item in items])}
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B T vocab"]:

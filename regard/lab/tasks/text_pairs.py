@@ -1,9 +1,8 @@
 """From one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 from regard.core import OptionError
 from regard.core.options import Share
 from regard.lab.data.pairs import Pair, split_pairs
-from regard.lab.data.records import Ragged, Records
+from regard.lab.data.records import Items, Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.lab.tasks.language_models import bits_of, frequency_bits
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, evaluation, padded
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, evaluation, options, padded
 
 
 def bleu(found: Sequence[str], references: Sequence[str]) -> float:
@@ -47,10 +46,16 @@ METRICS: Mapping[str, Callable[[Sequence[str], Sequence[str]], float]] = {
 }
 
 
-BITS = "bits_per_byte"
+Metric = Literal["bleu", "rouge_l", "bits_per_byte"]
+BITS: Literal["bits_per_byte"] = "bits_per_byte"
 
 
-@dataclass(frozen=True, kw_only=True)
+def bare(model: nn.Module) -> Any:
+    """The model itself, out of its wrapper for several processes."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+@options
 class TextPairs(Task):
     """From one text to another: translation, summaries, dialogue.
 
@@ -70,12 +75,11 @@ class TextPairs(Task):
 
     kind = "translate"
     baseline = "source copied"
-    sides: ClassVar[Mapping[str, str]] = {"source": "valid", "target": "target_valid"}
+    sides = {"source": "valid", "target": "target_valid"}
     has_scores = False
-    metrics: ClassVar[tuple[str, ...]] = (*METRICS, BITS)  # values that `metric` may have
     cuts_source: ClassVar[bool] = False
 
-    metric: str = "bleu"  # type: ignore[misc]  # an option here, a constant of the other tasks
+    metric: Metric = "bleu"  # type: ignore[misc]  # an option here, a constant of the other tasks
     vocab_size: int = 4096
     source_len: int = 64  # tokens
     target_len: int = 64  # tokens, the end included
@@ -84,10 +88,6 @@ class TextPairs(Task):
     smoothing: Share = 0.1  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        if self.metric not in self.metrics:
-            raise OptionError(
-                f"{self.name}: metric must be one of {', '.join(self.metrics)}, got {self.metric!r}"
-            )
         if self.metric == BITS:  # of the instance, in the place of its class's
             own = {"better": "lower", "baseline": "token frequencies", "has_scores": True}
             for name, value in own.items():
@@ -139,8 +139,9 @@ class TextPairs(Task):
                 name: Ragged.of([encoded[i][name] for i in kept]) for name in encoded[kept[0]]
             }
             records.append(Records(columns, counted=tuple(self.sides)))
-            told = f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
-            notes[f"{split} pairs"] = told
+            notes[f"{split} pairs"] = (
+                f"{len(kept)} of {len(parts[split])} ({len(encoded)} are short enough)"
+            )
         return vocabulary, Splits(*records, notes=notes)
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
@@ -158,12 +159,11 @@ class TextPairs(Task):
     def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
         return 0 < len(source) <= self.source_len and 0 < len(target) < self.target_len
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         """{source, valid, target, target_valid, labels}: the target begins with BEGIN, its labels close with END."""
         source, valid = padded([item["source"] for item in items])
         labels, target_valid = padded([item["target"] for item in items], IGNORED)
-        target = F.pad(labels[:, :-1], (1, 0), value=BEGIN)
-        target = target.masked_fill(labels == IGNORED, 0)
+        target = F.pad(labels[:, :-1], (1, 0), value=BEGIN).masked_fill(labels == IGNORED, 0)
         return {
             "source": source,
             "valid": valid,
@@ -174,9 +174,8 @@ class TextPairs(Task):
 
     def generate(self, model: nn.Module, batch: Batch) -> list[str]:
         """The model's own targets, by greedy search."""
-        whole: Any = model.module if isinstance(model, DistributedDataParallel) else model
         facts = {"valid": batch["valid"], "max_new_tokens": self.target_len, "eos": END}
-        found = whole.generate(batch["source"], BEGIN, **facts)
+        found = bare(model).generate(batch["source"], BEGIN, **facts)
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
@@ -211,15 +210,13 @@ class TextPairs(Task):
             references = [pair.target for pair in test]
             answers = self.trivial_answers(train, [pair.source for pair in test])
             return max(METRICS[self.metric](found, references) for found in answers)
-        known, asked = (
-            [part[i]["target"] for i in range(len(part))] for part in (splits.train, splits.test)
-        )
+        known, asked = ([item["target"] for item in part] for part in (splits.train, splits.test))
         bits = frequency_bits(torch.cat(known), torch.cat(asked), self.vocab_size).sum()
         return float(bits / self.sizes(one.tolist() for one in asked).sum())
 
     def texts(self, data: Records) -> Iterator[Pair]:
         """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""
-        for item in (data[i] for i in range(len(data))):
+        for item in data:
             source, target = (
                 self.vocabulary.decode(item[name].tolist()) for name in ("source", "target")
             )

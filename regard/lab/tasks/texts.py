@@ -3,10 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +16,10 @@ from regard.core.options import LARGEST, Range
 from regard.lab.data.bibles import read_chapters
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_labelled
-from regard.lab.data.records import Examples, Ragged, Records
+from regard.lab.data.records import Examples, Integers, Items, Ragged, Records
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import (
     SPLITS,
-    Indices,
     apart,
     first_of_each,
     spaced,
@@ -29,10 +27,10 @@ from regard.lab.data.splits import (
     stratified,
 )
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.task import Batch, Classify, Splits, Task, padded
+from regard.lab.tasks.task import Batch, Classify, Splits, Task, options, padded
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class ByteText(Classify):
     """Classification of texts by their first bytes.
 
@@ -44,27 +42,23 @@ class ByteText(Classify):
 
     length: int = 512  # bytes of a text that are read
 
-    def part(self, texts: Sequence[bytes], labels: Indices, rows: Indices) -> Examples:
+    def part(self, texts: Sequence[bytes], labels: Integers, rows: Integers) -> Examples:
         tokens = byte_tokens([texts[row] for row in rows], self.length)
         return Examples(tokens.values, tokens.lengths, labels[rows])
 
 
 def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:
     """The first `length` bytes of each text, as tokens."""
-    cut = [np.frombuffer(text[:length], dtype=np.uint8) for text in texts]
-    return Ragged.of([text.astype(np.int32) + 1 for text in cut])
+    return Ragged.of([np.frombuffer(text[:length], np.uint8).astype(int) + 1 for text in texts])
 
 
 _EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
-
-
 HARD = "hard-ham-1"
 """The folder of ham that looks like spam."""
 
 
 class Email(NamedTuple):
     folder: str
-    name: str
     body: bytes
 
     @property
@@ -80,11 +74,10 @@ def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
 
     All of them, in the order of folders and names.
     """
-    paths = [path.split("/") for path in archive if path.endswith(".txt")]
     return [
-        Email(parts[2], parts[3], body_of(archive["/".join(parts)]))
-        for parts in paths
-        if parts[:2] == ["package", "data"]
+        Email(path.split("/")[2], body_of(content))
+        for path, content in archive.items()
+        if path.startswith("package/data/") and path.endswith(".txt")
     ]
 
 
@@ -92,7 +85,7 @@ def body_of(email: bytes) -> bytes:
     return (*_EMPTY_LINE.split(email, maxsplit=1), b"")[1]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Spam(ByteText):
     """Spam: is an e-mail's body spam or ham? Byte-level classification of the SpamAssassin corpus.
 
@@ -133,8 +126,8 @@ class Divided(NamedTuple):
     """Texts with their labels, and the indices of training, validation and test."""
 
     texts: list[bytes]
-    labels: Indices
-    parts: list[Indices]
+    labels: Integers
+    parts: list[Integers]
 
 
 def divided(emails: Sequence[Email], seed: int) -> Divided:
@@ -150,7 +143,7 @@ def divided(emails: Sequence[Email], seed: int) -> Divided:
     return Divided([email.body.lstrip() for email in kept], labels, parts)
 
 
-def _balanced(rows: Indices, labels: Indices) -> Indices:
+def _balanced(rows: Integers, labels: Integers) -> Integers:
     """The first rows of each class, equally many of both."""
     of = [rows[labels[rows] == label] for label in (0, 1)]
     return np.concatenate([found[: min(map(len, of))] for found in of])
@@ -162,7 +155,7 @@ _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
 UNKNOWN = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class DebianSections(Classify):
     """Debian sections: to which section does a package belong? Its description is a document of sentences of words.
 
@@ -227,7 +220,7 @@ class DebianSections(Classify):
         }
         return Records(columns, counted=("tokens",))
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> Batch:
+    def collate(self, items: Items) -> Batch:
         """{tokens [B S T], valid [B S T], labels}."""
         lengths, _ = padded([item["lengths"] for item in items])
         valid = torch.arange(int(lengths.max())) < lengths[..., None]
@@ -245,7 +238,7 @@ def words_of(sentence: str) -> list[str]:
 Chapters = Mapping[tuple[int, int], str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class BibleChapters(ByteText):
     """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English? By their first bytes.
 
@@ -260,7 +253,7 @@ class BibleChapters(ByteText):
     name = "bible_chapters"
     kind = "match"
     num_classes = 2
-    sides: ClassVar[Mapping[str, str]] = {"first": "first_valid", "second": "second_valid"}
+    sides = {"first": "first_valid", "second": "second_valid"}
     sources = ("bible_kjv", "bible_bbe")
 
     def load(self) -> Splits:
@@ -292,7 +285,7 @@ class BibleChapters(ByteText):
         return Splits(*map(part, SPLITS))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class LabelledTexts(ByteText):
     """Texts of your own with a class each, in a .csv or .tsv file.
 

