@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from dataclasses import fields
+from typing import Any, NamedTuple, get_type_hints
 
 from regard.core import OptionError
 from regard.lab.tasks import TASKS, PlaceReaderConfig, Task
@@ -13,26 +13,25 @@ from regard.models import MODELS, ModelConfig, Published
 from regard.models.published.stack import CONFIGS
 
 
-@dataclass(frozen=True)
-class Default:
+class Default(NamedTuple):
     """What a task, or tasks of a kind, take: a model, fields of task and model, and a budget."""
 
     model: str = ""
-    task: Mapping[str, Any] = field(default_factory=dict)
-    fields: Mapping[str, Any] = field(default_factory=dict)  # of that model
-    train: Mapping[str, Any] = field(default_factory=dict)
+    task: Mapping[str, Any] = {}
+    fields: Mapping[str, Any] = {}  # of that model
+    train: Mapping[str, Any] = {}
 
 
 _KINDS: Mapping[str, Default] = {
-    "classify": Default("classifier", train=dict(steps=1000, batch_size=32, lr=1e-3)),
+    "classify": Default("classifier", train=dict(steps=1000)),
     "language_model": Default("language_model", train=dict(steps=1000, batch_size=16, lr=2e-3)),
     "masked_language_model": Default(
         "masked_language_model", train=dict(steps=500, batch_size=16, lr=4e-3)
     ),
     "permutation_language_model": Default("xlnet", train=dict(steps=600, batch_size=16, lr=3e-3)),
     "match": Default("dual_encoder", train=dict(steps=300, batch_size=16, lr=2e-3)),
-    "documents": Default("han", train=dict(steps=400, batch_size=32, lr=3e-3)),
-    "translate": Default("transformer", train=dict(steps=1000, batch_size=32, lr=2e-3, bucket=8)),
+    "documents": Default("han", train=dict(steps=400, lr=3e-3)),
+    "translate": Default("transformer", train=dict(steps=1000, lr=2e-3, bucket=8)),
     "table": Default("autoint", train=dict(steps=600, batch_size=256, lr=3e-3)),
     "vectors": Default("mmoe", train=dict(steps=2000, batch_size=128, lr=5e-3, weight_decay=0.0)),
 }
@@ -67,7 +66,6 @@ _TASKS: Mapping[str, Default] = {
     "spam": Default(
         task={"length": 256}, fields={"num_layers": 1}, train=dict(steps=200, lr=3e-3, bucket=8)
     ),
-    "spam_masked": Default(task={"length": 256}),
     "labelled_texts": Default(train=dict(lr=2e-3, bucket=8)),
     "bible_chapters": Default(task={"length": 256}),
     "translate_de": Default(task=dict(vocab_size=2048, source_len=32, target_len=48)),
@@ -102,7 +100,7 @@ _MODELS: Mapping[str, Mapping[str, Any]] = {
     "dual_encoder": dict(num_layers=1),
     "masked_language_model": dict(num_layers=1),
     "transformer": dict(dim=128, num_layers=1),
-    "transformer_xl": dict(dim=128, hidden_dim=256, segment_len=64, mem_len=128, norm_first=True),
+    "transformer_xl": dict(dim=128, hidden_dim=256, mem_len=128, norm_first=True),
     "xlnet": dict(num_layers=1, hidden_dim=128),
     "xlnet_classifier": dict(hidden_dim=128),
     "xlnet_matcher": dict(hidden_dim=128),
@@ -131,9 +129,7 @@ def run_for(name: str) -> Run:
     task = cls(**own.task)
     usual = own.model or kind.model
     model = _model(task, model_name or usual, own.fields if model_name in ("", usual) else {})
-    return Run(
-        task=task, model=model, train=TrainConfig(**{"eval_every": 100, **kind.train, **own.train})
-    )
+    return Run(task=task, model=model, train=TrainConfig(**{**kind.train, **own.train}))
 
 
 def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:

@@ -20,19 +20,19 @@ from regard.lab.data.files import reported
 @contextmanager
 def bar_of(progress: bool, name: str, steps: int, done: int) -> Iterator[Callable[..., None]]:
     """Yields what shows a step in a bar."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
 
     def show(step: int, loss: float, score: float | None, speed: float) -> None:
         valid = "" if score is None else f"  valid {score:.4f}"
         text = f"{name}  loss {loss:.4f}{valid}  {speed:,.0f} tokens/s"
         display.update(task, completed=step, description=text)
 
-    with Progress(*columns, disable=not progress) as display:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        disable=not progress,
+    ) as display:
         task = display.add_task(name, total=steps, completed=done)
         yield show
 

@@ -35,7 +35,7 @@ class Distillation(Task):
 
     def __post_init__(self) -> None:
         least = (2 * HELD + 1) * self.length
-        if self.length < 1 or len(self.ids) < least:
+        if len(self.ids) < least:
             raise OptionError(
                 f"convert: the text has {len(self.ids)} tokens, and windows of length {self.length} need {least}. "
                 "Give more text, or another --length."

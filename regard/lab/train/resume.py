@@ -3,7 +3,7 @@
 import json
 import random
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class Keeper:
             held.setdefault(name, {})[slot] = value
         optimizer = {"state": held, "param_groups": stored.state["groups"]}
         # a parameter without gradients has no slots
-        present = self.api.StateDictOptions(full_state_dict=True, cpu_offload=True, strict=False)
+        present = replace(self.whole, strict=False)
         self.api.set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=present)
         state = stored.state["progress"]
         lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}

@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.core import OptionError, RegardError
 from regard.core.memory import require_memory
-from regard.core.options import CheckedOptions
+from regard.core.options import CheckedOptions, tuples
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
@@ -24,7 +24,6 @@ from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
 from regard.models import ModelConfig
-from regard.models.config import Layer
 from regard.nn.fields import Categorical, Field, Numeric, Sequence as FieldSequence
 
 BYTES = 16
@@ -148,7 +147,10 @@ def from_json(told: Any) -> ModelConfig | None:
     with suppress(LookupError, TypeError, AttributeError, RegardError):
         cls: Any = classes[told["name"]]
         known = {one.name for one in dataclasses.fields(cls) if one.init}
-        config = cls(**{name: _value(value) for name, value in told.items() if name in known})
+        given: dict[str, Any] = {name: tuples(told[name]) for name in known & told.keys()}
+        if "fields" in given:  # of a table
+            given["fields"] = tuple(map(_field, given["fields"]))
+        config = cls(**given)
         if told.items() <= as_json(config).items():  # fields of later versions are at their default
             return config
     return None
@@ -158,18 +160,8 @@ def _below(cls: Any) -> list[type[ModelConfig]]:
     return [found for sub in cls.__subclasses__() for found in (sub, *_below(sub))]
 
 
-def _value(value: Any) -> Any:
-    """JSON's lists as tuples, in which objects are layers of a stack or fields of a table. TypeError for other objects."""
-    if isinstance(value, dict):
-        return {name: _value(one) for name, one in value.items()}
-    if not isinstance(value, list):
-        return value
-    return tuple(_object(one) if isinstance(one, dict) else _value(one) for one in value)
-
-
-def _object(told: dict[str, Any]) -> Layer | Field:
-    if "mixer" in told:
-        return Layer(**_value(told))
+def _field(told: Mapping[str, Any]) -> Field:
+    """The field that this was."""
     if "of" in told:
         return FieldSequence(told["name"], Categorical(**told["of"]))
     return Categorical(**told) if "size" in told else Numeric(**told)

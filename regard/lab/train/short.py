@@ -16,8 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
-from regard.core.options import Rate
-from regard.core.shapes import check_positive
+from regard.core.options import CheckedOptions, Rate
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
@@ -26,23 +25,19 @@ from regard.lab.train.optimizer import warmup_linear
 from regard.lab.train.terms import Terms, has_own_loss
 from regard.nn import after_step
 
-WARMUP = 0.1
 LOOK = 50  # steps between points of the curve
 SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
 
 
 @dataclass(frozen=True, kw_only=True)
-class Short:
+class Short(metaclass=CheckedOptions):
     """The budget of such a run."""
 
     steps: int
     batch_size: int = 32
     lr: float = 3e-3  # where a question has no rates
-    warmup: Rate = WARMUP  # share of the steps in which the rate rises
+    warmup: Rate = 0.1  # share of the steps in which the rate rises
     tokens: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        check_positive(steps=self.steps, batch_size=self.batch_size)
 
     def as_config(self) -> TrainConfig:
         """The same budget, optimiser and schedule for `fit`."""

@@ -92,19 +92,19 @@ class Terms:
         total: Tensor | float = 0.0
         found = []
         for call in calls:
-            if not call.x.requires_grad:
+            mixer, x, context, mask = call
+            if not x.requires_grad:
                 raise UnsupportedError(
-                    f"{call.mixer.name} was called without gradients, so that no term can be of it. Use "
+                    f"{mixer.name} was called without gradients, so that no term can be of it. Use "
                     "residual='plain'."
                 )
-            if call.mixer in self.headed:
+            given = {"context": context, "mask": mask}
+            if mixer in self.headed:
                 found.append(self._disagreement(call))
-            if call.mixer in self.routed:
-                loss = call.mixer.commitment_loss(call.x, context=call.context, mask=call.mask)
-                total = total + (config.commitment or 0.0) * loss
-            if call.mixer in self.selecting:
-                loss = call.mixer.auxiliary_loss(call.x, context=call.context, mask=call.mask)
-                total = total + (config.auxiliary or 0.0) * loss
+            if mixer in self.routed:
+                total = total + (config.commitment or 0.0) * mixer.commitment_loss(x, **given)
+            if mixer in self.selecting:
+                total = total + (config.auxiliary or 0.0) * mixer.auxiliary_loss(x, **given)
         if found:
             total = total - config.disagreement_weight * sum(found) / len(found)
         if self.counts is not None:
