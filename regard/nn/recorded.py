@@ -1,7 +1,7 @@
 """The calls of a model's mixers in one forward."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,8 +27,8 @@ class Call(NamedTuple):
 
 
 @contextmanager
-def recorded(model: nn.Module) -> Iterator[list[Call]]:
-    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not."""
+def recorded(model: nn.Module, only: Collection[nn.Module] | None = None) -> Iterator[list[Call]]:
+    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not, unless they are among `only`."""
     calls: list[Call] = []
     times: Counter[str] = Counter()
 
@@ -38,7 +38,8 @@ def recorded(model: nn.Module) -> Iterator[list[Call]]:
         times[path] += 1
 
     with ExitStack() as hooks:
-        for path, mixer in outermost(model):
+        found = ((path, m) for path, m in model.named_modules() if m in (only or ()))
+        for path, mixer in outermost(model) if only is None else found:
             hooks.enter_context(mixer.register_forward_hook(partial(note, path), with_kwargs=True))
         yield calls
 

@@ -8,30 +8,23 @@
 The first observes each mixer once more, on what it was called with: about twice the time of the attention.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core import Mixer, OptionError, UnsupportedError
 from regard.lab.tasks import Batch, Splits
 from regard.lab.train.config import TrainConfig
 from regard.nn.disagreement import disagreement
+from regard.nn.recorded import Call, recorded
 
 
 def has_own_loss(cls: type[Mixer]) -> bool:
     """True for a mixer with a part that no task's loss teaches, as the index of indexed."""
     return cls.auxiliary_loss is not Mixer.auxiliary_loss
-
-
-class Call(NamedTuple):
-    mixer: Any
-    x: Tensor
-    context: Tensor | None
-    mask: Mask
 
 
 class Terms:
@@ -70,21 +63,9 @@ class Terms:
             if not hasattr(model, "batch_l2") or self.counts is None:
                 raise OptionError(f"batch_l2 is DIN's on a table, and the model is {who}")
 
-    @contextmanager
-    def watching(self) -> Iterator[list[Call]]:
+    def watching(self) -> AbstractContextManager[list[Call]]:
         """The calls of the mixers that a term is of, in the list, while open."""
-        calls: list[Call] = []
-
-        def note(mixer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-            calls.append(Call(mixer, args[0], kwargs.get("context"), kwargs.get("mask", OPEN)))
-
-        mixers = {*self.headed, *self.routed, *self.selecting}
-        handles = [m.register_forward_pre_hook(note, with_kwargs=True) for m in mixers]
-        try:
-            yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
+        return recorded(self.model, {*self.headed, *self.routed, *self.selecting})
 
     def of(self, calls: list[Call], batch: Batch) -> Tensor | float:
         """The term added to this batch's loss, in units of the loss. Raises UnsupportedError where a gradient cannot pass."""
@@ -92,13 +73,13 @@ class Terms:
         total: Tensor | float = 0.0
         found = []
         for call in calls:
-            mixer, x, context, mask = call
-            if not x.requires_grad:
+            mixer: Any = call.mixer
+            if not call.x.requires_grad:
                 raise UnsupportedError(
                     f"{mixer.name} was called without gradients, so that no term can be of it. Use "
                     "residual='plain'."
                 )
-            given = {"context": context, "mask": mask}
+            x, given = call.x, {"context": call.context, "mask": call.mask}
             if mixer in self.headed:
                 found.append(self._disagreement(call))
             if mixer in self.routed:
@@ -113,7 +94,7 @@ class Terms:
         return total
 
     def _disagreement(self, call: Call) -> Float[Tensor, ""]:
-        mixer, x, context, mask = call
+        _, _, mixer, x, context, mask, _ = call
         kind = self.config.disagreement
         assert kind is not None
         seen = mixer.observe(x, context=context, mask=mask, weights=kind == "position")
