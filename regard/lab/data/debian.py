@@ -46,7 +46,7 @@ def read_descriptions(text: str, language: str) -> dict[str, Description]:
 
 
 def read_index(archive: Mapping[str, bytes]) -> tuple[dict[str, Listed], dict[str, Description]]:
-    """What `read_packages` and `read_descriptions` read of the English index."""
+    """The results of `read_packages` and `read_descriptions` for the English index."""
     english = read_descriptions(archive["Translation-en"].decode(), "en")
     return read_packages(archive["Packages"].decode()), english
 

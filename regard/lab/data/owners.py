@@ -1,4 +1,4 @@
-"""Who owns a run: one process at a time, on this machine or another that shares the disk with its locks.
+"""A run has one owner: one process at a time, on this machine or another that shares the disk with its locks.
 
 The system's own lock decides (filelock), and ends with the process that holds it. A note beside it tells others who that is.
 """
@@ -52,7 +52,7 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def _read(note: Path) -> dict[str, Any]:
-    """What the owner wrote; empty where that cannot be read."""
+    """The owner's note; empty where that cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
         if note.is_file() and isinstance(found := json.loads(note.read_text()), dict):
             return found

@@ -175,7 +175,7 @@ def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
 
 
 def _distractors(canvas: _Canvas) -> None:
-    """As many as `room` allows, or fewer where they find none."""
+    """Draws as many distractors as `room` allows, or fewer where they find none."""
     drawing, count = canvas.drawing, len(canvas.taken)
     length = drawing.contour_length // 3
     missing = np.full(count, drawing.room // length)

@@ -1,4 +1,4 @@
-"""How a split keeps its items: named columns of numbers, and of sequences of unequal length, stored flat."""
+"""A split keeps its items as named columns of numbers, and of sequences of unequal length, stored flat."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -118,7 +118,7 @@ class Schema:
         return {field.name: self._encoded(field, columns[field.name]) for field in self.fields}
 
     def plain(self) -> dict[str, Any]:
-        """What was learned of the fields, as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
+        """The facts that were learned of the fields, as JSON values; OptionError where a vocabulary holds other values than words, numbers and truth values."""
         for name, ids in self.ids.items():
             for value in ids:
                 if not isinstance(value, str | int | float):

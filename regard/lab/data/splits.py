@@ -1,4 +1,4 @@
-"""Which split a text is in, and which of several equal texts is kept."""
+"""The split that a text is in, and the one of several equal texts that is kept."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import sha256

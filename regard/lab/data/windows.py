@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from regard.core import OptionError
-from regard.lab.data.records import IGNORED, Integers, Rows
+from regard.lab.data.records import IGNORED, Rows
 
 PAD, START = 0, 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
@@ -20,7 +20,9 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     last label of the one before it, so that its first byte is predicted from one byte of context. The last
     window reaches back to be full, and has no labels where it overlaps the one before it.
     """
-    stream = np.concatenate([_encode(text) for text in texts] or [np.empty(0, dtype=np.int32)])
+    tokens = (np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1 for text in texts)
+    begun = [np.append(np.int32(START), one) for one in tokens]
+    stream = np.concatenate(begun or [np.empty(0, dtype=np.int32)])
     asked = len(stream) - 1
     if asked < length:
         raise OptionError(
@@ -33,7 +35,3 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     windows = Rows(stream[rows], labels[rows + 1])
     windows.labels[-1, : -asked % length] = IGNORED
     return windows
-
-
-def _encode(text: bytes) -> Integers:
-    return np.append(np.int32(START), np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1)

@@ -36,7 +36,7 @@ class Ability(Drawn):
 
     def __post_init__(self) -> None:
         if self.causal:
-            object.__setattr__(self, "kind", "language_model")
+            vars(self).update(kind="language_model")
 
     @property
     @abstractmethod

@@ -59,7 +59,7 @@ class GreekEnglish(TextPairs):
         )
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
-        """With the word that each token is part of (the end is of none), and the links of words, end to end."""
+        """Adds the word that each token is part of (the end is of none), and the links of words, end to end."""
         encoded = []
         for pair in pairs:
             source, source_word = vocabulary.encode_words(pair.source.split())
@@ -77,7 +77,7 @@ class GreekEnglish(TextPairs):
         return encoded
 
     def collate(self, items: Items) -> Batch:
-        """With source_word [B S], target_word [B T] (-1: none), and links [B V W], which words V and W belong together."""
+        """Adds source_word [B S], target_word [B T] (-1: none), and links [B V W], which words V and W belong together."""
         batch = super().collate(items)
         for name in ("source_word", "target_word"):
             batch[name], _ = padded([item[name] for item in items], NO_WORD)

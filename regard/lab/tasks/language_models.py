@@ -41,7 +41,7 @@ def frequency_bits(
 
 
 class Draws(NamedTuple):
-    """What a task's data are drawn with, from its seed."""
+    """The generators that a task's data are drawn with, from its seed."""
 
     rng: np.random.Generator
     torch: torch.Generator

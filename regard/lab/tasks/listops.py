@@ -185,10 +185,5 @@ def _apply(operator: Integers, values: Integers, starts: Integers, arguments: In
     node = np.repeat(np.arange(len(starts)), arguments)
     ordered = values[np.lexsort((values, node))]
     median = (ordered[starts + (arguments - 1) // 2] + ordered[starts + arguments // 2]) // 2
-    results = (
-        ordered[starts],
-        ordered[starts + arguments - 1],
-        median,
-        np.add.reduceat(values, starts) % 10,
-    )
-    return np.choose(operator, results)
+    largest, total = ordered[starts + arguments - 1], np.add.reduceat(values, starts)
+    return np.choose(operator, (ordered[starts], largest, median, total % 10))

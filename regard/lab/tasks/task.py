@@ -60,7 +60,7 @@ class Splits:
 
 
 DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]
-"""What every generator takes."""
+"""A seed that every generator takes."""
 
 
 _CHANCES: dict[tuple[type, str, str], float] = {}
@@ -136,7 +136,7 @@ class Task(metaclass=CheckedOptions):
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
-        """What `measure` reads of each item of a batch."""
+        """The columns that `measure` reads, with a value for each item of a batch."""
         return self.compared(self.answer(model, batch).argmax(-1), batch["labels"])
 
     def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
@@ -198,7 +198,7 @@ class Task(metaclass=CheckedOptions):
         return _CHANCES[key]
 
     def read_as(self, splits: Splits) -> str:
-        """How the columns of a table, or of labelled texts, were read; empty for other data."""
+        """The columns of a table, or of labelled texts, as they were read; empty for other data."""
         return ""
 
     def collate(self, items: Items) -> Batch:

@@ -89,9 +89,7 @@ class TextPairs(Task):
 
     def __post_init__(self) -> None:
         if self.metric == BITS:  # of the instance, in the place of its class's
-            own = {"better": "lower", "baseline": "token frequencies", "has_scores": True}
-            for name, value in own.items():
-                object.__setattr__(self, name, value)
+            vars(self).update(better="lower", baseline="token frequencies", has_scores=True)
 
     def pairs(self) -> list[Pair]:
         """All pairs in a fixed order; what they come from is checked by whoever reads it."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -213,12 +213,15 @@ class DebianSections(Classify):
 
     def _part(self, documents: Iterable[tuple[Sequence[Sequence[int]], int]]) -> Records:
         kept = [(sentences, label) for sentences, label in documents if sentences]
-        columns: dict[str, Any] = {
-            "tokens": Ragged.of([np.concatenate(sentences) for sentences, _ in kept]),
-            "lengths": Ragged.of([[len(words) for words in sentences] for sentences, _ in kept]),
-            "label": np.array([label for _, label in kept]),
-        }
-        return Records(columns, counted=("tokens",))
+        lengths = [[len(words) for words in sentences] for sentences, _ in kept]
+        return Records(
+            {
+                "tokens": Ragged.of([np.concatenate(sentences) for sentences, _ in kept]),
+                "lengths": Ragged.of(lengths),
+                "label": np.array([label for _, label in kept]),
+            },
+            counted=("tokens",),
+        )
 
     def collate(self, items: Items) -> Batch:
         """{tokens [B S T], valid [B S T], labels}."""
@@ -275,12 +278,14 @@ class BibleChapters(ByteText):
             if not pairs:
                 raise StoredDataError(f"{self.name}: no book has two chapters in {split}")
             chosen = [pairs[row] for row in rng.permutation(len(pairs))]
-            columns: dict[str, Any] = {
-                "first": byte_tokens([first[a].encode() for a, _ in chosen], self.length),
-                "second": byte_tokens([second[b].encode() for _, b in chosen], self.length),
-                "label": np.array([a == b for a, b in chosen]),
-            }
-            return Records(columns, counted=tuple(self.sides))
+            return Records(
+                {
+                    "first": byte_tokens([first[a].encode() for a, _ in chosen], self.length),
+                    "second": byte_tokens([second[b].encode() for _, b in chosen], self.length),
+                    "label": np.array([a == b for a, b in chosen]),
+                },
+                counted=tuple(self.sides),
+            )
 
         return Splits(*map(part, SPLITS))
 

@@ -1,4 +1,4 @@
-"""Which items form which batch: a pure function of the seed and the epoch, so that a run can go on anywhere.
+"""The items of each batch: a pure function of the seed and the epoch, so that a run can go on anywhere.
 
 Packing puts the sequences of a batch end to end in fewer rows, each a document, so that little is padding.
 """

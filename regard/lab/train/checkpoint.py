@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -188,9 +187,7 @@ def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_fro
             f"{who}: no tensor of {run_dir} has the name and shape of one of this model. "
             "Give both runs the same sizes and vocabulary."
         )
-    with torch.no_grad():
-        for name in fits:
-            ours[name].copy_(weights[name])
+    model.load_state_dict({name: weights[name] for name in fits}, strict=False)
     numbers = sum(value.numel() for value in ours.values())
     return Taken(
         taken=tuple(fits),

@@ -1,18 +1,17 @@
 """The configuration of a training run."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from regard.core import OptionError
 from regard.core.options import WIDEST, Above0, CheckedOptions, Count, Range, Rate
-from regard.lab.tasks.task import DataSeed
+from regard.lab.tasks.task import DataSeed, options
 from regard.nn.disagreement import Kind
 
 Schedule = Literal["cosine", "linear"]
 Weight = Annotated[float, Range(0, WIDEST, "a number of at least 0")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class TrainConfig(metaclass=CheckedOptions):
     """Budget, optimiser and bookkeeping of one run; exactly one of `steps` and `tokens` is the budget.
 

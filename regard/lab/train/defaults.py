@@ -14,7 +14,7 @@ from regard.models.published.stack import CONFIGS
 
 
 class Default(NamedTuple):
-    """What a task, or tasks of a kind, take: a model, fields of task and model, and a budget."""
+    """A task's defaults, or those of a kind: a model, fields of task and model, and a budget."""
 
     model: str = ""
     task: Mapping[str, Any] = {}
@@ -166,5 +166,5 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
 
 
 def _config(model: Any) -> Any:
-    """What says which kinds a model serves: the class of its configuration, or a paper's stack itself."""
+    """The holder of the kinds that a model serves: the class of its configuration, or a paper's stack itself."""
     return get_type_hints(model.__init__)["config"] if inspect.isclass(model) else model

@@ -1,7 +1,6 @@
 """Distillation: windows of one's own text on which a model learns what another gives. Made by `regard convert`, in no catalogue."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -11,14 +10,14 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Batch, Splits, Task, evaluation
+from regard.lab.tasks.task import Batch, Splits, Task, evaluation, options
 from regard.lab.train.batches import in_order
 
 HELD = 16
 """Windows that choose the best weights, and as many that compare both models."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Distillation(Task):
     """error(student, teacher, tokens, valid) is the loss and the metric; the text's first windows are held out."""
 

@@ -36,7 +36,7 @@ def ending(
 
 
 def beside(task: Task, splits: Splits) -> dict[str, float]:
-    """What needs no model of ours, on the same test split: name -> its metric."""
+    """Baselines that need no model of ours, on the same test split: name -> its metric."""
     name = getattr(task, "baseline", "trivial baseline")
     found = {name: task.chance(splits)}
     if isinstance(task, TableTask):

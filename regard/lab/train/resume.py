@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run, and going on from one: the same run alone, to the last bit."""
+"""A checkpoint's content, and going on from one: the same run alone, to the last bit."""
 
 import json
 import random
@@ -26,7 +26,7 @@ _MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 
 @dataclass
 class TrainState:
-    """How far a run has come."""
+    """The progress of a run."""
 
     step: int = 0
     tokens: int = 0

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,20 @@ from regard.core.memory import require_memory
 from regard.core.options import CheckedOptions, tuples
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
-from regard.lab.tasks.task import DataSeed
+from regard.lab.tasks.task import DataSeed, options
 from regard.lab.train import checkpoint
 from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
-from regard.models import ModelConfig
+from regard.models import ModelConfig, count_parameters
 from regard.nn.fields import Categorical, Field, Numeric, Sequence as FieldSequence
 
 BYTES = 16
 """For each trained number in float32: itself, its gradient, and the two means that AdamW keeps."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Run(metaclass=CheckedOptions):
     """Raises OptionError where task and model do not fit each other."""
 
@@ -177,8 +177,8 @@ def as_json(model: ModelConfig) -> dict[str, Any]:
 def _check_memory(config: ModelConfig) -> None:
     """Raises OptionError for a model whose weights, gradients and AdamW means alone are larger than the free memory."""
     count, device = 0, torch.accelerator.current_accelerator() or torch.device("cpu")
-    with suppress(RuntimeError), torch.device("meta"):  # too large to count: building it is refused
-        count = sum(p.numel() for p in config.build().parameters() if p.requires_grad)
+    with suppress(RuntimeError):  # too large to count: building it is refused
+        count = count_parameters(config)
     what = f"training {count:,} numbers (weights, gradients and AdamW's two means)"
     require_memory(config.name, what, BYTES * count, device, "Choose a smaller model.")
 

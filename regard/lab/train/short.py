@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core import Mixer, OptionError
 from regard.core.options import CheckedOptions, Rate
 from regard.lab.data.records import IGNORED, Records
-from regard.lab.tasks.task import Splits
+from regard.lab.tasks.task import Splits, options
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import warmup_linear
@@ -29,7 +29,7 @@ LOOK = 50  # steps between points of the curve
 SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Short(metaclass=CheckedOptions):
     """The budget of such a run."""
 
