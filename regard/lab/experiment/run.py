@@ -134,6 +134,9 @@ class Asking:
         own = [one for one in mixers if not one.written.__module__.startswith("regard.")]
         self._judge(own)
         self.asked = self._ask(met, last=question.kind == "screen")
+        reasons = [cell.reason for cell in self.plan.cells.values()]
+        if reasons and all(reasons) and not question.timed:
+            raise OptionError(f"question {question.name}: nothing of it can be run. {reasons[0]}")
         self.display.plan(len(own) + self._planned(), self.end - time.monotonic())
         for setting in question.timed:
             self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])

@@ -179,6 +179,12 @@ def make_up_trials(ledger, monkeypatch, levels):
     return begun
 
 
+def test_a_question_of_which_nothing_can_be_run_is_refused(ledger):
+    wrong = replace(COLUMN, shell=replace(COLUMN.shell, fields={"feed_foward": "gelu"}))
+    with pytest.raises(OptionError, match="nothing of it can be run. .*feed_foward"):
+        run(replace(QUICK, vary=(wrong,)), ledger)
+
+
 def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger, monkeypatch):
     """Rotary positions serve softmax and windows; FNet takes none, and the lines keep added ones."""
     rotary = replace(COLUMN.shell, position="rotary")
