@@ -20,6 +20,26 @@ def share(options, row: Row, i: int) -> float:
     return 1 / max(1, summed)
 
 
+def chunked(
+    options,
+    row: Row,
+    i: int,
+    near: Callable[[list[int]], dict[int, Tensor]],
+    far: Callable[[int], Tensor],
+) -> dict[int, Tensor]:
+    """Weights of query i: `near` over the keys of its chunk, and its share of `far` of each key between chunks."""
+    C, parts = options["chunk_size"], options["parts"]
+    seen = [j for j in range(row.T) if not row.causal or j <= i]
+    inside, between = {}, {}
+    if parts != "global":
+        inside = near([j for j in seen if j // C == i // C])
+    if parts != "local":
+        summed = [j for j in seen if not row.causal or j // C < i // C]
+        between = {j: share(options, row, i) * far(j) for j in summed}
+    none = row.x.new_zeros(())
+    return {j: inside.get(j, none) + between.get(j, none) for j in inside | between}
+
+
 def view(params: Params, x: Tensor, n: int, first: int = 0) -> list[Tensor]:
     """z gamma_n + beta_n of z = silu(x W_z), turned by places from `first` on."""
     z = silu(linear(params, "unit.shared", x))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.reference._rows import Params, Row, beside_sink, heads, mix, projected
+from regard.reference._rows import Params, Row, beside_sink, heads, mix, products, projected
 
 
 def attend_over(
@@ -35,7 +35,6 @@ def heads_over(
             E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
         ]
         seen = [*range(E), *tokens]
-        products = k[seen, h] @ q[i, h] * q.shape[2] ** -0.5
-        return beside_sink(dict(zip(seen, products, strict=True)), params, options, h)
+        return beside_sink(products(q, k, h, i, seen), params, options, h)
 
     return mix(row, v, weigh)

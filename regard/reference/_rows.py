@@ -5,10 +5,11 @@ Nothing here is fast or clever; it imports torch alone, so that an oracle cannot
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import WRAPPER_ASSIGNMENTS
+from functools import wraps
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear as affine, rms_norm
 
 from regard.reference._rotary import turned
 
@@ -47,6 +48,7 @@ class Row:
 def oracle(mix_row: Callable) -> Callable:
     """`mix_row(params, options, row) -> (y [T D], weights [H T S] | None)` as an oracle of whole requests."""
 
+    @wraps(mix_row)
     def whole(params, options, x, *, context=None, **request):
         y, weights = torch.zeros_like(x), None
         S, H = (x if context is None else context).shape[1], options.get("num_heads") or 1
@@ -63,8 +65,7 @@ def oracle(mix_row: Callable) -> Callable:
                         weights[row.index, :, query][:, columns] = found[:, i]
         return y, weights
 
-    for name in WRAPPER_ASSIGNMENTS:  # but not __wrapped__: the signature is that of whole requests
-        setattr(whole, name, getattr(mix_row, name))
+    del whole.__wrapped__  # the signature is that of whole requests
     return whole
 
 
@@ -81,26 +82,25 @@ def _rows(
 ) -> Iterator[tuple[Row, list[int], list[int]]]:
     """Each row with a query and a key, and where its queries and keys were."""
     source, is_cross = x if context is None else context, context is not None
+    if pairwise is None:
+        pairwise = torch.ones(1, 1, x.shape[1], source.shape[1])
     for b in range(len(x)):
         keys = [j for j in range(source.shape[1]) if valid is None or bool(valid[b, j])]
         queries = list(range(x.shape[1])) if is_cross else keys
         if not queries or not keys:
             continue
-
-        def pair(h: int, i: int, j: int, b: int = b) -> bool:
-            if pairwise is None:
-                return True
-            return bool(pairwise[b % pairwise.shape[0], h % pairwise.shape[1], i, j])
+        pairs = pairwise[b % len(pairwise)]
 
         allowed = [
             [
                 [
-                    (not causal or place_j <= place_i + len(keys) - len(queries)) and pair(h, i, j)
+                    bool(pairs[h % len(pairs), i, j])
+                    and (not causal or place_j <= place_i + len(keys) - len(queries))
                     for place_j, j in enumerate(keys)
                 ]
                 for place_i, i in enumerate(queries)
             ]
-            for h in range(H if pairwise is None else max(H, pairwise.shape[1]))
+            for h in range(max(H, len(pairs)))
         ]
         is_global = [global_tokens is not None and bool(global_tokens[b, j]) for j in keys]
         tokens = x[b, queries], source[b, keys]
@@ -109,9 +109,7 @@ def _rows(
 
 def linear(params: Params, name: str, x: Tensor) -> Tensor:
     """x W^T + b with `name.weight` and, where it exists, `name.bias`."""
-    y = x @ params[f"{name}.weight"].T
-    bias = params.get(f"{name}.bias")
-    return y if bias is None else y + bias
+    return affine(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
 
 def part(params: Params, prefix: str) -> Params:
@@ -149,14 +147,13 @@ def normed(params: Params, name: str, z: Tensor) -> Tensor:
     if f"{name}.weight" not in params:
         return z
     gain = params[f"{name}.weight"]
-    parts = z.unflatten(-1, (-1, len(gain)))
-    return (gain * parts / (parts.square().mean(-1, keepdim=True) + 1e-5).sqrt()).flatten(-2)
+    return rms_norm(z.unflatten(-1, (-1, len(gain))), gain.shape, gain, 1e-5).flatten(-2)
 
 
 def of_groups(z: Tensor, H: int, K: int) -> Tensor:
     """z [S G*K] -> [S H K]: head h reads those of its group."""
     z = z.reshape(len(z), -1, K)
-    return torch.stack([z[:, h * z.shape[1] // H] for h in range(H)], 1)
+    return z[:, [h * z.shape[1] // H for h in range(H)]]
 
 
 def attend(
@@ -200,12 +197,15 @@ def mix(
 
 
 def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Over the keys; where scores are vectors, in each channel."""
+    """Over the keys."""
     if not scores:
         return {}
-    values = torch.stack(list(scores.values()))
-    e = (values - values.max().detach()).exp()
-    return dict(zip(scores, e / e.sum(0), strict=True))
+    return dict(zip(scores, torch.stack(list(scores.values())).softmax(0), strict=True))
+
+
+def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> dict[int, Tensor]:
+    """q_i . k_j / sqrt(K) of these keys in head h."""
+    return {j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys}
 
 
 def beside_sink(
@@ -222,8 +222,3 @@ def beside_sink(
         scores = {j: c * (z / c).tanh() for j, z in scores.items()}
     scores = {j: z + added(j) if j >= 0 else z for j, z in scores.items()}
     return {j: w for j, w in softmax(scores).items() if j >= 0}
-
-
-def softmax_of_all(scores: Iterable[Tensor]) -> list[Tensor]:
-    """The softmax of a list."""
-    return list(softmax(dict(enumerate(scores))).values())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from regard.reference._rows import Params, Row, linear
+from regard.reference._rows import Params, Row, linear, of_groups
 
 
 def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
@@ -14,7 +14,7 @@ def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def unit(z: Tensor) -> Tensor:
-    """As the released code has it."""
+    """Unit vectors, as the released code has them."""
     return z / (z.square().sum(-1, keepdim=True) + 1e-6).sqrt()
 
 
@@ -25,24 +25,14 @@ def split(
     parts = [linear(params, name, row.x) for name in ("query", "key", "value")]
     z = torch.cat(parts, 1)
     if "conv.weight" in params:
-        w = params["conv.weight"]
-        bias = params.get("conv.bias", torch.zeros_like(w[:, 0]))
-        size = w.shape[1]
-        z = torch.stack(
-            [
-                sum(
-                    (w[:, s] * z[t - size + 1 + s] for s in range(size) if t - size + 1 + s >= 0),
-                    bias,
-                )
-                for t in range(row.T)
-            ]
-        )
-        z = silu(z)
+        taps = params["conv.weight"].T
+        before = torch.cat([z.new_zeros(len(taps) - 1, z.shape[1]), z])
+        z = sum(w * before[s : s + row.T] for s, w in enumerate(taps))
+        z = silu(z + params.get("conv.bias", 0))
     elif act is not None:
         z = act(z)
     q, k, v = z.split([part.shape[1] for part in parts], 1)
-    of = [h // (row.H // groups) for h in range(row.H)]
-    q, k = (part.view(row.T, groups, -1)[:, of] for part in (q, k))
+    q, k = (of_groups(part, row.H, part.shape[1] // groups) for part in (q, k))
     return q, k, v.view(row.T, row.H, -1)
 
 
@@ -61,10 +51,10 @@ def all_heads(
     q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """o [T H V], and the weights [H T T]: what unit values give."""
-    heads, weights = [], []
+    units, heads = torch.eye(len(q), dtype=q.dtype), []
     for h in range(q.shape[1]):
-        of = q[:, h], k[:, h]
-        factors = a[:, h], None if b is None else b[:, h]
-        heads.append(scanned(*of, v[:, h], *factors))
-        weights.append(scanned(*of, torch.eye(len(q), dtype=q.dtype), *factors))
-    return torch.stack(heads, 1), torch.stack(weights)
+        values = torch.cat([v[:, h], units], 1)
+        erased = None if b is None else b[:, h]
+        heads.append(scanned(q[:, h], k[:, h], values, a[:, h], erased))
+    o, weights = torch.stack(heads, 1).split([v.shape[2], len(q)], 2)
+    return o, weights.transpose(0, 1)

@@ -4,21 +4,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from regard.reference._rows import Params, part
-
-
-def score(name: str, params: Params, h: int, q: Tensor, k: Tensor, j: int) -> Tensor:
-    """score of q [K] with k [K], the key at position j, in head h; parameters are called score.*"""
-    return scores(name, params, h, q, k[None], [j])[j]
 
 
 def scores(
     name: str, params: Params, h: int, q: Tensor, k: Tensor, keys: list[int]
 ) -> dict[int, Tensor]:
-    """{j: score of q [K] with the key at position j}; k [n K] are the keys at these positions."""
-    if name not in FORMULAS:
-        raise ValueError(f"no formula for score {name!r}")
+    """{j: score of q [K] with the key at position j} in head h; k [n K] are the keys at these positions; parameters are called score.*"""
     own = {key: p[h] for key, p in part(params, "score.").items()}
     return dict(zip(keys, FORMULAS[name](own, q, k, keys), strict=True))
 
@@ -39,7 +33,7 @@ def _activation_unit(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor
         x = x @ weight.T + p[f"biases.{i}"]
         if i + 1 < len(weights):
             slope = p.get(f"slopes.{i}")
-            x = 1 / (1 + (-x).exp()) if slope is None else torch.where(x > 0, x, slope * x)
+            x = x.sigmoid() if slope is None else torch.where(x > 0, x, slope * x)
     return x[:, 0]
 
 
@@ -52,9 +46,7 @@ FORMULAS: dict[str, Callable[[Params, Tensor, Tensor, list[int]], Tensor]] = {
     ),
     "location": lambda p, q, k, keys: p["weight"][keys] @ q,
     "cosine": lambda p, q, k, keys: (
-        (1 + p["raw"].exp()).log()
-        * (k @ q)
-        / (q.norm().clamp_min(1e-6) * k.norm(dim=-1).clamp_min(1e-6))
+        softplus(p["raw"]) * (k @ q) / (q.norm().clamp_min(1e-6) * k.norm(dim=-1).clamp_min(1e-6))
     ),
     "activation_unit": _activation_unit,
 }

@@ -1,5 +1,6 @@
 """Shared by the Synthesizer oracles: synthesized logits, softmax over the allowed keys, values, output projection."""
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -7,30 +8,30 @@ from torch import Tensor
 from regard.reference._rows import Params, Row, attend, linear, part, softmax
 
 
-def dense_logits(p, row: Row, h: int, i: int) -> Tensor:
+def dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """W_2 relu(W_1 x_i + b_1) + b_2, first T entries; W_2 x_i + b_2 without W_1"""
     hidden = _hidden(p, row, h, i) if "hidden.weight" in p else row.x[i]
     g = h % p["weight"].shape[0]
     return p["weight"][g, : row.T] @ hidden + p["bias"][g, : row.T]
 
 
-def random_logits(p, row: Row, h: int, i: int) -> Tensor:
+def random_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """R_ij"""
     return p["table"][h, i, : row.T]
 
 
-def factorized_random_logits(p, row: Row, h: int, i: int) -> Tensor:
+def factorized_random_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """sum_m R1_im R2_jm"""
     return p["right"][h, : row.T] @ p["left"][h, i]
 
 
-def factorized_dense_logits(
-    p, row: Row, h: int, i: int, *, a: int, b: int, outer: bool = True
-) -> Tensor:
+def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """A_ip C_iq with j = p b + q, or p = j mod a, q = j mod b"""
+    a = options.get("first_factor") or math.isqrt(options["max_len"])
+    b = math.ceil(options["max_len"] / a)
     hidden = _hidden(p, row, h, i)
     both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
-    left, right = both[:a], both[a:]
+    left, right, outer = both[:a], both[a:], options.get("tiling", "outer") == "outer"
     places = [(j // b if outer else j % a, j % b) for j in range(row.T)]
     return left[[m for m, _ in places]] * right[[n for _, n in places]]
 
@@ -41,14 +42,22 @@ def _hidden(p, row: Row, h: int, i: int) -> Tensor:
     return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp(min=0)
 
 
+LOGITS = {
+    "synthesizer_dense": dense_logits,
+    "synthesizer_random": random_logits,
+    "synthesizer_factorized_dense": factorized_dense_logits,
+    "synthesizer_factorized_random": factorized_random_logits,
+}
+
+
 def synthetic(
-    logits: Callable[[Params, Row, int, int], Tensor], params: Params, row: Row
+    logits: Callable[[Params, dict, Row, int, int], Tensor], params: Params, options: dict, row: Row
 ) -> tuple[Tensor, Tensor]:
-    """`logits(p, row, h, i)` [T]: the numbers of query i before the softmax, p the parameters of the logits."""
+    """`logits(p, options, row, h, i)` [T]: the numbers of query i before the softmax, p the parameters of the logits."""
     p, v = part(params, "logits."), linear(params, "values.value", row.x)
 
     def weigh(h: int, i: int) -> dict[int, Tensor]:
         keys = row.keys(h, i)
-        return softmax(dict(zip(keys, logits(p, row, h, i)[keys], strict=True)))
+        return softmax(dict(zip(keys, logits(p, options, row, h, i)[keys], strict=True)))
 
     return attend(params, row, v.reshape(row.T, row.H, -1), weigh, "values.out")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, oracle, softmax_of_all
+from regard.reference._rows import heads, linear, oracle, softmax
 
 
 @oracle
@@ -15,15 +15,11 @@ def compressed(params, options, row):
     def slot(name: str, tokens: list[Tensor]) -> Tensor:
         """[H K] from at most s tokens [H K]; the missing ones are zeros."""
         weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
-        width = weight.shape[1]  # channels of one group
+        z, width = torch.stack(tokens).flatten(1).T, weight.shape[1]  # channels of one group
         channels = []
-        for out in range(len(bias)):
-            group = out // width
-            total = bias[out]
-            for t, token in enumerate(tokens):
-                own = token.flatten()[group * width : (group + 1) * width]
-                total = total + weight[out, :, t] @ own
-            channels.append(total)
+        for out, taps in enumerate(weight[:, :, : len(tokens)]):
+            first = out // width * width  # channel of the group
+            channels.append(bias[out] + (taps * z[first : first + width]).sum())
         return torch.stack(channels).reshape(row.H, -1)
 
     of_values = "key_conv" if options["share_conv"] else "value_conv"
@@ -45,7 +41,7 @@ def compressed(params, options, row):
             if first_slot == "null":
                 seen = [(params["null"][0, :, 0], params["null"][1, :, 0]), *seen]
         for h in range(row.H):
-            weights = softmax_of_all(q[i, h] @ key[h] * q.shape[2] ** -0.5 for key, _ in seen)
-            pairs = zip(weights, seen, strict=True)
-            mixed.append(sum((w * value[h] for w, (_, value) in pairs), 0 * q[i, h]))
+            scores = {c: q[i, h] @ key[h] / q.shape[2] ** 0.5 for c, (key, _) in enumerate(seen)}
+            weights = softmax(scores)
+            mixed.append(sum((w * seen[c][1][h] for c, w in weights.items()), 0 * q[i, h]))
     return linear(params, "heads.out", torch.stack(mixed).reshape(row.T, -1)), None

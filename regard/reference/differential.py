@@ -2,13 +2,15 @@
 
 import math
 
-from regard.reference._rows import linear, mix, of_groups, oracle, softmax as softmax_of
+from torch.nn.functional import rms_norm
+
+from regard.reference._rows import linear, mix, of_groups, oracle, softmax
 
 
 @oracle
 def differential(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
-    H, first = row.H, options.get("form") == "v1"
+    H, first = row.H, options["form"] == "v1"
     V = row.x.shape[1] // H
     K = V // 2 if first else V
     q = linear(params, "query", row.x).view(row.T, H, 2, K)
@@ -16,7 +18,7 @@ def differential(params, options, row):
     v = of_groups(linear(params, "value", row.context), H, V)
     if first:
         k = of_groups(k, H, 2 * K).reshape(row.S, H, 2, K)
-        least = 0.8 - 0.6 * math.exp(-0.3 * options.get("layer", 0))
+        least = 0.8 - 0.6 * math.exp(-0.3 * options["layer"])
         a, b, c, d = params["factors"]
         share = ((a @ b).exp() - (c @ d).exp() + least).expand(row.T, H)
     else:
@@ -25,15 +27,11 @@ def differential(params, options, row):
 
     def weigh(h, i):
         one, other = (
-            softmax_of({j: q[i, h, n] @ k[j, h, n] / K**0.5 for j in row.keys(h, i)})
-            for n in (0, 1)
+            softmax({j: q[i, h, n] @ k[j, h, n] / K**0.5 for j in row.keys(h, i)}) for n in (0, 1)
         )
         return {j: w - share[i, h] * other[j] for j, w in one.items()}
 
     mixed, weights = mix(row, v, weigh)
     if first:
-        of = mixed.view(row.T, H, V)
-        mixed = ((1 - least) * of / ((of**2).mean(-1, keepdim=True) + 1e-5) ** 0.5).reshape(
-            row.T, -1
-        )
+        mixed = (1 - least) * rms_norm(mixed.view(row.T, H, V), (V,), eps=1e-5).flatten(1)
     return linear(params, "out", mixed), weights

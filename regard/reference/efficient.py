@@ -1,8 +1,6 @@
 """Oracle of `efficient` (arXiv 1812.01243): A_ij = sum_c softmax_c(q_i)_c softmax over the allowed j of k_jc."""
 
-import torch
-
-from regard.reference._rows import attend, heads, oracle, softmax_of_all
+from regard.reference._rows import attend, heads, oracle
 
 
 @oracle
@@ -12,10 +10,9 @@ def efficient(params, options, row):
 
     def weigh(h, i):
         keys = row.keys(h, i)
-        if options.get("normaliser", "softmax") == "scaling":
+        if options["normaliser"] == "scaling":
             return {j: q[i, h] @ k[j, h] / row.S for j in keys}
-        rho = torch.stack(softmax_of_all(q[i, h]))
-        channels = softmax_of_all(k[j, h] for j in keys)
+        rho, channels = q[i, h].softmax(0), k[keys, h].softmax(0)
         return {j: rho @ channel for j, channel in zip(keys, channels, strict=True)}
 
     return attend(params, row, v, weigh)

@@ -1,26 +1,20 @@
 """Oracle of `fixed_patterns` (arXiv 2002.10260): explicit weight of every pair of positions."""
 
-from regard.reference._rows import attend, linear, oracle, softmax
+from regard.reference._rows import attend, linear, oracle, products, softmax
 
 
 def weight(pattern: str, i: int, j: int, n: int) -> float:
     """Unnormalised weight of key j for query i among n tokens."""
-    if pattern == "current":
-        return j == i
-    if pattern == "previous":
-        return j == max(i - 1, 0)
-    if pattern == "next":
-        return j == min(i + 1, n - 1)
-    if pattern == "left":
-        return (j + 1) ** 3 * (j <= i - 2) if i >= 2 else j == 0
-    if pattern == "right":
-        return (n - j) ** 3 * (j >= i + 2) if i <= n - 3 else j == n - 1
-    if pattern == "end":
-        return (j + 1) ** 3
-    if pattern == "start":
-        return (n - j) ** 3
-    assert pattern == "last"
-    return j == n - 1
+    return {
+        "current": j == i,
+        "previous": j == max(i - 1, 0),
+        "next": j == min(i + 1, n - 1),
+        "left": (j + 1) ** 3 * (j <= i - 2) if i >= 2 else j == 0,
+        "right": (n - j) ** 3 * (j >= i + 2) if i <= n - 3 else j == n - 1,
+        "end": (j + 1) ** 3,
+        "start": (n - j) ** 3,
+        "last": j == n - 1,
+    }[pattern]
 
 
 @oracle
@@ -40,7 +34,7 @@ def fixed_patterns(params, options, row):
     def weigh(h, i):
         keys = row.keys(h, i)
         if h >= F:
-            return softmax({j: q[i, h - F] @ k[j, h - F] / K**0.5 for j in keys})
+            return softmax(products(q, k, h - F, i, keys))
         raw = {j: float(weight(patterns[h], i, j, T)) for j in keys}
         total = sum(raw.values()) or 1.0
         return {j: row.x.new_tensor(raw[j] / total) for j in keys}

@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 from torch import Tensor
 
 from regard.reference._rows import oracle
@@ -14,9 +13,8 @@ def fnet(params, options, row):
 
     def waves(n: int) -> tuple[Tensor, Tensor]:
         angle = [[2 * math.pi * (j * k % n) / n for j in range(n)] for k in range(n)]
-        cosine = [[math.cos(a) for a in line] for line in angle]
-        sine = [[math.sin(a) for a in line] for line in angle]
-        return torch.tensor(cosine, dtype=row.x.dtype), torch.tensor(sine, dtype=row.x.dtype)
+        angles = row.x.new_tensor(angle)
+        return angles.cos(), angles.sin()
 
     D = row.x.shape[1]
     (c_n, s_n), (c_d, s_d) = waves(row.T), waves(D)

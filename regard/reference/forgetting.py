@@ -1,6 +1,6 @@
 """Oracle of `forgetting` (arXiv 2503.02130): softmax of q k / sqrt(K) and of what the gates after each key have left of it."""
 
-from regard.reference._rows import attend, heads, linear, oracle, softmax as softmax_of
+from regard.reference._rows import attend, heads, linear, oracle, products, softmax
 
 
 @oracle
@@ -10,9 +10,7 @@ def forgetting(params, options, row):
     f = linear(params, "forget", row.x).sigmoid().log()  # [T H]
 
     def weigh(h, i):
-        keys = row.keys(h, i)
-        return softmax_of(
-            {j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 + f[j + 1 : i + 1, h].sum() for j in keys}
-        )
+        found = products(q, k, h, i, row.keys(h, i))
+        return softmax({j: z + f[j + 1 : i + 1, h].sum() for j, z in found.items()})
 
     return attend(params, row, v, weigh)

@@ -10,15 +10,15 @@ from regard.reference._scan import all_heads, split, unit
 @oracle
 def gated_delta(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    q, k, v = split(params, row, silu, options.get("num_key_heads") or row.H)
+    q, k, v = split(params, row, silu, options["num_key_heads"] or row.H)
     b = linear(params, "write", row.x).sigmoid()
-    b = 2 * b if options.get("negative_eigenvalues") else b
+    b = 2 * b if options["negative_eigenvalues"] else b
     a = torch.ones_like(b)
-    if options.get("decay", True):
+    if options["decay"]:
         step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])
         a = (-params["decay.A_log"].exp() * step).exp()
     o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, a, b)
     y = normed(params, "norm", o).flatten(1)
-    if options.get("gate", True):
+    if options["gate"]:
         y = y * silu(linear(params, "gate", row.x))
     return linear(params, "out", y), weights

@@ -10,8 +10,8 @@ from regard.reference._scan import all_heads, low_rank, split
 def gated_linear(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     q, k, v = split(params, row, None, row.H)
-    if options.get("form") == "hgrn2":
-        least = options.get("lower_bound", 0.0)
+    if options["form"] == "hgrn2":
+        least = options["lower_bound"]
         a = least + (1 - least) * k.sigmoid()
         o, weights = all_heads(silu(q), 1 - a, v, a)
         return linear(params, "out", normed(params, "norm", o).flatten(1)), weights

@@ -24,14 +24,11 @@ def joins(pattern, i: int, j: int) -> bool:
         case "Union":
             return any(joins(part, i, j) for part in pattern.parts)
         case "Window":
-            return any(
-                j == i + s * pattern.dilation for s in range(-pattern.before, pattern.after + 1)
-            )
+            steps, rest = divmod(j - i, pattern.dilation)
+            return rest == 0 and -pattern.before <= steps <= pattern.after
         case "Block":
-            own = i // pattern.size
-            return any(
-                j // pattern.size == own + s for s in range(-pattern.before, pattern.after + 1)
-            )
+            blocks = j // pattern.size - i // pattern.size
+            return -pattern.before <= blocks <= pattern.after
         case "Strided":
             return (i - j) % pattern.stride == 0
         case "Summary":

@@ -3,13 +3,21 @@
 from torch.nn.functional import layer_norm
 
 from regard.reference._rotary import turned
-from regard.reference._rows import attend, heads, linear, normed, oracle, softmax as softmax_of
+from regard.reference._rows import (
+    attend,
+    heads,
+    linear,
+    normed,
+    oracle,
+    products,
+    softmax,
+)
 
 
 @oracle
 def indexed(params, options, row):
     """-> (y [B T D], weights [B H T S]); of equal scores later keys are taken."""
-    count, C = options.get("top_k", 64), options.get("block_size")
+    count, C = options["top_k"], options["block_size"]
     q, k, v = heads(params, row, turn=options)
     key = linear(params, "index_key", row.context)
     d = key.shape[1]
@@ -34,6 +42,6 @@ def indexed(params, options, row):
         best = {b: (max(score(h, i, j) for j in of), b) for b, of in blocks.items()}
         order = sorted(best, key=lambda b: (C is not None and b == i // C, best[b]))
         keys = [j for b in order[-count:] for j in blocks[b]]
-        return softmax_of({j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys})
+        return softmax(products(q, k, h, i, keys))
 
     return attend(params, row, v, weigh)

@@ -1,7 +1,7 @@
 """Oracle of `latent` (arXiv 2405.04434), expanded: keys and values of every head from the latent."""
 
 from regard.reference._rotary import rope
-from regard.reference._rows import attend, linear, normed, oracle, softmax as softmax_of
+from regard.reference._rows import attend, linear, normed, oracle, softmax
 
 
 @oracle
@@ -19,7 +19,7 @@ def latent(params, options, row):
     c, r = normed(params, "norm", both[:, :L]), both[:, L:]
     kv = linear(params, "expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
-    turn = options.get("base", 10000.0), options.get("pairing", "half")
+    turn = options["base"], options["pairing"]
     turned = (lambda z, i: z) if turn[0] is None else (lambda z, i: rope(z, i, *turn))
 
     def weigh(h, i):
@@ -29,6 +29,6 @@ def latent(params, options, row):
             if R:
                 scores[j] = scores[j] + turned(q[i, h, N:], i) @ turned(r[j], j)
             scores[j] = scores[j] / (N + R) ** 0.5
-        return softmax_of(scores)
+        return softmax(scores)
 
     return attend(params, row, v, weigh, out="out")

@@ -3,30 +3,26 @@
 Rotary positions turn features, after which rows are divided by the sum of those that were not turned (arXiv 2104.09864, 3.3).
 """
 
-import torch
-from torch import Tensor
+from torch.nn.functional import elu, relu, softplus
 
 from regard.reference._rotary import turned
 from regard.reference._rows import attend, heads, oracle
+
+MAPS = {
+    "elu_plus_one": lambda a: elu(a) + 1,
+    "relu": relu,
+    "squared_relu": lambda a: relu(a) ** 2,
+    "softplus": softplus,
+}
 
 
 @oracle
 def linear(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
-    kind = options.get("feature_map", "elu_plus_one")
-
-    def phi(a: Tensor) -> Tensor:
-        if kind == "elu_plus_one":
-            return torch.where(a > 0, a + 1, a.clamp(max=0).exp())
-        if kind == "softplus":
-            return a.clamp(min=0) + (1 + (-a.abs()).exp()).log()
-        if kind == "relu":
-            return a.clamp(min=0)
-        return a.clamp(min=0) ** 2 if kind == "squared_relu" else kind(a)
-
+    kind = options["feature_map"]
+    phi = MAPS.get(kind, kind)
     q, k, v = heads(params, row)
     q, k = phi(q), phi(k)
-
     at_q, at_k = turned(q, options), turned(k, options)
 
     def weigh(h, i):

@@ -14,13 +14,9 @@ def linformer(params, options, row):
         """E and F [M n]"""
         if options["projection"] == "mean":
             M = options["num_slots"] or min(128, options["max_len"])
-            segments = [[j for j in range(n) if j * M // n == c] for c in range(M)]
-            rows = []
-            for segment in filter(None, segments):
-                share = row.x.new_zeros(n)
-                share[segment] = 1 / len(segment)
-                rows.append(share)
-            return torch.stack(rows), torch.stack(rows)
+            of = [j * M // n for j in range(n)]  # the segment of each token
+            E = row.x.new_tensor([[(s == c) / of.count(c) for s in of] for c in dict.fromkeys(of)])
+            return E, E
         E = params["project.key"]
         F = params.get("project.value", E)
         head = h if options["sharing"] == "none" else 0

@@ -18,7 +18,7 @@ def luong_local(params, options, row):
     def weigh(h, t):
         if predictive:
             hidden = torch.tanh(params["W_p"][h] @ q[t, h])
-            p = row.S / (1 + (-(params["v_p"][h] @ hidden)).exp())
+            p = row.S * (params["v_p"][h] @ hidden).sigmoid()
             middle = int(row.plan["window"][row.index, h, t]) if row.plan else math.floor(p)
         else:
             middle = t + row.S - row.T if row.causal else min(t, row.S - 1)

@@ -1,26 +1,12 @@
 """Oracle of `mixture` (arXiv 2005.00743): the members' logits one by one, blended before the softmax."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from regard.reference._rows import linear, oracle, part
 from regard.reference._scores import scores
-from regard.reference._synthetic import (
-    dense_logits,
-    factorized_dense_logits,
-    factorized_random_logits,
-    random_logits,
-    synthetic,
-)
+from regard.reference._synthetic import LOGITS, synthetic
 from regard.reference.fixed_patterns import weight
-
-SYNTHESIZED = {
-    "synthesizer_dense": dense_logits,
-    "synthesizer_random": random_logits,
-    "synthesizer_factorized_random": factorized_random_logits,
-}
 
 
 @oracle
@@ -32,12 +18,8 @@ def mixture(params, options, row):
 
     def of_member(name: str, h: int, i: int) -> Tensor:
         p = members[name]
-        if name in SYNTHESIZED:
-            return SYNTHESIZED[name](p, row, h, i)
-        if name == "synthesizer_factorized_dense":
-            a = math.isqrt(options["max_len"])
-            b = math.ceil(options["max_len"] / a)
-            return factorized_dense_logits(p, row, h, i, a=a, b=b)
+        if name in LOGITS:
+            return LOGITS[name](p, options, row, h, i)
         if name == "fixed_patterns":
             pattern = ("current", "previous", "left")[h % 3]
             raw = [float(weight(pattern, i, j, row.T)) for j in range(row.T)]
@@ -50,9 +32,9 @@ def mixture(params, options, row):
         found = scores(kind, p, h, q[i, h], k[:, h], list(range(row.T)))
         return torch.stack(list(found.values()))
 
-    def logits(_, row, h: int, i: int) -> Tensor:
+    def logits(_, options, row, h: int, i: int) -> Tensor:
         shares = params["logits.blend"][:, h].exp()
         shares = shares / shares.sum()
         return sum(shares[m] * of_member(name, h, i) for m, name in enumerate(names))
 
-    return synthetic(logits, params, row)
+    return synthetic(logits, params, options, row)

@@ -1,12 +1,12 @@
 """Oracle of `moba` (arXiv 2502.13189): each query's own block of keys, and those whose mean key it fits best."""
 
-from regard.reference._rows import attend, heads, oracle, softmax as softmax_of
+from regard.reference._rows import attend, heads, oracle, products, softmax
 
 
 @oracle
 def moba(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
-    C, count = options.get("block_size", 64), options.get("top_k", 4)
+    C, count = options["block_size"], options["top_k"]
     q, k, v = heads(params, row, turn=options)
     blocks = [list(range(at, min(at + C, row.S))) for at in range(0, row.S, C)]
 
@@ -16,6 +16,6 @@ def moba(params, options, row):
         fit = {b: (q[i, h] @ k[blocks[b], h].mean(0)).item() for b in others}
         best = sorted(fit, key=fit.__getitem__, reverse=True)[: count - 1]
         keys = [j for b in (own, *best) for j in blocks[b] if row.allowed[h][i][j]]
-        return softmax_of({j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys})
+        return softmax(products(q, k, h, i, keys))
 
     return attend(params, row, v, weigh)

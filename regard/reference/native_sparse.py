@@ -3,14 +3,14 @@
 import torch
 from torch.nn.functional import gelu
 
-from regard.reference._rows import heads, linear, oracle, projected, softmax as softmax_of
+from regard.reference._rows import heads, linear, oracle, projected, softmax
 
 
 @oracle
 def native_sparse(params, options, row):
     """-> (y [B T D], weights [B H T S], or None where blocks are compressed by networks)"""
-    C, count = options.get("block_size", 32), options.get("top_k", 8)
-    learned = options.get("compress", "mean") == "learned"
+    C, count = options["block_size"], options["top_k"]
+    learned = options["compress"] == "learned"
     q, k, v = heads(params, row)
     size = row.H * q.shape[2] // len(params["heads.key.weight"])  # heads that share keys
     gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, row.H, 3)
@@ -21,15 +21,13 @@ def native_sparse(params, options, row):
         if not (learned and block):
             return z.mean(0)
         name = f"compress.{which}"
-        together = torch.cat(
-            [token + place for token, place in zip(z, params[f"{name}.place"], strict=True)]
-        )
+        together = (z + params[f"{name}.place"]).flatten()
         return linear(params, f"{name}.out", gelu(linear(params, f"{name}.hidden", together)))
 
     def over(h, i, keys, block=False):
         """{places: one key of them} -> weights"""
         found = {at: q[i, h] @ one(k[:, h], at, 0, block) for at in keys}
-        return softmax_of({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
+        return softmax({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
 
     mixed, weights = [], row.x.new_zeros(row.H, row.T, row.S)
     for i in range(row.T):
@@ -37,14 +35,14 @@ def native_sparse(params, options, row):
         whole = [at for at in blocks if len(at) == C]
         for h in range(row.H):
             shares = [over(h // size * size + other, i, whole, True) for other in range(size)]
-
-            def order(b, blocks=blocks, whole=whole, shares=shares):
-                forced = b == 0 or b >= len(blocks) - 2
-                return forced, 0 if forced else sum(w[blocks[b]].item() for w in shares), b
-
-            best = sorted(range(len(blocks)), key=order)[-count:]
+            forced = {0, len(blocks) - 2, len(blocks) - 1}
+            order = [
+                (b in forced, 0 if b in forced else sum(w[at].item() for w in shares), b)
+                for b, at in enumerate(blocks)
+            ]
+            best = [b for *_, b in sorted(order)[-count:]]
             chosen = [(j,) for b in best for j in blocks[b]]
-            near = [(j,) for j in range(i + 1)][-options.get("window_size", 128) :]
+            near = [(j,) for j in range(i + 1)][-options["window_size"] :]
             y = 0 * v[i, h]
             for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
                 for at, w in over(h, i, keys, keys is whole).items():

@@ -24,7 +24,7 @@ def inverse(A):
 def nystrom(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
     q, k, v = heads(params, row)
-    count, size = options.get("num_landmarks", 64), options.get("conv_size", 65)
+    count, size = options["num_landmarks"], options["conv_size"]
     mixed, weights = [], []
     for h in range(row.H):
         Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]
@@ -32,16 +32,8 @@ def nystrom(params, options, row):
         A = (Ql @ Kl.T).softmax(1)
         W = (Q @ Kl.T).softmax(1) @ inverse(A) @ (Ql @ K.T).softmax(1)
         if size and not row.is_cross:
-            rows = [
-                [
-                    params["filters"][h, j - i + size // 2]
-                    if abs(j - i) <= size // 2
-                    else W.new_zeros(())
-                    for j in range(row.S)
-                ]
-                for i in range(row.T)
-            ]
-            W = W + torch.stack([torch.stack(r) for r in rows])
+            for ahead, tap in enumerate(params["filters"][h], -(size // 2)):
+                W = W + tap * torch.ones_like(W).tril(ahead).triu(ahead)  # one diagonal
         mixed.append(W @ v[:, h])
         weights.append(W)
     return linear(params, "heads.out", torch.cat(mixed, 1)), torch.stack(weights)

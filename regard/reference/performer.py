@@ -14,35 +14,32 @@ def performer(params, options, row):
     largest exponent of a query's features, or of all keys' features, is subtracted and 1e-6 added, which keeps it from
     cancelling: the paper has neither, the published code both, with the largest w a in the place of the largest e.
     """
-    kind = options.get("features", "positive")
+    kind = options["features"]
     exponential = kind != "relu" and not callable(kind)
-    published = options.get("stabiliser") == "published"
+    published = options["stabiliser"] == "published"
     eps = 0.0 if row.causal else 1e-6
 
     def raw(a: Tensor, h: int) -> tuple[Tensor, Tensor]:
-        """Exponents, or for relu and a function f the features themselves, and the numbers whose largest is subtracted."""
-        a = a / len(a) ** 0.25
-        w = params["projection.w"][h if options.get("per_head") else 0]
+        """a [n K]: exponents, or for relu and a function f the features themselves, and the numbers whose largest is subtracted."""
+        a = a / a.shape[1] ** 0.25
+        w = params["projection.w"][h if options["per_head"] else 0]
         if not exponential:
-            f = ((w @ a).clamp(min=0) if kind == "relu" else kind(w @ a)) + 1e-3
+            f = ((a @ w.T).clamp(min=0) if kind == "relu" else kind(a @ w.T)) + 1e-3
             return f, f
-        wa = torch.cat([sign * (w @ a) for sign in ((1, -1) if kind == "hyperbolic" else (1,))])
-        e = wa - a @ a / 2
+        wa = torch.cat([a @ w.T, -a @ w.T], 1) if kind == "hyperbolic" else a @ w.T
+        e = wa - (a**2).sum(1, keepdim=True) / 2
         return e, wa if published else e
 
     q, k, v = heads(params, row, turn=options)
     phi_k = []
     for h in range(row.H):
-        e_k, peaks = (
-            torch.stack(parts)
-            for parts in zip(*(raw(k[j, h], h) for j in range(row.S)), strict=True)
-        )
+        e_k, peaks = raw(k[:, h], h)
         phi_k.append((e_k - peaks.max()).exp() + eps if exponential else e_k)
 
     def weigh(h, i):
-        e_q, peaks = raw(q[i, h], h)
+        e_q, peaks = raw(q[i : i + 1, h], h)
         phi_q = (e_q - peaks.max()).exp() + eps if exponential else e_q
-        A = {j: phi_q @ phi_k[h][j] for j in row.keys(h, i)}
+        A = {j: phi_q[0] @ phi_k[h][j] for j in row.keys(h, i)}
         return {j: a / sum(A.values()) for j, a in A.items()}
 
     return attend(params, row, v, weigh)

@@ -13,12 +13,12 @@ def rfa(params, options, row):
     def phi(a: Tensor, h: int) -> Tensor:
         w = params["sigma"][h] * params["projection.w"][h]
         wa = w @ (a / a.norm().clamp_min(1e-6))
-        if options.get("features", "fourier") == "arc_cosine":
+        if options["features"] == "arc_cosine":
             return wa.clamp(min=0) / len(w) ** 0.5
         return torch.cat([wa.sin(), wa.cos()]) / len(w) ** 0.5
 
     q, k, v = heads(params, row)
-    g = linear(params, "gate", row.x).sigmoid() if options.get("gate") else None  # [T H]
+    g = linear(params, "gate", row.x).sigmoid() if options["gate"] else None  # [T H]
 
     def weigh(h, i):
         A = {}

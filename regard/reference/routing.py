@@ -1,7 +1,7 @@
 """Oracle of `routing` (arXiv 2003.05997): clusters from given assignments, one cluster and one query at a time."""
 
-import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 from regard.reference._rows import attend, heads, oracle, softmax
 
@@ -19,10 +19,6 @@ def routing(params, options, row):
         W = -(-options["max_len"] // clusters)
     here = [{name: z[row.index, h].tolist() for name, z in row.plan.items()} for h in range(row.H)]
 
-    def normed(z: Tensor) -> Tensor:
-        centred = z - z.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-
     def clusters_of(plan: dict[str, list], i: int) -> list[list[int]]:
         """The keys in each cluster of the query, before masks."""
         if row.is_cross and not row.causal:
@@ -39,7 +35,8 @@ def routing(params, options, row):
 
     q, k, v = heads(params, row)
     if not options["attend_raw"]:
-        q, k = normed(q), normed(q if options["shared_qk"] else k)
+        k = q if options["shared_qk"] else k
+        q, k = (layer_norm(z, z.shape[2:]) for z in (q, k))
     scale = q.shape[2] ** -0.5 if options["scale"] is None else options["scale"]
 
     def weigh(h, i):
@@ -55,7 +52,7 @@ def routing(params, options, row):
         total: dict[int, Tensor] = {}
         for weights in used:
             for j, w in weights.items():
-                total[j] = total.get(j, torch.zeros_like(w)) + w / len(used)
+                total[j] = total.get(j, 0) + w / len(used)
         return total
 
     return attend(params, row, v, weigh)

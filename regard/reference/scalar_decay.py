@@ -11,7 +11,7 @@ from regard.reference._scan import all_heads, split
 @oracle
 def scalar_decay(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    form, H = options.get("form", "retention"), row.H
+    form, H = options["form"], row.H
     q, k, v = split(
         params, row, None if form == "retention" else silu, 1 if form == "mamba2" else H
     )

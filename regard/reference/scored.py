@@ -15,7 +15,7 @@ def scored(params, options, row):
         if options["normaliser"] == "softmax":
             return softmax(scores)
         if options["normaliser"] == "sigmoid":
-            return {j: 1 / (1 + (-s).exp()) for j, s in scores.items()}
+            return {j: s.sigmoid() for j, s in scores.items()}
         return scores
 
     return attend(params, row, v, weigh)

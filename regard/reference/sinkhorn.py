@@ -40,9 +40,8 @@ def sinkhorn(params, options, row):
             for c in range(C):
                 sources = [u for u in range(N) if c < len(blocks[u]) and (u < g or not causal)]
                 if sources:
-                    slots[h, g].append(
-                        torch.stack([S[h, g, u] * one[blocks[u][c]] for u in sources]).sum(0)
-                    )
+                    parts = [S[h, g, u] * one[blocks[u][c]] for u in sources]
+                    slots[h, g].append(torch.stack(parts).sum(0))
 
     def attended(h: int, i: int, mixtures: list[Tensor]) -> Tensor:
         """Weights over tokens [T] of a softmax over slots, each a mixture of tokens."""

@@ -14,8 +14,8 @@ from regard.reference._rows import attend, beside_sink, heads, oracle
 @oracle
 def softmax(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
-    shared, scale = options.get("shared_qk", False), options.get("scale")
-    position, of_position = options.get("position"), options.get("position_options") or {}
+    shared, scale = options["shared_qk"], options["scale"]
+    position, of_position = options["position"], options["position_options"] or {}
 
     def added(h: int, i: int, j: int) -> Tensor | float:
         """Bias that the position adds to the score of query i and key j."""
@@ -23,7 +23,7 @@ def softmax(params, options, row):
             return -slope(h, row.H) * abs(i - j)
         if position == "t5":
             return params["position.table"][bucket(i - j, **of_position), h]
-        raise ValueError(f"{position!r} adds nothing to scores")
+        return 0.0
 
     q, k, v = heads(params, row, turn=options)
     if scale is None:
@@ -35,8 +35,6 @@ def softmax(params, options, row):
             keys = [j for j in keys if j != i]
         products = scale * k[keys, h] @ q[i, h]
         scores = dict(zip(keys, products, strict=True))
-        if position not in ("alibi", "t5"):
-            return beside_sink(scores, params, options, h)
         return beside_sink(scores, params, options, h, partial(added, h, i))
 
     return attend(params, row, v, weigh)
@@ -44,9 +42,7 @@ def softmax(params, options, row):
 
 def slope(h: int, H: int) -> float:
     """ALiBi's geometric sequence; where H is no power of two, the rest are odd members of the sequence for twice as many."""
-    low = 1
-    while 2 * low <= H:
-        low *= 2
+    low = 2 ** (H.bit_length() - 1)
     return 2.0 ** (-8 * (h + 1) / low) if h < low else 2.0 ** (-8 * (2 * (h - low) + 1) / (2 * low))
 
 

@@ -7,4 +7,4 @@ from regard.reference._synthetic import dense_logits, synthetic
 @oracle
 def synthesizer_dense(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    return synthetic(dense_logits, params, row)
+    return synthetic(dense_logits, params, options, row)

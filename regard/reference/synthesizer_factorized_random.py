@@ -7,4 +7,4 @@ from regard.reference._synthetic import factorized_random_logits, synthetic
 @oracle
 def synthesizer_factorized_random(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    return synthetic(factorized_random_logits, params, row)
+    return synthetic(factorized_random_logits, params, options, row)

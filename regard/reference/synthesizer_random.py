@@ -7,4 +7,4 @@ from regard.reference._synthetic import random_logits, synthetic
 @oracle
 def synthesizer_random(params, options, row):
     """-> (y [B T D], weights [B H T T]); global tokens change nothing where all see all."""
-    return synthetic(random_logits, params, row)
+    return synthetic(random_logits, params, options, row)

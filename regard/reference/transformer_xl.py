@@ -3,8 +3,7 @@
 plan: the segments of queries [B T] and keys [B S] where they were passed to the mixer's `relate` (arXiv 1906.08237).
 """
 
-import math
-
+import torch
 from torch import Tensor
 
 from regard.reference._rows import attend, heads, linear, oracle, softmax
@@ -20,9 +19,9 @@ def transformer_xl(params, options, row):
         """[H K]"""
         if clamp is not None:
             distance = max(-clamp, min(clamp, distance))
-        angles = [distance * 10000 ** (-2 * c / D) for c in range(D // 2)]
-        R = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
-        return linear(params, "position.distance", row.x.new_tensor(R)).reshape(row.H, -1)
+        angles = row.x.new_tensor([distance * 10000 ** (-2 * c / D) for c in range(D // 2)])
+        R = torch.cat([angles.sin(), angles.cos()])
+        return linear(params, "position.distance", R).reshape(row.H, -1)
 
     q, k, v = heads(params, row)
     r_of = {d: r(d) for d in range(1 - row.T, row.S)}
