@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from regard.core.errors import OptionError, shown
-from regard.core.shapes import check_positive
+from regard.core.options import Count, annotations, check_option
 
 
 class Pattern:
@@ -30,6 +31,12 @@ class Pattern:
     lanes: int = 1
     queries: int | Literal["any", "all"] = "all"
     """Queries of a block; "any" number, or "all" of a lane: their keys grow with T."""
+
+    def _check(self) -> None:
+        """Raises OptionError for a field whose value is not of its type. Not while it is compiled."""
+        cls: Any = type(self)
+        for name, kind in () if is_compiling() else annotations(cls).items():
+            check_option(cls.__name__, name, getattr(self, name), kind)
 
     def contains(
         self, i: Int[Tensor, "b 1 *T 1"], j: Int[Tensor, "b h *S s"]
@@ -74,13 +81,12 @@ class Window(Pattern):
 
     queries = "any"
 
-    before: int
-    after: int
+    before: Count
+    after: Count
     dilation: int = 1
 
     def __post_init__(self):
-        check_positive(dilation=self.dilation)
-        _check_counts(before=self.before, after=self.after)
+        self._check()
         object.__setattr__(self, "lanes", self.dilation)
 
     @property
@@ -106,12 +112,11 @@ class Block(Pattern):
     """Keys of the query's own block of `size` tokens, and of `before` and `after` whole blocks beside it."""
 
     size: int
-    before: int = 0
-    after: int = 0
+    before: Count = 0
+    after: Count = 0
 
     def __post_init__(self):
-        check_positive(size=self.size)
-        _check_counts(before=self.before, after=self.after)
+        self._check()
         object.__setattr__(self, "queries", self.size)
 
     @property
@@ -135,7 +140,7 @@ class Strided(Pattern):
     stride: int
 
     def __post_init__(self):
-        check_positive(stride=self.stride)
+        self._check()
         object.__setattr__(self, "lanes", self.stride)
 
     def contains(self, i, j):
@@ -151,11 +156,10 @@ class Summary(Pattern):
 
     block: int
     width: int
-    group: int = 0
+    group: Count = 0
 
     def __post_init__(self):
-        check_positive(block=self.block, width=self.width)
-        _check_counts(group=self.group)
+        self._check()
         if (self.group + 1) * self.width > self.block:
             raise OptionError(
                 f"width ({self.width}) of group {self.group} does not fit into a block of {self.block} columns"
@@ -206,7 +210,7 @@ class First(Global):
     count: int
 
     def __post_init__(self):
-        check_positive(count=self.count)
+        self._check()
         object.__setattr__(self, "start", 0)
         object.__setattr__(self, "stop", self.count)
 
@@ -215,13 +219,13 @@ class First(Global):
 class Span(Global):
     """The tokens from `start` to before `stop` are global: they see all and are seen by all."""
 
-    start: int
+    start: Count
     stop: int
 
     def __post_init__(self):
-        if not isinstance(self.stop, torch.SymInt):  # the free length of an exported program
-            _check_counts(start=self.start, stop=self.stop)
-            check_positive(**{"stop - start": self.stop - self.start})
+        self._check()
+        if not is_compiling() and self.start >= self.stop:
+            raise OptionError(f"Span: start ({self.start}) must be below stop ({self.stop})")
 
 
 @dataclass(frozen=True)
@@ -337,9 +341,3 @@ def picture(
 
 def _largest(reaches: Sequence[int | None]) -> int | None:
     return None if None in reaches else max(r for r in reaches if r is not None)
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise OptionError(f"{name} ({count!r}) must be a whole number, 0 or more")

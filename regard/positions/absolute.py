@@ -15,8 +15,6 @@ from regard.functional.cache import readable
 from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position
 
-_INTEGERS = (torch.int64, torch.int32)
-
 
 class AbsolutePosition(Position):
     """Base of the added kinds. `max_len` is None where any length will do."""
@@ -35,7 +33,7 @@ class AbsolutePosition(Position):
         if (
             not isinstance(position, Tensor)
             or not is_dense(position)
-            or position.dtype not in _INTEGERS
+            or position.dtype not in (torch.int64, torch.int32)
             or tuple(position.shape) not in ((1, T), (B, T))
             or position.device != x.device
         ):
@@ -75,7 +73,6 @@ class Sinusoidal(AbsolutePosition):
     def __init__(self, dim: int, *, base: float = 10000.0, pairing: Pairing = "adjacent"):
         super().__init__()
         self.dim, self.base, self.pairing = dim, base, pairing
-        sinusoid(torch.zeros(1, dtype=torch.long), dim, base=base, pairing=pairing)
 
     def encode(self, position, dtype):
         return sinusoid(position, self.dim, base=self.base, pairing=self.pairing, dtype=dtype)

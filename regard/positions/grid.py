@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.errors import OptionError
-from regard.core.shapes import check_positive
 from regard.functional.positions.coordinates import coordinates
 from regard.positions.absolute import AbsolutePosition
 
@@ -41,7 +40,6 @@ class Axial(AbsolutePosition):
                 raise OptionError(
                     "axial positions need shape or max_len: pass shape=(rows, columns)"
                 )
-            check_positive(max_len=max_len)
             columns = math.isqrt(max_len - 1) + 1
             shape = (-(-max_len // columns), columns)
         if not shape:

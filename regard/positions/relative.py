@@ -9,6 +9,7 @@ finite and means nothing: masks come after.
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -17,8 +18,8 @@ from torch import Tensor, nn
 
 from regard.core.shapes import check_divisible
 from regard.functional.positions.distance import (
-    alibi_bias,
     alibi_slopes,
+    constants,
     relative_scores,
     t5_borders,
     t5_bucket,
@@ -69,17 +70,20 @@ class BiasPosition(Position):
 
 
 class Alibi(BiasPosition):
-    """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length."""
+    """-slope_h |i - j| (Press et al. 2021, arXiv 2108.12409); no parameters, any length.
+
+    The paper's for keys before the query, and its mirror image for keys after.
+    """
 
     name = "alibi"
 
     def __init__(self, *, num_heads: int):
         super().__init__()
-        alibi_slopes(num_heads)
         self.num_heads = num_heads
 
     def bias(self, query_position, key_position, dtype=torch.float32):
-        return alibi_bias(_distance(query_position, key_position), self.num_heads, dtype)
+        away = _distance(query_position, key_position).abs()[:, None].to(dtype)
+        return -constants(alibi_slopes(self.num_heads), away)[:, None, None] * away
 
 
 class T5(BiasPosition):
@@ -106,8 +110,11 @@ class T5(BiasPosition):
     ):
         super().__init__()
         t5_borders(num_buckets, max_distance, bidirectional)
-        self.num_buckets, self.max_distance = num_buckets, max_distance
-        self.bidirectional = bidirectional
+        self.buckets: dict[str, Any] = {
+            "num_buckets": num_buckets,
+            "max_distance": max_distance,
+            "bidirectional": bidirectional,
+        }
         self.table = nn.Parameter(torch.empty(num_buckets, num_heads))
         self.reset_parameters()
 
@@ -115,12 +122,7 @@ class T5(BiasPosition):
         nn.init.zeros_(self.table)
 
     def bias(self, query_position, key_position, dtype=torch.float32):
-        bucket = t5_bucket(
-            _distance(query_position, key_position),
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
-            bidirectional=self.bidirectional,
-        )
+        bucket = t5_bucket(_distance(query_position, key_position), **self.buckets)
         return rearrange(self.table[bucket].to(dtype), "b t s h -> b h t s")
 
 

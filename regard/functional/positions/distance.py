@@ -8,25 +8,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.errors import OptionError
-from regard.core.shapes import check_positive
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
     """2^(-8i/H), i = 1 .. H, for H a power of two; else those of the power of two below, filled up with every other
     slope of the one above (Press et al. 2021, arXiv 2108.12409, and its code).
     """
-    check_positive(num_heads=num_heads)
     low = 2 ** int(math.log2(num_heads))
     slopes = [2 ** (-8 * i / low) for i in range(1, low + 1)]
     return slopes + [2 ** (-8 * i / (2 * low)) for i in range(1, 2 * low + 1, 2)][: num_heads - low]
-
-
-def alibi_bias(
-    distance: Int[Tensor, "b T S"], num_heads: int, dtype: torch.dtype = torch.float32
-) -> Float[Tensor, "b H T S"]:
-    """-slope_h |distance|: the paper's for keys before the query, and its mirror image for keys after."""
-    away = distance.abs()[:, None].to(dtype)
-    return -constants(alibi_slopes(num_heads), away)[:, None, None] * away
 
 
 def t5_bucket(
@@ -51,7 +41,6 @@ def t5_bucket(
 
 def t5_borders(num_buckets: int, max_distance: int, bidirectional: bool) -> list[int]:
     """The smallest distance of each bucket but the first, in one direction; worked out exactly, never in float32."""
-    check_positive(num_buckets=num_buckets, max_distance=max_distance)
     n = num_buckets // 2 if bidirectional else num_buckets
     exact = n // 2
     if exact < 1 or max_distance <= exact:

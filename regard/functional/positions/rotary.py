@@ -63,20 +63,6 @@ def angles(
     return position[..., None] * w
 
 
-def turned(
-    x: Float[Tensor, "*n t K"],
-    cos: Float[Tensor, "*#n t k"],
-    sin: Float[Tensor, "*#n t k"],
-    out: Float[Tensor, "*n t K"] | None = None,
-) -> Float[Tensor, "*n t K"]:
-    """x turned in halves, without tensors of the products and without a gradient; back with -sin."""
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
-    (a, b), (left, right) = x.chunk(2, dim=-1), out.chunk(2, dim=-1)
-    torch.mul(a, cos, out=left).addcmul_(b, sin, value=-1)
-    torch.mul(b, cos, out=right).addcmul_(a, sin)
-    return out
-
-
 def sinusoid(
     position: Int[Tensor, "*b"],
     dim: int,
@@ -86,8 +72,6 @@ def sinusoid(
     dtype: torch.dtype = torch.float32,
 ) -> Float[Tensor, "*b D"]:
     """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
-    if pairing not in ("half", "adjacent"):
-        raise OptionError(f"sinusoid: pairing must be 'half' or 'adjacent', got {pairing!r}")
     turn = angles(
         position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32
     )
