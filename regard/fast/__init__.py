@@ -3,7 +3,7 @@
 An entry is a function with the plain form's signature and `form=`, whose sizes it may use. Deleting this folder leaves every law green.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -20,16 +20,11 @@ from regard.functional.rows import Form, record_of_this
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
 
 
-def always(*tensors: Tensor | None, form: Form, **options: Any) -> str | None:
-    """None: the entry serves any call."""
-    return None
-
-
 @dataclass(frozen=True)
 class Entry:
     """One replacement, and the calls that it takes.
 
-    unfit: called like the function; a reason why it cannot serve, or None. shortest: fewest queries from which "auto" takes it.
+    unfit: called like the function; a reason why it cannot serve, or None; by default it serves any. shortest: fewest queries from which "auto" takes it.
     package: an optional one that it needs, with its oldest version. compiles: torch.compile captures it. elsewhere: named, it also computes
     forward passes on other devices.
     """
@@ -37,7 +32,7 @@ class Entry:
     name: str
     function: Callable[..., Any]
     about: str
-    unfit: Callable[..., str | None] = always
+    unfit: Callable[..., str | None] | None = None
     dtypes: tuple[torch.dtype, ...] = ()  # empty: all
     shortest: int = 0
     package: tuple[str, str] | None = None
@@ -48,16 +43,16 @@ class Entry:
         """A package that is not installed, and what brings it."""
         return None if self.package is None else lacking(*self.package)
 
-    def refuses(self, form: Form, tensors: Sequence[Tensor | None], options: dict) -> str | None:
+    def refuses(self, form: Form, tensors: Sequence[Any], options: dict) -> str | None:
         """Why it cannot serve this call; None if it can."""
-        dtype = cast(Tensor, tensors[0]).dtype
+        dtype = tensors[0].dtype
         if lacks := self.lacks():
             return f"it needs {lacks}"
         if torch.compiler.is_compiling() and not self.compiles:
             return "torch.compile does not capture it"
         if self.dtypes and dtype not in self.dtypes:
             return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {dtype}"
-        return self.unfit(*tensors, form=form, **options)
+        return self.unfit(*tensors, form=form, **options) if self.unfit else None
 
 
 PIECES = partial(Entry, "pieces", about="pieces of time in cache, computed again")
@@ -67,7 +62,6 @@ SDPA = Entry(
 )
 FUSED = {
     "softmax": SDPA,
-    "slots": replace(SDPA, function=sdpa.slots),
     "synthesizer": replace(SDPA, function=sdpa.synthesized, unfit=sdpa.unfit_synthesized),
     "delta scan": Entry("opaque", scan.attend, "one step of a program", scan.unfit, compiles=True),
 }
@@ -106,27 +100,22 @@ FAST: dict[tuple[str, str], Entry] = {
 NAMES = tuple(dict.fromkeys(entry.name for entry in FAST.values()))
 
 
-def names(operations: Sequence[str]) -> list[str]:
-    """Names of the entries that these operations have on any device."""
-    return list(dict.fromkeys(entry.name for entry in _entries(operations)))
-
-
-def lacks(operations: Sequence[str], name: str) -> str | None:
-    """What the entry of this name needs and does not have."""
-    return next((entry.lacks() for entry in _entries(operations) if entry.name == name), None)
-
-
-def _entries(operations: Sequence[str]) -> Iterator[Entry]:
-    return (entry for (operation, _), entry in FAST.items() if operation in operations)
+def entries(*operations: str) -> dict[str, Entry]:
+    """The entries that these operations have on any device, by name."""
+    return {e.name: e for (operation, _), e in FAST.items() if operation in operations}
 
 
 def run(
-    operation: str, plain: Callable[..., Any], form: Form, *tensors: Tensor | None, **options: Any
+    operation: str, plain: Callable[..., Any], form: Form, *tensors: Any, **options: Any
 ) -> Any:
-    """The chosen entry's result, or the plain form's. Raises UnsupportedError where a named entry cannot serve."""
+    """The chosen entry's result, or the plain form's. An option of None is left out, so that an entry refuses others alone.
+
+    Raises UnsupportedError where a named entry cannot serve.
+    """
+    options = {name: value for name, value in options.items() if value is not None}
     entry = _chosen(operation, form, tensors, options)
     record = None if torch.compiler.is_compiling() else record_of_this.get()
-    choice = FAST.get((operation, cast(Tensor, tensors[0]).device.type))
+    choice = FAST.get((operation, tensors[0].device.type))
     if record is not None and (choice or entry):  # without a choice nothing is chosen
         record.names.add("plain" if entry is None else entry.name)
     if entry is None or (record is not None and record.plain_instead):
@@ -137,18 +126,17 @@ def run(
     return twice_differentiable(fast, partial(plain, **options), *tensors)
 
 
-def _chosen(
-    operation: str, form: Form, tensors: Sequence[Tensor | None], options: dict
-) -> Entry | None:
-    q = cast(Tensor, tensors[0])
+def _chosen(operation: str, form: Form, tensors: Sequence[Any], options: dict) -> Entry | None:
+    q = tensors[0]
     entry = FAST.get((operation, q.device.type))
     if form.name == "auto":
         if entry is None or q.shape[-2] < entry.shortest:
             return None
         return None if entry.refuses(form, tensors, options) else entry
     if entry is None or entry.name != form.name:
-        named = (e for e in _entries([operation]) if e.name == form.name and e.elsewhere)
-        if (entry := next(named, None)) is not None and q.requires_grad:
+        entry = entries(operation).get(form.name)
+        entry = entry if entry and entry.elsewhere else None
+        if entry and q.requires_grad:
             raise UnsupportedError(
                 f'impl={form.name!r} cannot serve: it has no backward pass on {q.device.type}. Use impl="plain"'
             )
@@ -195,8 +183,8 @@ def by_autograd(
     own = [z.view_as(z) if z is not None and z.requires_grad else z for z in inputs]
     y = plain(*own)
     made = (y,) if isinstance(y, Tensor) else y
-    given = [(z, dz.to(z.dtype)) for z, dz in zip(made, gradients, strict=True) if dz is not None]
-    given = [(z, dz) for z, dz in given if z.requires_grad]
+    both = zip(made, gradients, strict=True)
+    given = [(z, dz.to(z.dtype)) for z, dz in both if dz is not None and z.requires_grad]
     asked = [z for z in own if z is not None and z.requires_grad]
     if not given:
         return [None] * len(own)

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.core.mask import Mask
 from regard.core.packages import lacking
 from regard.functional.linear import CAUSAL
-from regard.functional.rows import Form
+from regard.functional.rows import Form, wide_type
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
 
@@ -29,14 +29,14 @@ def causal_sums(
     """The sums in the dtype of v."""
     M, V = phi_q.shape[-1], v.shape[-1]
     if log_decay is not None:
-        log_decay = log_decay.to(torch.promote_types(log_decay.dtype, torch.float32))
+        log_decay = log_decay.to(wide_type(log_decay))
     state = None
     if S is not None and z is not None:
         state = _filled(_filled(torch.cat([S, z[..., None]], dim=-1)).mT).mT
     o, after = _kernel()(
         q=_filled(phi_q.to(v.dtype)).transpose(1, 2),
         k=_filled(phi_k.to(v.dtype)).transpose(1, 2),
-        v=_filled(v, 1.0).transpose(1, 2),
+        v=_filled(F.pad(v, (0, 1), value=1.0)).transpose(1, 2),
         g=None if log_decay is None else log_decay.transpose(1, 2),
         scale=1.0,
         initial_state=state,
@@ -56,10 +56,8 @@ def unfit(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask=CAUSAL, form)
     return None
 
 
-def _filled(x: Float[Tensor, "*b K"], *next_columns: float) -> Float[Tensor, "*b W"]:
+def _filled(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b W"]:
     """These columns and then zeros, up to a multiple of WIDTH."""
-    ones = [x.new_full((*x.shape[:-1], 1), column) for column in next_columns]
-    x = torch.cat([x, *ones], dim=-1) if ones else x
     rest = -x.shape[-1] % WIDTH
     return F.pad(x, (0, rest)) if rest else x
 

@@ -13,15 +13,14 @@ def attend(S: Tensor, *chunks: Tensor, form: Form) -> tuple[Tensor, Tensor]:
 
 
 def unfit(S: Tensor, q: Tensor, *chunks: Tensor, form: Form) -> str | None:
-    free = torch.compiler.is_compiling() and of_any_length(q.shape[2])
-    return None if free else "it is for programs that serve any length"
+    return None if of_any_length(q.shape[2]) else "it is for programs that serve any length"
 
 
 @torch.library.custom_op("regard::delta_scan", mutates_args=())
 def _scan(
     S: Tensor, q: Tensor, qk: Tensor, U: Tensor, W: Tensor, k: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `scanned`, and the states before each chunk."""
+    """`scanned`, and the states before each chunk."""
     read, before = [], []
     for chunk in zip(*(z.split(1, 2) for z in (q, qk, U, W, k, kept)), strict=True):
         before.append(S)

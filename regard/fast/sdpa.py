@@ -2,13 +2,12 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.compressed import seen_slots
-from regard.functional.rows import TILE, Form, autocast_dtype, tiled
-from regard.functional.softmax import attend as attend_rows, softmax_attention
+from regard.functional.rows import Form, autocast_dtype
+from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
 
 GRAIN = 8
@@ -16,15 +15,7 @@ GRAIN = 8
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
-    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    form: Form,
+    q, k, v, mask=None, *, causal=False, scale=None, dropout=0.0, form: Form
 ) -> Float[Tensor, "B H T V"]:
     """Keys and values are padded with zeros to one width: without that the kernel stores T x T weights."""
     K, V = q.shape[3], v.shape[3]
@@ -76,23 +67,3 @@ def unfit_synthesized(
     if narrow and 2 * tensors[0].shape[3] < v.shape[3]:
         return "factors would be widened to the values, which costs more than it saves"
     return None
-
-
-def slots(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H C K"],
-    v: Float[Tensor, "B H C V"],
-    last: Int[Tensor, "b T"],
-    *,
-    factor: int,
-    lead: int,
-    late: int,
-    ahead: int | None = None,
-    form: Form,
-) -> Float[Tensor, "B H T V"]:
-    def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        reach = None if ahead is None else rows.stop + ahead
-        k, v, allowed = seen_slots(last, k, v, factor, lead, late, reach)
-        return attend_rows(q, k, v, allowed, impl=form)
-
-    return tiled(some, form.tile or TILE, (q, last[:, None, :, None]), k, v)

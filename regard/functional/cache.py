@@ -131,7 +131,6 @@ def same_in_all(length: Int[Tensor, "B"]) -> int | None:
         return None
     found = set(length.tolist())
     return found.pop() if len(found) == 1 else None
-    return found.pop() if len(found) == 1 else None
 
 
 def readable(z: Tensor) -> bool:

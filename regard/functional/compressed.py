@@ -18,18 +18,8 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
-from regard.functional.rows import (
-    TILE,
-    Impl,
-    choose,
-    cleared,
-    in_chunks,
-    masked_softmax,
-    pick,
-    scores,
-    tiled,
-)
-from regard.functional.softmax import attend as attend_rows
+from regard.functional.rows import TILE, Impl, choose, cleared, in_chunks, pick, tiled
+from regard.functional.softmax import attend as attend_rows, softmax_rows
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 
@@ -70,12 +60,7 @@ def compressed_attention(
     C, taken = (S + factor - 1) // factor, None
     if mask.valid is not None:
         k, v = (cleared(z, mask.valid) for z in (k, v))
-        taken = (
-            filled(mask.valid[:, None, :, None], factor)
-            .unflatten(2, (-1, factor))
-            .any(3)
-            .mT[..., :C]
-        )
+        taken = in_chunks(mask.valid[:, None, :, None], factor).any(3).mT[..., :C]
     k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
     return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
@@ -108,50 +93,18 @@ def slot_attention(
 
     first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.
     """
-    lead = int(first is not None)
-    late = int(first is not None and first.late)
-    slots = choose("slots", attend, impl, tile=TILE)
-    return slots(q, k, v, last, factor=factor, lead=lead, late=late, ahead=ahead)
-
-
-def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H C K"],
-    v: Float[Tensor, "B H C V"],
-    last: Int[Tensor, "b T"],
-    *,
-    factor: int,
-    lead: int,
-    late: int,
-    ahead: int | None = None,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
-    """lead: slots before the others; late: tokens after which a complete slot appears."""
-    T = q.shape[2]
+    T, lead, late = q.shape[2], int(first is not None), int(first is not None and first.late)
+    softmax = choose("softmax", softmax_rows, impl, tile=TILE)
 
     def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        reach = None if ahead is None or rows.stop >= T else rows.stop + ahead
-        k, v, allowed = seen_slots(last, k, v, factor, lead, late, reach)
-        return masked_softmax(scores(q, k), allowed).to(v.dtype) @ v
+        if ahead is not None and rows.stop < T:
+            seen = max(lead + (rows.stop + ahead - late) // factor, 1)
+            k, v = k[:, :, :seen], v[:, :, :seen]
+        count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
+        allowed = (torch.arange(k.shape[2], device=k.device) < count) | (count < 1)
+        return softmax(q, k, v, allowed).masked_fill(count < 1, 0)
 
-    return tiled(some, tile, (q, last[:, None, :, None]), k, v)
-
-
-def seen_slots(
-    last: Int[Tensor, "b 1 t 1"],
-    k: Float[Tensor, "B H C K"],
-    v: Float[Tensor, "B H C V"],
-    factor: int,
-    lead: int,
-    late: int,
-    reach: int | None,
-) -> tuple[Tensor, Tensor, Bool[Tensor, "b 1 t S"]]:
-    """The slots that some of these queries see, and which each sees. reach: tokens up to the last query; None: all slots are kept."""
-    if reach is not None:
-        seen = max(lead + (reach - late) // factor, 1)
-        k, v = k[:, :, :seen], v[:, :, :seen]
-    count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
-    return k, v, torch.arange(k.shape[2], device=k.device) < count
+    return tiled(some, getattr(impl, "tile", None), (q, last[:, None, :, None]), k, v)
 
 
 @as_state
@@ -167,7 +120,7 @@ def initial_state(like: Float[Tensor, "B H 0 K"], factor: int, slots: int) -> St
     """The state before the first token, with room for this many slots."""
     B, H, _, K = like.shape
     store, rest = like.new_zeros(B, H, slots, K), like.new_zeros(B, H, factor - 1, K)
-    length = torch.zeros(B, dtype=torch.long, device=like.device)
+    length = like.new_zeros(B, dtype=torch.long)
     return State(store, store.clone(), rest, rest.clone(), length)
 
 
@@ -194,31 +147,32 @@ def extend(
             q, k, v, state, at, factor, compress_k, compress_v, first, donate, impl
         )
         return y, replace(state, length=length)
-    k = _append_rest(state.rest_k, k, state.length, factor)
-    v = _append_rest(state.rest_v, v, state.length, factor)
     before, now = state.length // factor, length // factor
-    slot = torch.arange(k.shape[2] // factor, device=q.device)
-    exists = slot < (now - before)[:, None]
-    column, keys, values = lead + before[:, None] + slot, state.k, state.v
+    slot = torch.arange((factor - 1 + N) // factor, device=q.device)
+    exists, column = slot < (now - before)[:, None], lead + before[:, None] + slot
     most = most_in(length, None if state.most is None else state.most + N)
-    room = lead + (keys.shape[2] + len(slot) if most is None else most // factor)
-    if first is not None:
-        begins = (state.length == 0)[:, None]
-        front = torch.zeros_like(begins, dtype=torch.long)
-        keys = write(keys, first.k, front, begins, room, donate)
-        values = write(values, first.v, front, begins, room, donate)
-        donate = True  # the store was written just now, and nobody else holds it
-    usable = len(slot) * factor
-    keys = write(keys, compress_k(k[:, :, :usable]), column, exists, room, donate)
-    values = write(values, compress_v(v[:, :, :usable]), column, exists, room, donate)
+    room = lead + (state.k.shape[2] + len(slot) if most is None else most // factor)
+    begins = (state.length == 0)[:, None]
+    waiting = ((now - before) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
+
+    def kept(store, rest, new, begin, compress) -> tuple[Tensor, Tensor]:
+        """Slots and waiting tokens of one side."""
+        new, ours = _append_rest(rest, new, state.length, factor), donate
+        if begin is not None:
+            front = torch.zeros_like(begins, dtype=torch.long)
+            store = write(store, begin, front, begins, room, donate)
+            ours = True  # the store was written just now, and nobody else holds it
+        slots = compress(new[:, :, : len(slot) * factor])
+        return write(store, slots, column, exists, room, ours), _rows(new, waiting)
+
+    keys, rest_k = kept(state.k, state.rest_k, k, first and first.k, compress_k)
+    values, rest_v = kept(state.v, state.rest_v, v, first and first.v, compress_v)
     last = place(state.length, valid, N)
     if N == 1 and not readable(length):  # a step keeps its shapes
         room = keys.shape[2]
-    y = slot_attention(
-        q, keys[:, :, :room], values[:, :, :room], last, factor=factor, first=first, impl=impl
-    )
-    waiting = ((now - before) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
-    return y, State(keys, values, _rows(k, waiting), _rows(v, waiting), length)
+    seen = keys[:, :, :room], values[:, :, :room]
+    y = slot_attention(q, *seen, last, factor=factor, first=first, impl=impl)
+    return y, State(keys, values, rest_k, rest_v, length)
 
 
 def _extend_one(
@@ -251,8 +205,7 @@ def _extend_one(
         donate, keys, values
     ):  # the owner of the earlier state may write behind its slots
         keys, values = keys[:, :, :column], values[:, :, :column]
-    late = first is not None and first.late
-    seen = lead + (at + 1 - int(late)) // factor
+    seen = lead + (at + 1 - int(first is not None and first.late)) // factor
     y = torch.zeros_like(q)
     if seen:
         y = attend_rows(q, keys[:, :, :seen], values[:, :, :seen], impl=impl)

@@ -21,14 +21,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.functional.linear import accumulated, causal_sums, weighted_sums
+from regard.functional.linear import accumulated, chosen_sums, weighted_sums
 from regard.functional.rows import (
     Impl,
     choose,
     exp,
     fitted,
     in_chunks,
-    of_any_length,
     recomputed,
     wide_type,
 )
@@ -100,7 +99,7 @@ def decayed_attention(
     if log_decay.dim() == 3:
         total = None if state is None else state[..., 0]
         if q.shape[2] == 1:
-            y, _, S, _ = causal_sums(q, k, v, log_decay, state, total, impl=impl)
+            y, _, S, _ = chosen_sums(q, k, v, log_decay, state, total, impl=impl)
         else:
             sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
             y, _, S, _ = sums(q, k, v, log_decay, state, total)
@@ -131,8 +130,7 @@ def delta_attention(
     g = torch.zeros_like(beta) if log_decay is None else _ranged(log_decay, dtype)
     g = g if g.dim() == 4 else g[..., None]
     C, whole = CHUNK if g.shape[3] == 1 else CHUNK // 4, torch.compiler.is_exporting()
-    if whole or not (torch.compiler.is_compiling() and of_any_length(T)):
-        C = min(C, T)
+    C = min(C, T) if whole else fitted(C, T)
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)
     qk, kk = at.pairs
     wide, b = (

@@ -13,13 +13,14 @@ Time grows as T K (V + C), memory as T K (C + V / C). A stream is the same funct
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.cache import is_ours
+from regard.functional.features import lowest
 from regard.functional.linear import accumulated
-from regard.functional.rows import Impl, choose, exp, fitted, in_chunks, pick, wide_type
+from regard.functional.rows import Impl, choose, cleared, exp, fitted, in_chunks, pick, wide_type
 
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
@@ -40,37 +41,33 @@ def efficient_attention(
 
 
 def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
-    rho, k, T, S = q.softmax(-1), present_keys(k, mask), q.shape[2], k.shape[2]
+    rho, T, S = q.softmax(-1), q.shape[2], k.shape[2]
     if not mask.causal:
-        return rho @ summed(k, v, mask)
-    state: tuple[Tensor, ...] = ()
+        return rho @ summed(k, v, mask.valid)
+    k = present_keys(k, mask.valid)
+    state = no_keys(v, k.shape[3])
     if T != S or mask.shift is not None:
         # b T: the last key that each query sees; below 0: none
         last = mask.last_key(T, S, k.device)
         every = torch.arange(S, device=k.device) < last[:, :1]
-        state = all_before(present_keys(k, Mask(valid=every)), v)
+        state = all_before(present_keys(k, every), v)
         k, v = (pick(z, last.clamp(min=0)) for z in (k, v))
-        k = present_keys(k, Mask(valid=last >= 0))
+        k = present_keys(k, last >= 0)
     return causal_means(rho, k, v, *state, chunk=chunk)[0]
 
 
-def lowest(dtype: torch.dtype) -> float:
-    """The key of an absent token: finite, so that differences are numbers; half of it is above, and the m of no tokens."""
-    return torch.finfo(dtype).min / 4
+def present_keys(
+    k: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None
+) -> Float[Tensor, "B H S K"]:
+    """Keys whose exponentials are zero where there is no token; half of them is above, and the m of no tokens."""
+    return k if valid is None else k.masked_fill(~valid[:, None, :, None], lowest(k.dtype))
 
 
-def present_keys(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
-    """Keys whose exponentials are zero where there is no token."""
-    if mask.valid is None:
-        return k
-    return k.masked_fill(~mask.valid[:, None, :, None], lowest(k.dtype))
-
-
-def summed(k: Tensor, v: Tensor, mask: Mask) -> Float[Tensor, "B H K V"]:
+def summed(
+    k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"], valid: Bool[Tensor, "B S"] | None
+) -> Float[Tensor, "B H K V"]:
     """Softmax over valid positions, channel by channel, times the values; zero if there are none."""
-    weights = k.softmax(2)
-    weights = weights if mask.valid is None else weights * mask.valid[:, None, :, None]
-    return weights.mT @ v
+    return cleared(present_keys(k, valid).softmax(2), valid).mT @ v
 
 
 def no_keys(like: Float[Tensor, "B H _ V"], channels: int) -> State:
@@ -90,16 +87,14 @@ def causal_means(
     rho: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
-    S: Float[Tensor, "B H K V"] | None = None,
-    z: Float[Tensor, "B H K"] | None = None,
-    m: Float[Tensor, "B H K"] | None = None,
+    S: Float[Tensor, "B H K V"],
+    z: Float[Tensor, "B H K"],
+    m: Float[Tensor, "B H K"],
     *,
     chunk: int = CHUNK,
     donate: bool = False,
 ) -> tuple[Float[Tensor, "B H T V"], Tensor, Tensor, Tensor]:
-    """y, and the state after it. donate: the state after one token may be where the state before it was."""
-    if S is None or z is None or m is None:
-        S, z, m = no_keys(v, k.shape[-1])
+    """y, and the state after it, from that before. donate: the state after one token may be where the state before it was."""
     dtype, T = v.dtype, k.shape[2]
     rho, k, v, S, z, m = (x.to(wide_type(x)) for x in (rho, k, v, S, z, m))
     if T == 1:

@@ -174,13 +174,10 @@ def favor_keys(
     if (kernel := kernel_of(features)) is not None:
         return Keys(present(kernel(wx) + KERNEL_EPS, valid), None, before)
     absent = None if valid is None else ~valid[:, None]
-    size = half  # |x|^2 / 2 as a part of c
-    if stabiliser == "published":
-        peak, size = wx.amax(-1), torch.zeros_like(half)
-    elif causal:
-        peak, size = wx.detach().amax(-1), half.detach()
-    else:
-        peak = wx.amax(-1)
+    # |x|^2 / 2 as a part of c
+    peak, size = wx.amax(-1), torch.zeros_like(half) if stabiliser == "published" else half
+    if causal:
+        peak, size = peak.detach(), size.detach()
     top = peak - size
     top = top if absent is None else top.masked_fill(absent, lowest(top.dtype))
     c, log_decay = top.amax(-1, keepdim=True), None

@@ -11,23 +11,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import TILE, Impl, sizes_of, tiled
-
-
-def left(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
-    return torch.where(j <= i - 2, (j + 1) ** 3, (i < 2) & (j == 0))
-
-
-def right(i: Tensor, j: Tensor, n: Tensor) -> Tensor:
-    return torch.where(j >= i + 2, (n - j) ** 3, (i > n - 3) & (j == n - 1))
-
+from regard.functional.rows import Impl, tiled
 
 PATTERNS = {
     "current": lambda i, j, n: j == i,
     "previous": lambda i, j, n: j == (i - 1).clamp_min(0),
     "next": lambda i, j, n: j == torch.minimum(i + 1, n - 1),
-    "left": left,
-    "right": right,
+    "left": lambda i, j, n: torch.where(j <= i - 2, (j + 1) ** 3, (i < 2) & (j == 0)),
+    "right": lambda i, j, n: torch.where(j >= i + 2, (n - j) ** 3, (i > n - 3) & (j == n - 1)),
     "end": lambda i, j, n: (j + 1) ** 3,
     "start": lambda i, j, n: (n - j) ** 3,
     "last": lambda i, j, n: j == n - 1,
@@ -73,5 +64,4 @@ def fixed_attention(
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
         return weights.to(v.dtype) @ v
 
-    tile = sizes_of(impl, tile=TILE)["tile"]
-    return tiled(some, tile, query[..., None], v)
+    return tiled(some, getattr(impl, "tile", None), query[..., None], v)

@@ -57,7 +57,7 @@ def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[
     turns = index * index % (2 * n[:, None])
     angle = math.pi * turns.to(x.real.dtype) / n[:, None]
     chirp = torch.polar(torch.ones_like(angle), angle)
-    x = torch.where((index < n[:, None])[..., None], x * chirp.conj()[..., None], x.new_zeros(()))
+    x = (x * chirp.conj()[..., None]).masked_fill((index >= n[:, None])[..., None], 0)
     around = torch.cat(
         [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], dim=1
     )  # m = 0 .. T-1, -(T-1) .. -1

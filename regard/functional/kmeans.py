@@ -9,7 +9,6 @@ keys, for three requests:
 """
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -93,12 +92,17 @@ def attend(
         return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
     if "clusters" in assigned:
         window = last_of_group(window_size, include_self=not exclude_self)
-        how: dict[str, Any] = {
-            "group": assigned["clusters"][:, :, None],
-            "window": window,
-            "impl": impl,
-        }
-        return sorted_attention(q, k, v, mask=mask, scale=scale, exclude_self=exclude_self, **how)
+        return sorted_attention(
+            q,
+            k,
+            v,
+            group=assigned["clusters"][:, :, None],
+            window=window,
+            mask=mask,
+            scale=scale,
+            exclude_self=exclude_self,
+            impl=impl,
+        )
     sides = assigned["query_members"], assigned["key_members"]
     return within(q, k, v, *sides, mask=mask, scale=scale, exclude_self=exclude_self)
 

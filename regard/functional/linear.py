@@ -70,8 +70,7 @@ def linear_attention(
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys. impl, here and below: see `functional.rows`."""
     q, k, values = ranged(q, k, v)
     phi_q, phi_k = feature_map(q), present(feature_map(k), mask.valid)
-    weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
-    sums, total, _, _ = weigh(phi_q, phi_k, values, mask=mask)
+    sums, total, _, _ = chosen_sums(phi_q, phi_k, values, mask=mask, impl=impl)
     return (sums / denominator(total)).to(v.dtype)
 
 
@@ -91,8 +90,7 @@ def random_feature_attention(
         q, k, values = (z.to(w.dtype) for z in (q, k, v))
         phi_k, g, _ = unit_keys(k, w, features, ranged(gate)[0], mask.valid)
         phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, values)
-        weigh = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
-        sums, total, _, _ = weigh(phi_q, phi_k, values, g, mask=mask)
+        sums, total, _, _ = chosen_sums(phi_q, phi_k, values, g, mask=mask, impl=impl)
         return (sums / signed(total)).to(v.dtype)
 
 
@@ -177,21 +175,22 @@ def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]
     return A @ v, e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
 
 
-def causal_sums(
+def chosen_sums(
     phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
-    v: Float[Tensor, "B H T V"],
-    log_decay: Float[Tensor, "B H T"] | None = None,
+    phi_k: Float[Tensor, "B H S M"],
+    v: Float[Tensor, "B H S V"],
+    log_decay: Float[Tensor, "B H S"] | None = None,
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
+    mask: Mask = CAUSAL,
     impl: Impl = "auto",
     donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`weighted_sums` of the next tokens. donate: the state after one token may be where the state before it was."""
+    """`weighted_sums`, or what replaces it. donate: the state after one token may be where the state before it was."""
     if phi_q.shape[2] > 1 or S is None or z is None:
         sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
-        return sums(phi_q, phi_k, v, log_decay, S, z)
+        return sums(phi_q, phi_k, v, log_decay, S, z, mask=mask)
     # A decoding step: few operations, since each costs more than its numbers.
     if not is_ours(donate, S, phi_k, v):
         S, z = S.clone(), z.clone()
@@ -223,8 +222,8 @@ def turned_sums(
         S, z = summed(e, v)[0], phi_k.sum(2)
         return a @ S, phi_q @ z[..., None], S, z
     empty = None if S is None else S[..., :0]
-    sums, _, S, _ = causal_sums(a, e, v, None, S, z, impl=impl)
-    _, total, _, z = causal_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
+    sums, _, S, _ = chosen_sums(a, e, v, None, S, z, impl=impl)
+    _, total, _, z = chosen_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
     return sums, total, S, z
 
 

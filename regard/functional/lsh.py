@@ -6,8 +6,6 @@
 The strict and the published order differ in the four integers of a window: see `functional.sorted`.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -84,5 +82,15 @@ def lsh_attention(
         same_bucket_only=same_bucket_only,
         mask=mask,
     )
-    how: dict[str, Any] = {"group": group, "window": window, "mask": mask, "scale": scale}
-    return sorted_attention(q, k, v, exclude_self=True, count_once=dedup, impl=impl, **how)
+    return sorted_attention(
+        q,
+        k,
+        v,
+        group=group,
+        window=window,
+        mask=mask,
+        scale=scale,
+        exclude_self=True,
+        count_once=dedup,
+        impl=impl,
+    )

@@ -32,7 +32,7 @@ def initial_state(
     """The state before the first token; `near`: width of the keys inside chunks."""
     heads = (batch_size, num_heads)
     M = like.new_zeros(*heads, K, V)
-    length = torch.zeros(batch_size, dtype=torch.long, device=like.device)
+    length = like.new_zeros(batch_size, dtype=torch.long)
     k, v = like.new_zeros(*heads, chunk_size, near), like.new_zeros(*heads, chunk_size, V)
     return State(M, torch.zeros_like(M), k, v, length)
 
@@ -64,7 +64,7 @@ def extend(
         values = torch.cat([state.v, v], dim=2)
 
         def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B *n"]:
-            """Where the tokens at these columns, from the start of the open chunk, are: behind it, new ones."""
+            """Places of the tokens at these columns, which count from the start of the open chunk; new ones are behind it."""
             old = filled.view(-1, *[1] * (column.dim() - 1))
             return torch.where(column < old, column, column - old + C).clamp(max=C + N - 1)
 

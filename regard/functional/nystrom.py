@@ -8,10 +8,11 @@ with a maximum over its batch, so that rows depend on their neighbours; here eac
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.functional.projected import segment_means
 from regard.functional.rows import masked_softmax, ranged
 
 STEPS = 6
@@ -45,15 +46,11 @@ def landmarks(
     z: Float[Tensor, "B H S K"], count: int, valid: Bool[Tensor, "B S"] | None
 ) -> tuple[Float[Tensor, "B H m K"], Bool[Tensor, "b m"]]:
     """Means of runs of valid tokens, and which there are: a row of fewer tokens has one for each."""
-    place = torch.arange(z.shape[2], device=z.device)[None]
-    length = place.new_full((1, 1), 1) * z.shape[2] if valid is None else valid.sum(1, keepdim=True)
-    used: Int[Tensor, "b 1"] = length.clamp(max=count)
-    run = place * used // length.clamp_min(1)
-    each = torch.arange(count, device=z.device)
-    members = run[:, None] == each[:, None]
-    members = (members if valid is None else members & valid[:, None]).to(z.dtype)
-    means = members / members.sum(2, keepdim=True).clamp_min(1)
-    return means[:, None] @ z, each < used
+    S = z.shape[2]
+    length = (z.new_ones(1, S, dtype=torch.bool) if valid is None else valid).sum(1)
+    used = length.clamp(max=count)
+    means = segment_means(length, S, count, z.dtype, used)
+    return means @ z, torch.arange(count, device=z.device) < used[:, None]
 
 
 def pseudo_inverse(A: Float[Tensor, "*b m n"]) -> Float[Tensor, "*b n m"]:

@@ -30,7 +30,6 @@ from regard.functional.rows import (
     masked_softmax,
     of_any_length,
     scores,
-    sizes_of,
     take,
     take_each,
     tiled,
@@ -72,7 +71,7 @@ def pattern_attention(
             heads = [h for h, other in enumerate(pattern.heads) if other == one]
             pairs = mask.pairwise
             pairs = pairs if pairs is None or pairs.shape[1] == 1 else heads_of(pairs, heads)
-            how = {"pattern": one, "mask": replace(mask, pairwise=pairs), "scale": scale}
+            how |= {"pattern": one, "mask": replace(mask, pairwise=pairs)}
             how["prefix"] = prefix and (heads_of(prefix[0], heads), heads_of(prefix[1], heads))
             own = [heads_of(z, heads) for z in (q, k, v)]
             y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
@@ -243,7 +242,7 @@ def _dense(
         pairs = _pairs(pattern, mask, k.shape[2] - E, E, rows, q.device)
         return attend_rows(q, k, v, pairs, scale=scale, impl=impl)
 
-    return tiled(some, sizes_of(impl, tile=TILE)["tile"], q, k, v)
+    return tiled(some, getattr(impl, "tile", None) or TILE, q, k, v)
 
 
 def _pairs(

@@ -18,7 +18,7 @@ from regard.functional.cache import advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
-from regard.functional.rows import TILE, Impl, masked_softmax, pick, scores, sizes_of, take, tiled
+from regard.functional.rows import TILE, Impl, masked_softmax, pick, scores, take, tiled
 
 CHUNK = 64
 """New tokens that are compared with the same keys."""
@@ -53,7 +53,7 @@ def extend(
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, reach, sinks = q.shape[2], pattern.reach, pattern.sinks
-    attention = partial(attend_next, pattern=pattern, chunk=sizes_of(impl, chunk=CHUNK)["chunk"])
+    attention = partial(attend_next, pattern=pattern, chunk=getattr(impl, "chunk", None) or CHUNK)
     if reach is None:
         at = columns(state, valid, N, state.k, donate)
         k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)

@@ -31,14 +31,19 @@ def projected_attention(
 
 
 def segment_means(
-    count: Int[Tensor, "b"], S: int, M: int, dtype: torch.dtype
+    count: Int[Tensor, "b"],
+    S: int,
+    M: int,
+    dtype: torch.dtype,
+    used: Int[Tensor, "b"] | None = None,
 ) -> Float[Tensor, "b 1 M S"]:
     """The matrix that takes means over M segments, as equal as can be, of the first `count` of S tokens.
 
-    With no more tokens than segments each token is alone in one; a segment without a token has a row of zeros.
+    With no more tokens than segments each token is alone in one; a segment without a token has a row of zeros. used: the first
+    segments, which alone have tokens.
     """
     place = torch.arange(S, device=count.device)
-    segment = place * M // count.clamp_min(1)[:, None]
+    segment = place * (M if used is None else used[:, None]) // count.clamp_min(1)[:, None]
     member = segment[:, None, :] == torch.arange(M, device=count.device)[:, None]
     member = (member & (place < count[:, None])[:, None, :])[:, None].to(dtype)
     return member / member.sum(-1, keepdim=True).clamp_min(1)

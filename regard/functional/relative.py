@@ -9,7 +9,7 @@ Each tile of queries is multiplied once with the vector of each distance, and th
 numbers with rows one shorter) moves the products to their keys: no [T S K] is stored, and no [T S] beyond a tile.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -78,8 +78,17 @@ def relative_attention(
         distance = relative_shift(every, s)
         return distance if segment is None else distance + segment(rows, cols)
 
-    how: dict[str, Any] = {"scale": scale, "window": window, "dropout": dropout, "impl": impl}
-    return softmax_attention(q + terms.u[:, None], k, v, bias=bias, mask=mask, **how)
+    return softmax_attention(
+        q + terms.u[:, None],
+        k,
+        v,
+        bias=bias,
+        mask=mask,
+        scale=scale,
+        window=window,
+        dropout=dropout,
+        impl=impl,
+    )
 
 
 def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:

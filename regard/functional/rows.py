@@ -54,7 +54,8 @@ class Form:
     room: int | None = None
 
     def __post_init__(self):
-        for name, size in (("tile", self.tile), ("chunk", self.chunk), ("room", self.room)):
+        for name in ("tile", "chunk", "room"):
+            size = getattr(self, name)
             if size is not None and (type(size) is not int or size < 1):
                 raise OptionError(f"Form: {name} must be a positive integer, got {size!r}")
 
@@ -66,18 +67,11 @@ def choose(
     operation: str, plain: Callable[..., Made], impl: Impl = "auto", **sizes: int
 ) -> Callable[..., Made]:
     """`plain` in these sizes, or what replaces it; to be called with every tensor that may need a gradient by position, q first."""
-    own = partial(plain, **(sizes_of(impl, **sizes) if isinstance(impl, Form) else sizes))
-    if impl == "plain" or (isinstance(impl, Form) and impl.name == "plain") or plain_alone():
+    own = partial(plain, **{name: getattr(impl, name, None) or n for name, n in sizes.items()})
+    alone = getattr(impl, "name", impl) == "plain" or plain_alone()
+    if (fast := None if alone else replacements()) is None:
         return own
-    fast, form = replacements(), impl if isinstance(impl, Form) else Form(impl)
-    return own if fast is None else partial(fast.run, operation, own, form)
-
-
-def sizes_of(impl: Impl, **sizes: int) -> dict[str, int]:
-    """The sizes that `impl` gives, and these where it gives none."""
-    if isinstance(impl, str):
-        return sizes
-    return {name: getattr(impl, name) or size for name, size in sizes.items()}
+    return partial(fast.run, operation, own, impl if isinstance(impl, Form) else Form(impl))
 
 
 def plain_alone() -> bool:
@@ -91,11 +85,11 @@ def of_any_length(T: int) -> bool:
 
     Where each call counts it is asked under `torch.compiler.is_compiling()` alone.
     """
-    if torch.compiler.is_exporting() or not torch.compiler.is_compiling():
-        return torch.compiler.is_exporting()
+    if not torch.compiler.is_compiling():
+        return False
     from torch.fx.experimental.symbolic_shapes import has_static_value
 
-    return not has_static_value(T)
+    return torch.compiler.is_exporting() or not has_static_value(T)
 
 
 def replacements() -> Any:
@@ -115,19 +109,19 @@ def check_impl(who: str, impl: Impl, *operations: str) -> Impl:
 
     Raises UnknownNameError, or UnsupportedError where none has, or where it needs a package that is not installed.
     """
-    name = impl.name if isinstance(impl, Form) else impl
+    name = getattr(impl, "name", impl)
     if name in ("auto", "plain"):
         return impl
     fast = replacements()
     known = () if fast is None else fast.NAMES
     if name not in known:
         raise UnknownNameError("impl", name, ["auto", "plain", *known])
-    has = fast.names(operations)
+    has = fast.entries(*operations)
     if name not in has:
         raise UnsupportedError(
             f"{who} has no implementation {name!r}. It has {', '.join(('plain', *has))}"
         )
-    if lacks := fast.lacks(operations, name):
+    if lacks := has[name].lacks():
         raise UnsupportedError(f'{who}: impl={name!r} needs {lacks}, or use impl="plain"')
     return impl
 
@@ -159,8 +153,8 @@ def scores(
     q: Float[Tensor, "*#b T K"], k: Float[Tensor, "*#b S K"], scale: float | None = None
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
-    wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
+    wide = torch.promote_types(q.dtype, torch.float32)
     return scale * q.to(wide) @ k.to(wide).mT
 
 
@@ -169,22 +163,23 @@ def masked_softmax(
 ) -> Float[Tensor, "*c T S"]:
     """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
     some = allowed.any(-1, keepdim=True)
-    weights = scores.masked_fill(~(allowed | ~some), torch.finfo(scores.dtype).min).softmax(-1)
+    weights = scores.masked_fill(some & ~allowed, torch.finfo(scores.dtype).min).softmax(-1)
     return torch.where(allowed, weights, weights.new_zeros(()))
 
 
 def tiled(
     f: Callable[..., Float[Tensor, "*B t V"]],
-    size: int,
+    size: int | None,
     q: Shaped[Tensor, "*q T K"] | tuple[Tensor, ...],
     *others: Any,
     random: bool = False,
 ) -> Float[Tensor, "*y T V"]:
-    """f(rows, q[rows], *others) for tiles of `size` queries, one after the other; each is computed again in the backward.
+    """f(rows, q[rows], *others) for tiles of `size` queries (None: TILE), one after the other; each is computed again in the backward.
 
     A bare loop would keep every tile for its backward. Under `torch.func`, and in a program for any length, it is one tile of all queries.
     q: or several tensors, all cut alike. random: f draws random numbers, the same ones both times.
     """
+    size = size or TILE
     cut = q if isinstance(q, tuple) else (q,)
     T = cut[0].shape[-2]
     if plain_alone() or (torch.compiler.is_compiling() and of_any_length(T)) or T <= size:
@@ -281,7 +276,7 @@ def cleared(
     z: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None
 ) -> Float[Tensor, "B H S K"]:
     """z, and zero where there is no token, whatever is there."""
-    return z if valid is None else torch.where(valid[:, None, :, None], z, z.new_zeros(()))
+    return z if valid is None else z.masked_fill(~valid[:, None, :, None], 0)
 
 
 def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:
@@ -296,8 +291,8 @@ def wide_type(z: Tensor) -> torch.dtype:
 
 def ranged(*tensors: Any) -> tuple[Any, ...]:
     """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
-    half = (isinstance(z, Tensor) and z.dtype == torch.float16 for z in tensors)
-    return tuple(z.float() if wide else z for z, wide in zip(tensors, half, strict=True))
+    half = torch.float16
+    return tuple(z.float() if getattr(z, "dtype", None) == half else z for z in tensors)
 
 
 def autocast_dtype(z: Tensor) -> torch.dtype | None:

@@ -17,7 +17,6 @@ from regard.functional.rows import (
     Impl,
     masked_softmax,
     ranged,
-    sizes_of,
     take_each,
     tiled,
     visible_keys,
@@ -63,7 +62,7 @@ def scored_attention(
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
         return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).to(v.dtype) @ v[:, :, cols]
 
-    tile = max(1, 2 * sizes_of(impl, tile=TILE)["tile"] // (width + 1))
+    tile = max(1, 2 * (getattr(impl, "tile", None) or TILE) // (width + 1))
     return tiled(some, tile, q, k, v)
 
 
@@ -74,7 +73,7 @@ def normalise(
     if normaliser == "softmax":
         return masked_softmax(scores, allowed)
     weights = scores.sigmoid() if normaliser == "sigmoid" else scores
-    return torch.where(allowed, weights, weights.new_zeros(()))
+    return weights.masked_fill(~allowed, 0)
 
 
 class Windows(NamedTuple):
@@ -117,7 +116,7 @@ def luong_attention(
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :].to(v.dtype) @ take_each(v, index))[..., 0, :]
 
-    return tiled(attend, sizes_of(impl, tile=TILE)["tile"], q, k, v)
+    return tiled(attend, getattr(impl, "tile", None), q, k, v)
 
 
 def _weights(

@@ -23,7 +23,6 @@ from regard.functional.rows import (
     masked_softmax,
     of_any_length,
     scores,
-    sizes_of,
     tiled,
     visible_keys,
 )
@@ -53,9 +52,7 @@ def softmax_attention(
     as given. impl: see `functional.rows`.
     """
     T, S = q.shape[2], k.shape[2]
-    how: dict[str, Any] = {"scale": scale, "dropout": dropout}
-    if soft_cap is not None:
-        how["soft_cap"] = soft_cap
+    how: dict[str, Any] = {"scale": scale, "dropout": dropout, "soft_cap": soft_cap}
     attention = choose("softmax", softmax_rows, impl, tile=TILE)
     if bias is None and window is None and not exclude_self:
         if _only_causal(mask) and T == S:
@@ -70,10 +67,10 @@ def softmax_attention(
         if bias is None:
             return attend(q, k, v, pairs, impl=impl, **how)
         seen = pairs.any(-1, keepdim=True)
-        y = attention(q, k, v, bias(rows, cols).masked_fill(~(pairs | ~seen), -torch.inf), **how)
-        return torch.where(seen, y, y.new_zeros(()))
+        y = attention(q, k, v, bias(rows, cols).masked_fill(seen & ~pairs, -torch.inf), **how)
+        return y.masked_fill(~seen, 0)
 
-    tile = sizes_of(impl, tile=TILE)["tile"]
+    tile = getattr(impl, "tile", None) or TILE
     if window is not None:  # a tile of fewer queries sees fewer keys
         tile = min(tile, max(window, tile // 2))
     return tiled(some, tile, q, k, v, random=dropout > 0)
@@ -101,23 +98,14 @@ def attend(
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     fused = choose("softmax", softmax_rows, impl, tile=TILE)
-    how = {} if soft_cap is None else {"soft_cap": soft_cap}
-    y = fused(q, k, v, mask, causal=causal, scale=scale, dropout=dropout, **how)
-    return y if some is None else torch.where(some, y, y.new_zeros(()))
+    y = fused(q, k, v, mask, causal=causal, scale=scale, soft_cap=soft_cap, dropout=dropout)
+    return y if some is None else y.masked_fill(~some, 0)
 
 
 def softmax_rows(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
-    mask: Shaped[Tensor, "#B #H #T S"] | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    soft_cap: float | None = None,
-    dropout: float = 0.0,
-    tile: int = TILE,
+    q, k, v, mask=None, *, causal=False, scale=None, soft_cap=None, dropout=0.0, tile: int = TILE
 ) -> Float[Tensor, "B H T V"]:
+    """The plain form of `attend`, with the same arguments."""
     if k.shape[1] != q.shape[1]:
         k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
 

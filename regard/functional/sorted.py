@@ -78,9 +78,17 @@ def sorted_attention(
     exclude_self: a token sees itself only where no round offers it another. count_once: a key that several rounds offer is one key. With
     global tokens, of which any token may be one, every query is compared with every key.
     """
-    how = {"group": group, "window": window, "mask": mask, "scale": scale}
-    attention = choose("sorted", attend, impl, tile=TILE)
-    return attention(q, k, v, exclude_self=exclude_self, count_once=count_once, **how)
+    return choose("sorted", attend, impl, tile=TILE)(
+        q,
+        k,
+        v,
+        group=group,
+        window=window,
+        mask=mask,
+        scale=scale,
+        exclude_self=exclude_self,
+        count_once=count_once,
+    )
 
 
 def attend(
@@ -183,7 +191,7 @@ def pairs_at(
 def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
     """What a token gets that sees no other: its own value, if it may see itself."""
     if mask.pairwise is not None:
-        v = torch.where(mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], v, v.new_zeros(()))
+        v = v.masked_fill(~mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], 0)
     return cleared(v, mask.valid)
 
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import TILE, Impl, mixed, sizes_of, tiled, visible_keys
+from regard.functional.rows import Impl, mixed, tiled, visible_keys
 
 
 def spatial_mixing(
@@ -24,7 +24,7 @@ def spatial_mixing(
         return mixed(w[..., cols] * allowed, z[:, cols])
 
     if mask.causal or mask.pairwise is not None:
-        y = tiled(some, sizes_of(impl, tile=TILE)["tile"], w, z)
+        y = tiled(some, getattr(impl, "tile", None), w, z)
     else:
         y = mixed(w, z if mask.valid is None else z * mask.valid[..., None])
     return y if bias is None else y + bias[..., None]

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import TILE, Impl, sizes_of, tiled, visible_keys
+from regard.functional.rows import Impl, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]
 """Queries -> what is added to their scores, [b h t S]; so that no [T S] is stored."""
@@ -40,7 +40,7 @@ def squared_relu_attention(
         # The product comes last: a tile that is computed again for its backward ends before it.
         return weights(q, k[:, :, cols], allowed, bias=b, divisor=divisor) @ v[:, :, cols]
 
-    return tiled(some, sizes_of(impl, tile=TILE)["tile"], q, k, v)
+    return tiled(some, getattr(impl, "tile", None), q, k, v)
 
 
 def weights(

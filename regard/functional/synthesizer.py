@@ -97,13 +97,11 @@ def blend(
 ) -> Float[Tensor, "b H t S"]:
     given = iter(tensors)
     parts = [tuple(islice(given, len(member.of_queries))) for member in members]
-    L: Tensor | None = None
+    made = []
     for a, member, part in zip(next(given), members, parts, strict=True):
-        made = member.make(rows, S, *part, *islice(given, len(member.others)))
-        made = a[:, None, None] * made
-        L = made if L is None else L + made
-    assert L is not None
-    return L
+        L = member.make(rows, S, *part, *islice(given, len(member.others)))
+        made.append(a[:, None, None] * L)
+    return sum(made[1:], made[0])
 
 
 def synthesizer_attention(
@@ -149,8 +147,7 @@ def attend(
             return mixed(L.softmax(-1, wide).to(v.dtype), v)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=cols)
         w = L.masked_fill(~allowed, torch.finfo(L.dtype).min).softmax(-1, wide)
-        y = mixed(w.to(v.dtype), v)
-        return torch.where(allowed.any(-1, keepdim=True), y, y.new_zeros(()))
+        return mixed(w.to(v.dtype), v).masked_fill(~allowed.any(-1, keepdim=True), 0)
 
     place = torch.arange(T, device=v.device)[:, None]
     return tiled(some, tile, (place, *(z[:, :, :T] for z in tensors[:n])), *tensors[n:], v)

@@ -12,8 +12,6 @@ The blocks are copies by position: slices in a loop have a backward that grows a
 stands at the last key. So a stream is nothing else: its w d latest keys come before the new ones.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -57,10 +55,16 @@ def window_attention(
     dilation: tokens from one key of a window to the next. soft_cap: c of c tanh(z / c), which scores become. sinks: one more score in each
     softmax, of no value. With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
     """
-    attention = choose("window", attend, impl, tile=TILE)
-    more = {"soft_cap": soft_cap, "sinks": sinks}
-    given = {name: value for name, value in more.items() if value is not None}
-    return attention(q, k, v, window=window, dilation=dilation, mask=mask, **given)
+    return choose("window", attend, impl, tile=TILE)(
+        q,
+        k,
+        v,
+        window=window,
+        dilation=dilation,
+        soft_cap=soft_cap,
+        sinks=sinks,
+        mask=mask,
+    )
 
 
 def attend(
@@ -71,8 +75,11 @@ def attend(
     if mask.global_tokens is not None:
 
         def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-            a = _weights(q, k, pairs(window, d, mask, S, rows, q.device), soft_cap, sinks)
-            return a.to(v.dtype) @ v
+            place = torch.arange(S, device=q.device)
+            ahead = place - place[rows, None]
+            near = (ahead.abs() <= window * d) & (ahead % d == 0)
+            pairs = mask.dense(S, S, pattern=near[None, None], rows=rows)
+            return _weights(q, k, pairs, soft_cap, sinks).to(v.dtype) @ v
 
         return tiled(some, tile, q, k, v)
 
@@ -116,16 +123,6 @@ def _weights(
     return a if sinks is None else a[..., :-1]
 
 
-def pairs(
-    window: int, dilation: int, mask: Mask, T: int, rows: slice, device: torch.device
-) -> Bool[Tensor, "b h t T"]:
-    """Allowed pairs of the queries `rows`."""
-    place = torch.arange(T, device=device)
-    ahead = place - place[rows, None]
-    near = (ahead.abs() <= window * dilation) & (ahead % dilation == 0)
-    return mask.dense(T, T, pattern=near[None, None], rows=rows)
-
-
 @as_state
 class State(Streamed):
     """The w d latest keys and values of each row, the last token in the last column."""
@@ -152,9 +149,17 @@ def extend(
     N, R = q.shape[2], state.k.shape[2]
     k, v = torch.cat([state.k, k], dim=2), torch.cat([state.v, v], dim=2)
     here = torch.arange(R + N, device=q.device) >= R - state.length[:, None]
-    mask = Mask(causal=True, valid=here)
-    more: Any = {"dilation": dilation, "soft_cap": soft_cap, "sinks": sinks}
-    y = window_attention(q, k, v, window=window, mask=mask, impl=impl, **more)
+    y = window_attention(
+        q,
+        k,
+        v,
+        window=window,
+        dilation=dilation,
+        soft_cap=soft_cap,
+        sinks=sinks,
+        mask=Mask(causal=True, valid=here),
+        impl=impl,
+    )
     length = advance(state.length, valid, N)
     last = (length - state.length)[:, None] + torch.arange(R, device=q.device)
     return y, State(pick(k, last), pick(v, last), length)

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.core import OPEN, Mask, No, Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
-from regard.functional.linear import Denominator, causal_sums, read, summed
+from regard.functional.linear import Denominator, chosen_sums, read, summed
 from regard.mixers._base import ALL, HeadsMixer
 
 
@@ -64,7 +64,7 @@ class RecurrentMixer(HeadsMixer):
         mask = Mask(causal=True, valid=valid)
         keys = self._keys(k, x, mask, state)
         given = self._queries(q, mask), keys.phi, v, keys.log_decay, state.S, state.z
-        sums, total, S, z = causal_sums(*given, impl=self.impl, donate=donate)
+        sums, total, S, z = chosen_sums(*given, impl=self.impl, donate=donate)
         carried = {} if keys.c is None else {"c": keys.c.to(S.dtype)}
         length = advance(state.length, valid, x.shape[1])
         return sums / self.denominator(total), replace(state, S=S, z=z, length=length, **carried)

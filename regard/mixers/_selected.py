@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask, No
-from regard.functional.rows import TILE, sizes_of
+from regard.functional.rows import TILE
 from regard.functional.selected import (
     ROOM,
     Index,
@@ -70,8 +70,9 @@ class SelectedMixer(CachedMixer, HeadsMixer):
     def _how(self, q: Tensor, k: Tensor, mask: Mask) -> dict[str, Any]:
         C, (H, K) = self.block_size or 1, (q.shape[1], k.shape[3])
         tile = min(TILE, max(ROOM // (4 * H * K * C * self.top_k), 16))
+        tile = getattr(self.impl, "tile", None) or tile
         last, _ = bounds(mask, q, k)
-        return {"count": self.top_k, "last": last, "block_size": C} | sizes_of(self.impl, tile=tile)
+        return {"count": self.top_k, "last": last, "block_size": C, "tile": tile}
 
     def _shown(self, x, context):
         return self.heads.split(x, context)

@@ -42,7 +42,7 @@ class Compressed(HeadsMixer):
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"
-    operations = ("slots", "softmax")
+    operations = ("softmax",)
     capabilities = ALL.but(
         pairwise=No(
             "keys are compressed before any query meets them, so single pairs cannot be taken out"

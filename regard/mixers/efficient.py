@@ -72,9 +72,8 @@ class Efficient(HeadsMixer):
         return self.heads.merge(q @ (scaled(k, mask).mT @ v))
 
     def _keep(self, context, valid):
-        mask = Mask(valid=valid)
-        k = present_keys(self.heads.keys(context), mask)
-        return summed(k, self.heads.values(context), mask), k.logsumexp(2)
+        k, v = present_keys(self.heads.keys(context), valid), self.heads.values(context)
+        return summed(k, v, valid), k.logsumexp(2)
 
     def _read(self, x, kept, at):
         return self.heads.queries(x).softmax(-1) @ kept[0]
@@ -85,7 +84,7 @@ class Efficient(HeadsMixer):
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
-        k, sums = present_keys(k, Mask(valid=valid)), (state.S, state.z, state.m)
+        k, sums = present_keys(k, valid), (state.S, state.z, state.m)
         y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
         return y, State(S, z, m, advance(state.length, valid, x.shape[1]))
 

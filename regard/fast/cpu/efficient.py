@@ -20,7 +20,7 @@ RANGE = 40.0
 
 
 def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
-    k, wide = present_keys(k, mask), wide_type(v)
+    k, wide = present_keys(k, mask.valid), wide_type(v)
 
     def step(q, k, v, S, z, m) -> tuple[Tensor, ...]:
         q, k, v = (x.to(wide) for x in (q, k, v))

@@ -1,4 +1,4 @@
-"""Which tiles a pattern has: some queries of one lane, and the keys that its terms give them, as slices where they are evenly spaced.
+"""The tiles of a pattern: some queries of one lane, and the keys that its terms give them, as slices where they are evenly spaced.
 
 A pair of several terms counts in the first of them. Tiles are kept by the value of a pattern, and masks that are equal once.
 """
