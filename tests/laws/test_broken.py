@@ -325,6 +325,12 @@ class LoopsOverTime(Outsider):
         return torch.cat(sums, dim=1)
 
 
+class FeelsAllAtOnce(Compressed):
+    """Claims no delay."""
+
+    delay = property(lambda self: 0, lambda self, delay: None)
+
+
 class DoesNothing(Outsider):
     def mix(self, x, context, mask):
         return self.value(x)
@@ -392,6 +398,7 @@ BROKEN = {
         output(Flash, lambda m, x, y, mask: (y + 1e-3 * mask.causal * from_token(m.chunk_size, x) * x.mean(1, keepdim=True))), ""),
     "counts padding": ("padding", CountsPadding, ""),
     "does nothing": ("sensitivity", DoesNothing, ""),
+    "claims no delay": ("sensitivity", FeelsAllAtOnce, ""),
     # In the last of the three draws of the law, whose first number is the only one from 0 to 1.
     "deaf in one draw": ("sensitivity", output(Softmax, lambda m, x, y, _: torch.where((first_of(x) > 0) & (first_of(x) < 1), x, y)), ""),
     "forgets global tokens": ("sensitivity", masks(Narrow, global_tokens=None), "global"),

@@ -1,10 +1,8 @@
 """Memory-compressed attention beyond the laws: its first slots, and a state that grows."""
 
-import pytest
 import torch
 
 from regard.mixers.compressed import Compressed
-from regard.testing import LawError, check_mixer
 
 
 def tokens(length=13, batch=2):
@@ -23,16 +21,3 @@ def test_the_state_grows_by_one_slot_for_every_few_tokens():
         for token in tokens(13).split(1, dim=1):
             _, state = mixer.extend(token, state, donate=True)
     assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
-
-
-class Forgets(Compressed):
-    """Claims to feel every token at once."""
-
-    def __init__(self, dim, *, num_heads):
-        super().__init__(dim, num_heads=num_heads)
-        self.delay = 0
-
-
-def test_a_delay_that_is_not_declared_is_caught():
-    with pytest.raises(LawError, match=r"^sensitivity: "):
-        check_mixer(lambda: Forgets(24, num_heads=3), "sensitivity")

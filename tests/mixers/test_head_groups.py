@@ -1,12 +1,9 @@
 """head_groups: what no law covers: its commitment loss, and states in a file."""
 
-import pickle
-
 import pytest
 import torch
 
 from regard import UnsupportedError, build
-from regard.core.states import tensors
 from regard.mixers import HeadGroup
 from regard.nn import after_step
 
@@ -46,14 +43,6 @@ def test_centroids_move_after_a_step():
     mixer(torch.randn(2, 9, 12).double()).sum().backward()
     after_step(mixer)
     assert not torch.equal(mixer.groups[1].centroids.value, before)
-
-
-def test_a_state_survives_a_file():
-    mixer, x = make(), torch.randn(2, 4, 12).double()
-    _, state = mixer.extend(x, mixer.initial_state(2))
-    again = pickle.loads(pickle.dumps(state))
-    assert type(again) is type(state) and tensors(again).keys() == tensors(state).keys()
-    torch.testing.assert_close(mixer.extend(x, again)[0], mixer.extend(x, state)[0])
 
 
 def test_it_streams_on_the_meta_device():

@@ -14,22 +14,12 @@ def tokens(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def moved(mixer, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in mixer.parameters():
-            p += 0.3 * torch.randn(p.shape, generator=generator, dtype=p.dtype)
-    return mixer
-
-
-def make(name, **options):
-    torch.manual_seed(0)
-    return moved(build(name, dim=D, num_heads=H, max_len=N, **options).double())
-
-
 def test_fixed_random_synthesizer_learns_no_logits():
-    names = {name for name, _ in make("synthesizer_random", trainable=False).named_parameters()}
-    assert names == {"values.value.weight", "values.out.weight"}
+    mixer = build("synthesizer_random", dim=D, num_heads=H, max_len=N, trainable=False)
+    assert {name for name, _ in mixer.named_parameters()} == {
+        "values.value.weight",
+        "values.out.weight",
+    }
 
 
 @pytest.mark.parametrize(("a", "b", "distinct"), [(4, 6, 12), (5, 7, 35)])
@@ -39,6 +29,12 @@ def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
     every, some = (Logits(form, tuple(factors))(slice(0, 1), a * b) for form in (outer, same))
     assert len(every.unique()) == a * b
     assert len(some.unique()) == distinct
+
+
+@pytest.mark.parametrize("T, D", [(1, 1), (1, 6), (2, 1), (5, 4), (6, 5), (8, 8)])
+def test_the_fourier_transform_is_over_both_axes(T, D):
+    x = tokens(2, T, D)
+    torch.testing.assert_close(fourier_mixing(x), torch.fft.fft2(x).real, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [4093, 5000])

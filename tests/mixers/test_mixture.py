@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from regard import MIXERS, Mask, build
+from regard import MIXERS, build
 from regard.testing import check_mixer
+from regard.testing.laws.streaming import require_streamed
 
 VARIANTS = {"default": {}, **MIXERS["mixture"].variants}
 
@@ -20,8 +21,4 @@ def test_one_head_is_enough(variant):
 def test_a_stream_without_bound_goes_past_max_len():
     mixer = build("mixture", dim=8, num_heads=2, max_len=5, members=("softmax",)).double()
     x = torch.randn(1, 9, 8, dtype=torch.float64)
-    state, outputs = mixer.initial_state(1), []
-    for token in x.split(1, dim=1):
-        y, state = mixer.extend(token, state)
-        outputs.append(y)
-    torch.testing.assert_close(torch.cat(outputs, dim=1), mixer(x, mask=Mask(causal=True)))
+    require_streamed(mixer, x, [1] * 9, "past max_len")

@@ -20,50 +20,6 @@ def terms():
     return q, k, normal(B, H, T, V, seed=4), normal(B, H, T, seed=5).sigmoid(), g
 
 
-@pytest.mark.parametrize("form", ["recurrent", "chunk"])
-@pytest.mark.parametrize(
-    ("module", "rule", "channels"),
-    [("qwen3_next", "torch_{}_gated_delta_rule", ()), ("kimi_linear", "{}_kimi_delta_attention", (K,))],
-    ids=["gated", "kimi"],
-)  # fmt: skip
-def test_the_delta_rule_is_transformers(module, rule, channels, form):
-    theirs = pytest.importorskip(f"transformers.models.{module}.modeling_{module}")
-    q, k, v, b, _ = terms()
-    g = -normal(B, H, T, *channels, seed=3).abs()
-    leaves = [z.float().requires_grad_() for z in (q, k, v, b, g)]
-    q, k, v, b, g = leaves
-    y, S = delta_attention(q / K**0.5, k, v, b, g)
-    given = [z.transpose(1, 2) for z in (q, k, v, g, b)]
-    rule = getattr(theirs, rule.format(form))
-    expected, last = rule(*given, initial_state=None, output_final_state=True)
-    assert torch.allclose(y, expected.transpose(1, 2), atol=2e-6)
-    assert torch.allclose(S, last, atol=2e-6)
-    weight = normal(*y.shape, seed=9).float()
-    ours = torch.autograd.grad((y * weight).sum(), leaves)
-    wanted = torch.autograd.grad((expected.transpose(1, 2) * weight).sum(), leaves)
-    for got, want in zip(ours, wanted, strict=True):
-        assert torch.allclose(got, want, atol=2e-5)
-
-
-def test_without_a_decay_it_is_the_delta_rule_to_the_bit():
-    q, k, v, b, g = terms()
-    y, S = delta_attention(q, k, v, b)
-    gated, S_gated = delta_attention(q, k, v, b, torch.zeros_like(g))
-    assert torch.equal(y, gated) and torch.equal(S, S_gated)
-
-
-@pytest.mark.parametrize("rule", ["delta", "decayed"])
-def test_equal_decays_of_channels_are_one_decay_a_head(rule):
-    q, k, v, b, g = terms()
-    channels = g[..., None].expand(-1, -1, -1, K)
-    if rule == "delta":
-        one, all_ = delta_attention(q, k, v, b, g), delta_attention(q, k, v, b, channels)
-    else:
-        one, all_ = decayed_attention(q, k, v, g), decayed_attention(q, k, v, channels)
-    for got, expected in zip(all_, one, strict=True):
-        assert torch.allclose(got, expected, rtol=0, atol=1e-12)
-
-
 def test_decays_too_strong_for_a_quotient_of_exponentials_stay_finite_and_right():
     q, k, v, b, g = terms()
     strong = 200 * g[..., None].expand(-1, -1, -1, K).contiguous().requires_grad_()
@@ -98,17 +54,6 @@ def test_a_key_of_hgrn2_that_empties_the_state_is_finite_and_so_is_its_gradient(
     y = mixer(x, mask=regard.Mask(causal=True))
     assert torch.isfinite(y).all()
     assert torch.isfinite(torch.autograd.grad(y.sum(), x)[0]).all()
-
-
-def test_writing_nothing_leaves_nothing_and_orthonormal_keys_are_recalled_exactly():
-    q, k, v, b, g = terms()
-    y, S = delta_attention(q, k, v, torch.zeros_like(b), g)
-    assert y.abs().max() == 0 and S.abs().max() == 0
-    keys = torch.eye(K, dtype=torch.float64).expand(B, H, K, K)
-    y, S = delta_attention(keys, keys, v[:, :, :K], torch.ones_like(b[:, :, :K]))
-    assert torch.allclose(S, v[:, :, :K], atol=1e-12)
-    again, _ = delta_attention(keys, keys, v[:, :, K : 2 * K], b[:, :, :K] * 0 + 1, state=S)
-    assert torch.allclose(again, v[:, :, K : 2 * K], atol=1e-12)  # each erases what was there
 
 
 @pytest.mark.parametrize("channels", [(), (K,)])

@@ -95,21 +95,6 @@ def test_centroids_move_alike(wrap):
     torch.testing.assert_close(*values, rtol=0, atol=1e-12)
 
 
-def test_online_k_means_finds_separated_clusters():
-    mixer = routing(num_clusters=4, decay=0.5, seed=1)
-    generator = torch.Generator().manual_seed(2)
-    centres = 3 * torch.randn(4, 24, generator=generator, dtype=torch.float64)
-    x = centres[torch.randint(4, (8, 60), generator=generator)]
-    x = x + 0.05 * torch.randn(x.shape, generator=generator, dtype=torch.float64)
-    with torch.no_grad():
-        start = mixer.commitment_loss(x)
-    for _ in range(20):
-        mixer(x).sum().backward()
-        mixer.after_step()
-    with torch.no_grad():
-        assert mixer.commitment_loss(x) < 0.5 * start
-
-
 def test_commitment_loss_is_its_formula_and_pulls_the_projections():
     mixer = routing()
     x = torch.randn(2, 7, 24, dtype=torch.float64)

@@ -9,6 +9,7 @@ import regard
 import regard.reference
 from regard import Mask
 from regard.mixers.transformer_xl import TransformerXL
+from regard.testing.laws.streaming import feed
 from tests.models.small import language_model, prompts
 
 D, H, T = 24, 3, 13
@@ -28,29 +29,20 @@ def tokens(*shape, seed=0):
     return torch.randn(*shape, D, generator=generator, dtype=torch.float64)
 
 
-def feed(mixer, x, sizes, valid=None):
-    state, outputs = mixer.initial_state(x.shape[0]), []
-    masks = [None] * len(sizes) if valid is None else valid.split(sizes, dim=1)
-    for segment, present in zip(x.split(sizes, dim=1), masks, strict=True):
-        y, state = mixer.extend(segment, state, valid=present)
-        outputs.append(y)
-    return torch.cat(outputs, dim=1), state
-
-
 @pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
 def test_with_room_for_all_the_past_segments_are_the_whole_sequence_at_any_depth(sizes):
     layers = [make(mem_len=T) for _ in range(3)]
     whole = streamed = tokens(2, T)
     for layer in layers:
         whole = whole + layer(whole, mask=Mask(causal=True))
-        streamed = streamed + feed(layer, streamed, sizes)[0]
+        streamed = streamed + feed(layer, streamed, layer.initial_state(2), sizes)[0]
     torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-12)
 
 
 def test_the_memory_is_the_last_rows_of_memory_and_segment():
     mixer, x = make(mem_len=4), tokens(2, T)
     for n in range(1, T + 1):
-        _, state = feed(mixer, x[:, :n], (n,) if n < 3 else (2, n - 2))
+        _, state = feed(mixer, x[:, :n], mixer.initial_state(2), (n,) if n < 3 else (2, n - 2))
         kept = min(n, 4)
         assert torch.equal(state.memory[:, 4 - kept :], x[:, n - kept : n])
         assert not state.memory[:, : 4 - kept].any()
@@ -58,7 +50,7 @@ def test_the_memory_is_the_last_rows_of_memory_and_segment():
 
 def test_a_segment_sees_the_memory_and_itself():
     mixer, x = make(mem_len=4), tokens(2, T)
-    y, _ = feed(mixer, x, (8, 5))
+    y, _ = feed(mixer, x, mixer.initial_state(2), (8, 5))
     pairs = Mask(causal=True)
     expected = mixer(x[:, 8:], context=x[:, 4:], mask=pairs)
     torch.testing.assert_close(y[:, 8:], expected, rtol=0, atol=1e-12)
@@ -87,7 +79,9 @@ def test_same_length_counts_alike_in_segments(sizes):
     """mem_len keys at most, also while the memory fills and in segments longer than it."""
     mixer, x = make(mem_len=4, same_length=True), tokens(2, T)
     expected = mixer(x, mask=Mask(causal=True))
-    torch.testing.assert_close(feed(mixer, x, sizes)[0], expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        feed(mixer, x, mixer.initial_state(2), sizes)[0], expected, rtol=0, atol=1e-12
+    )
 
 
 def test_beyond_clamp_len_every_distance_is_one():
