@@ -16,7 +16,6 @@ from regard.models import (
 
 VOCAB = 31
 STACK = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 40}
-STREAMING = ["softmax", "linear"]
 
 
 def language_model(**options: Any) -> LanguageModel:

@@ -1,13 +1,16 @@
 """Whole stacks written anew: one row at a time, valid tokens alone, norms and heads by hand, mixers by their oracles."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
-from tests.models.loops import Params, inside, norm
+
+Params = dict[str, Tensor]
 
 
 def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
@@ -77,37 +80,67 @@ def through(
         )
         return y[0]
 
+    activation = gelu if config.feed_forward == "gelu" else torch.relu
     if config.residual == "plain":
         for n, mixer in enumerate(mixers):
-            x = block(inside(params, f"blocks.{n}."), config, mixer, mixed, x)
+            own = inside(params, f"blocks.{n}.")
+            mix = partial(mixed, mixer, inside(own, "mixer."))
+            x = block(own, x, mix, activation, norm_first=config.norm_first)
     else:
         x_1 = x_2 = x
         for n, mixer in enumerate(mixers):
             own = inside(params, f"blocks.blocks.{n}.")
             f = mixed(mixer, inside(own, "f.mixer."), norm(own, "f.norm", x_2))
             x_1 = x_1 + f
-            x_2 = x_2 + feed(inside(own, "g.1."), config, norm(own, "g.0", x_1))
+            x_2 = x_2 + feed(inside(own, "g.1."), norm(own, "g.0", x_1), activation)
         x = (x_1 + x_2) / 2 if config.residual == "reversible_mean" else torch.cat([x_1, x_2], -1)
     return norm(params, "norm", x) if config.norm_first else x
 
 
-def block(params: Params, config: StackConfig, mixer: Mixer, mixed, x: Tensor) -> Tensor:
-    own = inside(params, "mixer.")
+Function = Callable[[Tensor], Tensor]
+
+
+def block(
+    params: Params, x: Tensor, mix: Function, activation: Function, *, norm_first: bool
+) -> Tensor:
     fed = inside(params, "feed_forward.")
-    if config.norm_first:
-        x = x + mixed(mixer, own, norm(params, "mixer_norm", x))
-        return x + feed(fed, config, norm(params, "feed_forward_norm", x)) if fed else x
-    x = norm(params, "mixer_norm", x + mixed(mixer, own, x))
-    return norm(params, "feed_forward_norm", x + feed(fed, config, x)) if fed else x
+    if norm_first:
+        x = x + mix(norm(params, "mixer_norm", x))
+        return x + feed(fed, norm(params, "feed_forward_norm", x), activation) if fed else x
+    x = norm(params, "mixer_norm", x + mix(x))
+    return norm(params, "feed_forward_norm", x + feed(fed, x, activation)) if fed else x
 
 
-def feed(params: Params, config: StackConfig, x: Tensor) -> Tensor:
-    if config.feed_forward_chunk is not None:
-        params = inside(params, "layer.")
+def feed(params: Params, x: Tensor, activation: Function) -> Tensor:
+    params = inside(params, "layer.") or params  # of a layer in chunks
     zero = x.new_zeros(())
-    hidden = x @ params["value.weight"].T + params.get("value.bias", zero)
-    hidden = gelu(hidden) if config.feed_forward == "gelu" else hidden.clamp(min=0)
+    hidden = activation(x @ params["value.weight"].T + params.get("value.bias", zero))
     return hidden @ params["out.weight"].T + params.get("out.bias", zero)
+
+
+def norm(params: Params, name: str, x: Tensor) -> Tensor:
+    if f"{name}.gain" in params:
+        return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    x = x - x.mean(-1, keepdim=True)
+    x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return x * params[f"{name}.weight"] + params[f"{name}.bias"]
+
+
+def inside(params: Params, prefix: str) -> Params:
+    found = params.items()
+    return {name.removeprefix(prefix): z for name, z in found if name.startswith(prefix)}
+
+
+def relative(
+    mixer: Mixer, x: Tensor, h: Tensor, sees: Callable[[int, int], bool], **plan: Tensor
+) -> Tensor:
+    """What Transformer-XL's oracle says of queries x [T D], the last tokens, and keys h [S D]; query i sees key j."""
+    pairs = torch.tensor([[sees(i, j) for j in range(len(h))] for i in range(len(x))])
+    params, request = dict(mixer.named_parameters()), {"pairwise": pairs[None, None]}
+    y, _ = reference.transformer_xl(
+        params, mixer.options, x[None], context=h[None], plan=plan, **request
+    )
+    return y[0]
 
 
 def place(params: Params, config: StackConfig, t: int) -> Tensor:

@@ -5,15 +5,11 @@ import pickle
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.models.transformer_xl import (
-    TransformerXL,
-    TransformerXLConfig,
-)
-from tests.models.loops import inside, norm, post_norm, pre_norm, relative_attention
+from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
 from tests.models.small import VOCAB, prompts
+from tests.models.stacks import block, inside, norm, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
 
@@ -33,29 +29,23 @@ def text(T: int = 23, B: int = 2) -> Tensor:
 def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
     """Logits of one row [T], segment by segment, with a list of memories."""
     config, params = model.config, dict(model.named_parameters(remove_duplicate=False))
-    L, M, D = config.segment_len, config.mem_len, config.dim
+    L, M = config.segment_len, config.mem_len
     table = params["encoder.embedding.table.weight"]
-    memories = [table.new_zeros(0, D) for _ in range(config.num_layers)]
+    memories = [table.new_zeros(0, config.dim) for _ in range(config.num_layers)]
     logits = []
     for start in range(0, len(tokens), L):
-        h = math.sqrt(D) * table[tokens[start : start + L]]
-        for n in range(config.num_layers):
-            whole, m = torch.cat([memories[n], h]), len(memories[n])
-            far = M if config.same_length else len(whole)
-            block = inside(params, f"encoder.blocks.{n}.")
-            read = whole if not config.norm_first else norm(block, "mixer_norm", whole)
-            mixed = relative_attention(
-                inside(block, "mixer."),
-                read[m:],
-                read,
-                num_heads=config.num_heads,
-                place_of_query=range(m, len(whole)),
-                place_of_key=range(len(whole)),
-                sees=lambda i, j, m=m, far=far: 0 <= m + i - j < far,
-                clamp_len=config.clamp_len,
-            )
-            h = (pre_norm if config.norm_first else post_norm)(block, h, mixed, F.relu)
-            memories[n] = whole[-M:].detach()
+        h = math.sqrt(config.dim) * table[tokens[start : start + L]]
+        for n, mixer in enumerate(model.encoder.mixers):
+            own, memory = inside(params, f"encoder.blocks.{n}."), memories[n]
+            memories[n] = torch.cat([memory, h])[-M:].detach()
+            if config.norm_first:
+                memory = norm(own, "mixer_norm", memory)
+
+            def mix(z, mixer=mixer, memory=memory):
+                whole = torch.cat([memory, z])
+                return relative(mixer, z, whole, lambda i, j: j <= len(memory) + i)
+
+            h = block(own, h, mix, torch.relu, norm_first=config.norm_first)
         last = norm(params, "encoder.norm", h) if config.norm_first else h
         logits.append(last @ table.T)
     return torch.cat(logits)

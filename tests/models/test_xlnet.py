@@ -4,18 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.models.xlnet import XLNet, XLNetConfig
-from regard.models.xlnet_classifier import (
-    XLNetClassifier,
-    XLNetClassifierConfig,
-    XLNetMatcher,
-    XLNetMatcherConfig,
-)
-from tests.models.loops import inside, post_norm, relative_attention
+from regard.models.xlnet_classifier import XLNetClassifier, XLNetClassifierConfig
 from tests.models.small import VOCAB, prompts, ragged
+from tests.models.stacks import block, gelu, inside, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 2, "hidden_dim": 20}
 
@@ -43,7 +37,7 @@ def orders(B: int, T: int, context: float = 0.0, seed: int = 5) -> Tensor:
 
 
 def in_loops(model, tokens, order, memories, segments=None):
-    """Logits of one row [T] and its memories: explicit masks, two attentions over explicit pairs and distances."""
+    """Logits of one row [T] and its memories: explicit masks, and two attentions by their oracle."""
     config, params = model.config, dict(model.named_parameters())
     T = len(tokens)
     table = params["trunk.table.weight"]
@@ -55,29 +49,20 @@ def in_loops(model, tokens, order, memories, segments=None):
     h = table[tokens]
     g = params["query"].expand(T, -1)
     after = []
-    for n, memory in enumerate(memories):
-        m = len(memory)
-        block = inside(params, f"trunk.layers.{n}.")
-        seen = torch.cat([memory, h])
+    for n, (memory, layer) in enumerate(zip(memories, model.trunk.layers, strict=True)):
+        m, own = len(memory), inside(params, f"trunk.layers.{n}.")
+        seen, plan = torch.cat([memory, h]), {}
+        if segments is not None:
+            keys = torch.cat([segments.new_zeros(m), segments])
+            plan = {"query": segments[None], "key": keys[None]}
 
-        def two(i, j, m=m):
-            return segments[i] != (0 if j < m else segments[j - m])
+        def stream(x, sees, seen=seen, m=m, own=own, mixer=layer.mixer, plan=plan):
+            def mix(z):
+                return relative(mixer, z, seen, lambda i, j: j < m or sees(i, j - m), **plan)
 
-        def stream(x, sees, seen=seen, m=m, block=block, two=two):
-            mixed = relative_attention(
-                inside(block, "mixer."),
-                x,
-                seen,
-                num_heads=config.num_heads,
-                place_of_query=range(m, m + T),
-                place_of_key=range(m + T),
-                sees=lambda i, j: j < m or sees(i, j - m),
-                clamp_len=config.clamp_len,
-                two_segments=None if segments is None else two,
-            )
-            return post_norm(block, x, mixed, F.gelu)
+            return block(own, x, mix, gelu, norm_first=False)
 
-        after.append(torch.cat([memory, h])[-config.mem_len :].detach())
+        after.append(seen[-config.mem_len :].detach())
         g, h = stream(g, before), stream(h, lambda i, j: before(i, j) or i == j)
     return g @ table.T + params["bias"], after
 
@@ -96,11 +81,7 @@ def test_is_its_equation_in_loops(options, context, pairs):
         found, state = model.extend(tokens, state, order=order, segments=segments)
         rows = [
             in_loops(
-                model,
-                tokens[b],
-                order[b],
-                memories[b],
-                None if segments is None else segments[b].tolist(),
+                model, tokens[b], order[b], memories[b], None if segments is None else segments[b]
             )
             for b in range(2)
         ]
@@ -163,10 +144,6 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
 
 def classifier(**options) -> XLNetClassifier:
     return moved(XLNetClassifierConfig(num_classes=4, **{**SIZES, **options}))
-
-
-def matcher(**options) -> XLNetMatcher:
-    return moved(XLNetMatcherConfig(num_classes=4, **{**SIZES, **options}))
 
 
 def test_fine_tuning_reads_one_stream_with_everything_seen():
