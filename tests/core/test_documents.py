@@ -194,10 +194,3 @@ def test_tokens_that_do_not_come_first_are_refused_where_they_must():
     with pytest.raises(regard.ShapeError, match="sort_cut has no causal order"):
         causal = {"mask": regard.Mask(causal=True), "sort_cut": 1}
         regard.functional.sinkhorn_attention(q, q, q, sorting=sorting, block_size=2, **causal)
-
-
-def test_functions_serve_masks_without_documents_by_name():
-    q = torch.randn(1, 3, 12, 8, dtype=torch.float64)
-    y = regard.functional.softmax_attention(q, q, q, mask=regard.Mask(causal=True))
-    expected = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
-    torch.testing.assert_close(y, expected)

@@ -227,18 +227,7 @@ def test_types_and_devices_print_where_they_are_not_the_usual_ones():
 
 
 def test_a_state_of_ones_own_and_one_of_a_model_print_their_shapes_too():
-    @as_state
-    class Own(Streamed):
-        total: Tensor
-        length: Tensor
-
-    class Sum(type(make("linear"))):
-        name = "sum"
-
-        def _initial_state(self, batch_size, max_len, context, valid):
-            return Own(torch.zeros(batch_size, 2), torch.zeros(batch_size, dtype=torch.int64))
-
-    assert repr(Sum(24, num_heads=3).initial_state(B)) == "Own(total=[2 2], length=[2])"
+    assert repr(SumOfAll(4).initial_state(2)) == "_Sum(total=[2], length=[2])"
     config = LanguageModelConfig(vocab_size=9, dim=24, num_heads=3, num_layers=1, max_len=8)
     state = config.build().initial_state(B)
     assert repr(state) == f"State(blocks=({state.blocks[0]!r}), length=[2])"
