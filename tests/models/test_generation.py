@@ -135,11 +135,6 @@ def test_draws_follow_the_tempered_restricted_softmax():
     assert torch.equal(Sampling(1e-45).draw(many), logits.argmax(-1).expand(20000))
 
 
-def test_greedy_takes_the_most_likely():
-    logits = torch.randn(9, 7)
-    assert torch.equal(Sampling().draw(logits), logits.argmax(-1))
-
-
 TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}
 EOS = 2
 
