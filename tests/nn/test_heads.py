@@ -9,6 +9,7 @@ from torch import nn
 
 from regard import MIXERS, Mask, OptionError, ShapeError, build
 from regard.nn.heads import Heads, Values
+from regard.testing.laws.streaming import feed
 
 REFUSED = r"Heads cannot make \d heads of 6 of a projection of width \d+: a process of tensor parallel .* width \d+"
 OPTIONS = {"longformer": {"window_size": 2, "max_global": 4}, "linformer": {"sharing": "headwise"}}
@@ -97,11 +98,7 @@ def test_two_halves_of_the_heads_sum_to_the_whole(name, options):
 
 
 def streamed(mixer, x):
-    state, parts = mixer.initial_state(len(x), max_len=16), []
-    for tokens in x.split((3, 1, 4), dim=1):
-        y, state = mixer.extend(tokens, state)
-        parts.append(y)
-    return torch.cat(parts, 1)
+    return feed(mixer, x, mixer.initial_state(len(x), max_len=16), (3, 1, 4))[0]
 
 
 def ordered(mixer):
