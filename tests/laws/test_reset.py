@@ -22,10 +22,10 @@ from regard.nn.scores import SCORES, build_score
 from regard.pools import POOLS, build_pool
 from regard.positions import POSITIONS
 from regard.testing.resetting import require_reset
-from tests.laws.test_pools_and_scores import POOL_CASES, D, Q, S
 from tests.models.small import STACK
 from tests.models.table import FIELDS
 from tests.models.test_every_model import CASES, SIZES, given
+from tests.pools.test_pools import OPTIONS, D, Q, S
 from tests.positions.test_absolute import made
 
 X = torch.randn(2, S, D, generator=torch.Generator().manual_seed(0))
@@ -53,9 +53,10 @@ def pooled(pool):
 
 @pytest.mark.parametrize("name", POOLS.names())
 def test_pools(name):
-    mixer = {"mixer": regard.build("softmax", dim=D, num_heads=2)}
-    options = mixer if name == "cross" else POOL_CASES[name][0].keywords
-    require_reset(lambda: build_pool(name, D, **options), pooled)
+    own = (
+        {"mixer": regard.build("softmax", dim=D, num_heads=2)} if name == "cross" else OPTIONS[name]
+    )
+    require_reset(lambda: build_pool(name, D, **own), pooled)
 
 
 @pytest.mark.parametrize("interaction", ["outer", "elementwise", "din_code", "none"])
