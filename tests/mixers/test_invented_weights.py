@@ -6,12 +6,9 @@ import torch
 from regard import Mask, build
 from regard.functional.fourier import fourier_mixing
 from regard.functional.synthesizer import Logits, outer, same
+from regard.testing.subject import normal
 
 B, T, D, H, N = 2, 13, 24, 3, 64
-
-
-def tokens(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_fixed_random_synthesizer_learns_no_logits():
@@ -33,13 +30,13 @@ def test_same_tiling_reaches_the_least_common_multiple_of_pairs(a, b, distinct):
 
 @pytest.mark.parametrize("T, D", [(1, 1), (1, 6), (2, 1), (5, 4), (6, 5), (8, 8)])
 def test_the_fourier_transform_is_over_both_axes(T, D):
-    x = tokens(2, T, D)
+    x = normal(2, T, D)
     torch.testing.assert_close(fourier_mixing(x), torch.fft.fft2(x).real, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [4093, 5000])
 def test_long_rows_keep_their_digits(n):
-    x = tokens(1, 6000, 3)
+    x = normal(1, 6000, 3)
     x[:, n:] = 0
     valid = torch.arange(6000)[None] < n
     y = fourier_mixing(x, mask=Mask(valid=valid, compact=True))[:, :n]
@@ -50,7 +47,7 @@ def test_long_rows_keep_their_digits(n):
 def test_gmlp_starts_as_a_feed_forward_layer():
     torch.manual_seed(0)
     mixer = build("gmlp", dim=D, max_len=N).double()
-    x, other = tokens(B, T, D), tokens(B, T, D, seed=1)
+    x, other = normal(B, T, D), normal(B, T, D, seed=1)
     changed = x.clone()
     changed[:, 5] = other[:, 5]
     moved_by = (mixer(changed) - mixer(x)).abs().amax((0, 2))

@@ -6,17 +6,14 @@ import regard
 from regard.models import Classifier, ClassifierConfig
 from regard.nn import LengthProjection
 from regard.testing import LAWS, check_mixer
+from regard.testing.subject import normal
 
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 13}
 
 
-def tokens(length=13):
-    return torch.randn(2, length, 24, generator=torch.Generator().manual_seed(0)).double()
-
-
 def test_means_of_segments_have_no_longest_length_and_an_honest_map():
     mixer = regard.build("linformer", num_slots=4, projection="mean", **FACTS).double()
-    weights = mixer.attention_map(tokens(31))
+    weights = mixer.attention_map(normal(2, 31, 24))
     assert (weights >= 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 31).double())
 

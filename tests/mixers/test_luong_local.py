@@ -3,11 +3,7 @@
 import torch
 
 import regard
-
-
-def tokens(length=13, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(2, length, 24, generator=generator).double()
+from regard.testing.subject import normal
 
 
 def make(**options):
@@ -19,5 +15,5 @@ def test_a_prediction_at_its_end_looks_at_the_last_key():
     mixer = make(window_size=1, alignment="predictive")
     mixer.v_p.data.fill_(1e4)
     mixer.W_p.data.fill_(1e4)
-    x = tokens()
+    x = normal(2, 13, 24)
     assert mixer(x).isfinite().all() and (mixer.attention_map(x).sum(-1) > 0).all()

@@ -6,12 +6,9 @@ import torch.nn.functional as F
 
 import regard
 from regard.functional.delta import decayed_attention, delta_attention
+from regard.testing.subject import normal
 
 B, H, T, K, V = 2, 3, 70, 6, 5
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def terms():

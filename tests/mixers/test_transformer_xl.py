@@ -10,6 +10,7 @@ import regard.reference
 from regard import Mask
 from regard.mixers.transformer_xl import TransformerXL
 from regard.testing.laws.streaming import feed
+from regard.testing.subject import normal
 from tests.models.small import language_model, prompts
 
 D, H, T = 24, 3, 13
@@ -25,8 +26,7 @@ def make(**options):
 
 
 def tokens(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, D, generator=generator, dtype=torch.float64)
+    return normal(*shape, D, seed=seed)
 
 
 @pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
