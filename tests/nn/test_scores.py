@@ -8,13 +8,9 @@ from regard import MIXERS, OptionError, UnknownNameError
 from regard.cli import main
 from regard.nn.scores import SCORES, Score, build_score
 from regard.reference._scores import FORMULAS
+from regard.testing.subject import normal
 
-
-def vectors(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
-
-
-Q, K = vectors(2, 3, 5, 8), vectors(2, 3, 7, 8, seed=1)
+Q, K = normal(2, 3, 5, 8), normal(2, 3, 7, 8, seed=1)
 
 
 def make(name, **options):
@@ -51,7 +47,7 @@ class Distance(Score):
 
 def test_a_users_own_score_needs_no_entry():
     mixer = regard.build("scored", dim=24, num_heads=3, score=Distance).double()
-    x = vectors(2, 5, 24)
+    x = normal(2, 5, 24)
     q, k = mixer.heads.queries(x), mixer.heads.keys(x)
     expected = (-(torch.cdist(q, k) ** 2)).softmax(-1)
     torch.testing.assert_close(mixer.attention_map(x), expected)

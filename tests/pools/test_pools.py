@@ -10,13 +10,10 @@ import regard
 from regard import OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.pools import POOLS, build_pool
 from regard.testing import check_pool
+from regard.testing.subject import normal
 from tests.pools import oracle
 
 B, S, Q, D = 3, 5, 2, 6
-
-
-def vectors(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
 def make(name, **options):
@@ -35,7 +32,7 @@ OPTIONS = {name: {} for name in POOLS} | {
     "cross": {"mixer": regard.build("softmax", dim=D, num_heads=2)},
 }
 EVERY = {name: make(name, **options) for name, options in OPTIONS.items()}
-X, QUERY = vectors(B, S, D), vectors(B, Q, D, seed=1)
+X, QUERY = normal(B, S, D), normal(B, Q, D, seed=1)
 VALID = torch.tensor([[True] * S, [True, False, True, False, False], [False] * S])
 
 
@@ -102,7 +99,7 @@ def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
     pool = make("target_query", activation="dice").train()
     other = copy.deepcopy(pool)
     y = pool(X, QUERY, valid=VALID)
-    more = torch.cat([vectors(B, 2, D, seed=7), X], 1)
+    more = torch.cat([normal(B, 2, D, seed=7), X], 1)
     valid = torch.cat([torch.zeros(B, 2, dtype=torch.bool), VALID], 1)
     torch.testing.assert_close(other(more, QUERY, valid=valid), y, rtol=0, atol=1e-12)
     torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
