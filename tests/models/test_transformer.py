@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-import regard
 import regard.models as m
 from regard.core import UnsupportedError
 from tests.models.small import VOCAB, prompts, ragged, ragged_targets, targets, transformer
@@ -16,28 +15,29 @@ CROSS = "softmax linear efficient rfa performer compressed routing scored luong_
 TRIPLES = [("softmax", "softmax", cross) for cross in CROSS] + [("linear", "local", "softmax")]
 
 
-def copy_attention(ours: regard.Mixer, theirs: nn.MultiheadAttention) -> None:
-    nn.init.normal_(theirs.in_proj_bias)
-    nn.init.normal_(theirs.out_proj.bias)
-    weights, biases = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
-    heads = ours.heads
-    for linear, weight, bias in zip(
-        (heads.query, heads.key, heads.value), weights, biases, strict=True
-    ):
-        linear.load_state_dict({"weight": weight, "bias": bias})
-    heads.out.load_state_dict(theirs.out_proj.state_dict())
+COMMON = {"out_proj": "heads.out", "linear1": "feed_forward.value", "linear2": "feed_forward.out"}
+NAMES = {
+    "encoder": {"self_attn": "mixer", "norm1": "mixer_norm", "norm2": "feed_forward_norm"} | COMMON,
+    "decoder": {"self_attn": "self_mixer", "multihead_attn": "cross_mixer"}
+    | {"norm1": "self_norm", "norm2": "cross_norm", "norm3": "feed_forward_norm"}
+    | COMMON,
+}
+"""Stack -> torch's name of a part: ours."""
 
 
-def copy_feed_forward(ours: nn.Module, theirs: nn.Module) -> None:
-    ours.value.load_state_dict(theirs.linear1.state_dict())
-    ours.out.load_state_dict(theirs.linear2.state_dict())
-
-
-def copy_norms(ours: list[nn.Module], theirs: list[nn.Module]) -> None:
-    for a, b in zip(ours, theirs, strict=True):
-        nn.init.normal_(b.weight, mean=1.0, std=0.2)
-        nn.init.normal_(b.bias)
-        a.load_state_dict(b.state_dict())
+def copy_layers(ours: nn.Module, theirs: nn.Module, names: dict[str, str]) -> None:
+    state = {}
+    for name, z in theirs.layers.state_dict().items():
+        for old, new in names.items():
+            name = name.replace(f".{old}.", f".{new}.")
+        if "in_proj_" in name:
+            parts = zip(("query", "key", "value"), z.chunk(3), strict=True)
+            state |= {name.replace("in_proj_", f"heads.{own}."): part for own, part in parts}
+        else:
+            state[name] = z
+    ours.blocks.load_state_dict(state)
+    if theirs.norm is not None:
+        ours.norm.load_state_dict(theirs.norm.state_dict())
 
 
 def embedded(model: m.Transformer, tokens: torch.Tensor) -> torch.Tensor:
@@ -79,20 +79,8 @@ def test_is_torchs_transformer(norm_first):
     with torch.no_grad():
         for p in (*encoder.parameters(), *decoder.parameters()):
             p.normal_(std=0.3)
-        for ours, theirs in zip(model.encoder.blocks, encoder.layers, strict=True):
-            copy_attention(ours.mixer, theirs.self_attn)
-            copy_feed_forward(ours.feed_forward, theirs)
-            copy_norms([ours.mixer_norm, ours.feed_forward_norm], [theirs.norm1, theirs.norm2])
-        for ours, theirs in zip(model.decoder.blocks, decoder.layers, strict=True):
-            copy_attention(ours.self_mixer, theirs.self_attn)
-            copy_attention(ours.cross_mixer, theirs.multihead_attn)
-            copy_feed_forward(ours.feed_forward, theirs)
-            copy_norms(
-                [ours.self_norm, ours.cross_norm, ours.feed_forward_norm],
-                [theirs.norm1, theirs.norm2, theirs.norm3],
-            )
-        if norm_first:
-            copy_norms([model.encoder.norm, model.decoder.norm], [encoder.norm, decoder.norm])
+        copy_layers(model.encoder, encoder, NAMES["encoder"])
+        copy_layers(model.decoder, decoder, NAMES["decoder"])
     source, target = prompts(), targets()
     valid = torch.arange(7) < torch.tensor([[7], [4], [1]])
     target_valid = torch.arange(6) < torch.tensor([[2], [6], [5]])
