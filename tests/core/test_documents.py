@@ -107,18 +107,6 @@ def test_absent_tokens_have_no_number(softmax):
     assert torch.equal(y, softmax(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
 
 
-def test_a_stream_remembers_its_document_and_refuses_tokens_that_had_none(softmax):
-    one, state = softmax.extend(X[:, :5], softmax.initial_state(1), documents=DOCUMENTS[:, :5])
-    two, state = softmax.extend(X[:, 5:7], state, documents=DOCUMENTS[:, 5:7])
-    rest, state = softmax.extend(X[:, 7:9], state)
-    expected = softmax(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
-    assert torch.allclose(torch.cat([one, two, rest], 1), expected[:, :9], atol=1e-6)
-    assert state.document.tolist() == [1]
-    _, state = softmax.extend(X[:, :5], softmax.initial_state(1))
-    with pytest.raises(regard.ShapeError, match="came without documents"):
-        softmax.extend(X[:, 5:], state, documents=DOCUMENTS[:, 5:])
-
-
 def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(softmax, tmp_path):
     x = torch.cat([X, X.flip(1)])
     documents = torch.tensor([[0] * 4, [3] * 4])
