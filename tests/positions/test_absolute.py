@@ -87,18 +87,6 @@ def test_float32_angles_stay_exact_where_half_precision_would_not():
     assert (low.double() - exact).abs().max() < 5e-3
 
 
-def test_axial_is_the_double_loop():
-    module = made("axial", shape=(3, 4), dims=(4, 6))
-    table = module(torch.zeros(1, 12, 10).double(), torch.arange(12)[None])[0]
-    first, second = module.tables
-    for r in range(3):
-        for c in range(4):
-            assert torch.equal(table[4 * r + c], torch.cat([first[r], second[c]]))
-    assert sum(p.numel() for p in module.parameters()) == 3 * 4 + 4 * 6
-    shorter = module(torch.zeros(1, 5, 10).double(), torch.arange(5)[None])[0]
-    assert torch.equal(shorter, table[:5])
-
-
 @pytest.mark.parametrize("max_len", [1, 2, 12, 13, 64, 1000])
 def test_axial_makes_its_own_shape(max_len):
     module = make(POSITIONS["axial"], FACTS | {"max_len": max_len}, {})
