@@ -254,33 +254,7 @@ def test_what_lm_eval_calls(mixer):
     assert texts[1][0]["generated_text"] == alone[0]["generated_text"] != "a"
 
 
-@pytest.fixture
-def taught(tmp_path):
-    """The folder of a Llama whose attention is linear, taught, with its tokenizer; and the model."""
-    teacher = theirs("llama", **EQUAL_HEADS).float()
-    student = regard.hf.convert(teacher, "linear").train()
-    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
-    teacher = regard.hf.convert(teacher, "softmax")
-    losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 10, optimizer, whole=True))
-    assert losses[-1] < losses[0]
-    student.eval().save_pretrained(tmp_path)
-    tokenizer().save_pretrained(tmp_path)
-    return tmp_path, student
-
-
-def test_a_taught_folder_generates_as_the_student(taught):
-    """With its tokenizer; test_registry opens such folders in another process."""
-    folder, student = taught
-    regard.hf.register()
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    words = transformers.AutoTokenizer.from_pretrained(folder)
-    given = words(["a b c"], return_tensors="pt", return_token_type_ids=False)
-    how = {"max_new_tokens": 6, "do_sample": False}
-    want = student.generate(torch.tensor([[3, 4, 5]]), **how, pad_token_id=0)
-    assert torch.equal(model.generate(**given, **how), want)
-
-
-def test_lm_eval_scores_and_continues_a_taught_folder(taught):
+def test_lm_eval_scores_and_continues_a_converted_folder(tmp_path):
     """lm-eval 0.4.13's HFLM itself, from the folder: padded batches, stop words, and the perplexity of a whole text."""
     lm_eval = pytest.importorskip(
         "lm_eval", reason="not among the packages of the checks: pip install lm-eval"
@@ -289,8 +263,10 @@ def test_lm_eval_scores_and_continues_a_taught_folder(taught):
     from lm_eval.models.huggingface import HFLM
 
     regard.hf.register()
-    (folder, student), words = taught, tokenizer()
-    model = HFLM(pretrained=str(folder), device="cpu", batch_size=2, dtype="float32")
+    student, words = llama().float(), tokenizer()
+    student.save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    model = HFLM(pretrained=str(tmp_path), device="cpu", batch_size=2, dtype="float32")
     assert type(model.model) is type(student) and model.max_length == 64 and lm_eval.__version__
 
     def ask(kind, *cases):
