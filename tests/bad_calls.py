@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 import regard
 from regard.core import Mask, Mixer, RegardError, Streamed
+from regard.core.errors import outline
 from regard.core.options import VARIADIC
 from regard.functional import patterns
 from regard.functional.patterns import Window
@@ -115,22 +116,25 @@ def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
 def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
     given = case.given()
     name = rng.choice(list(case.types))
-    value = _likely_wrong(given.get(name), case.types[name], rng)
-    text = f"{case.label}({name}={_short(value)})"
+    value = given[name] = _likely_wrong(given.get(name), case.types[name], rng)
+    text = f"{case.label}({outline({name: value})[:120]})"
     try:
-        case.call(**given | {name: value})
+        given = {k: v.make() if isinstance(v, _Made) else v for k, v in given.items()}
+        case.call(**given)
     except RegardError:
         return "refused", None
     except Exception as error:
         return "raw", Found(text, f"{type(error).__name__}: {error}".splitlines()[0])
-    if case.never or _of_a_wrong_type(case.types[name], value):
+    wrong = all(_plainly_not(kind, value) for kind in _members(case.types[name]))
+    if case.never or (wrong and not isinstance(value, _Made)):
         return "silent", Found(text, "it is accepted")
     return "valid", None
 
 
 def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     """A value of another type, or the good one with something changed."""
-    tensor = _is_tensor(kind)
+    members = _members(kind)
+    tensor = any(hasattr(member, "array_type") or member is Tensor for member in members)
     if isinstance(good, Mask):
         return _mask(rng)
     if isinstance(good, tuple) and hasattr(good, "_fields") and rng.random() < 0.8:
@@ -140,7 +144,7 @@ def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     if tensor and rng.random() < 0.8:
         base = good if isinstance(good, Tensor) else torch.ones(B, T, dtype=torch.bool)
         return _tensor(base, rng)
-    a_function = any(get_origin(member) is Callable for member in _members(kind))
+    a_function = any(get_origin(member) is Callable for member in members)
     values = [v for v in VALUES if not callable(v)] if a_function else VALUES
     return rng.choice((*values, torch.ones(2), torch.tensor(3)))
 
@@ -202,6 +206,9 @@ class _Made:
     def __init__(self, make: Callable[[], Any]):
         self.make = make
 
+    def __repr__(self) -> str:
+        return "a mask with one odd field"
+
 
 def _state(good: Any, rng: random.Random) -> Any:
     """A state with one field changed, of other rows, or taken apart."""
@@ -229,34 +236,14 @@ def _batch(good: dict[str, Any], rng: random.Random) -> Any:
     return good | {name: _tensor(value, rng) if isinstance(value, Tensor) else rng.choice(VALUES)}
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"{value.dtype} {'nested' if value.is_nested else list(value.shape)} {value.layout} {value.device}"
-    if isinstance(value, Mask):
-        odd = {f.name: getattr(value, f.name) for f in fields(value)}
-        return f"Mask({', '.join(f'{k}={_short(v)}' for k, v in odd.items() if v is not None and v is not False)})"
-    if isinstance(value, _Made):
-        return "a mask with one odd field"
-    return repr(value)[:60]
-
-
-def _is_tensor(kind: Any) -> bool:
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return any(hasattr(member, "array_type") or member is Tensor for member in members)
-
-
 def _members(kind: Any) -> tuple[Any, ...]:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _of_a_wrong_type(kind: Any, value: Any) -> bool:
-    """True only where the annotation is simple and the value plainly is not of it."""
-    return not isinstance(value, _Made) and all(_plainly_not(m, value) for m in _members(kind))
-
-
 def _plainly_not(kind: Any, value: Any) -> bool:
+    """True only where the annotation is simple and the value plainly is not of it."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if kind is Any or kind is inspect.Parameter.empty:
@@ -307,13 +294,8 @@ def _constructor(subject: str, cls: Any, given: Mapping[str, Any]) -> Case:
 
 def _method(subject: str, made: Any, name: str, given: Callable[[], dict[str, Any]]) -> Case:
     function = getattr(made, name)
-    types = {key: kind for key, kind in _hints(type(made).__dict__.get(name, function)).items()}
-
-    def call(**arguments: Any) -> Any:
-        arguments = {k: v.make() if isinstance(v, _Made) else v for k, v in arguments.items()}
-        with torch.no_grad():
-            return function(**arguments)
-
+    types = _hints(type(made).__dict__.get(name, function))
+    call = torch.no_grad()(function)
     return Case(subject, f"{type(made).__name__}.{name}", call, given, types)
 
 
@@ -321,7 +303,7 @@ def _mixers() -> Iterator[Case]:
     for cls in MIXERS.values():
         for options in ({}, *cls.variants.values()):
             yield _constructor("mixers", cls, {**FACTS, **options})
-        mixer = cls(**_facts(cls)).eval()
+        mixer = build(cls, **FACTS).eval()
         yield from _requests(mixer)
         if mixer.capabilities.streaming:
             yield from _streams(mixer)
@@ -350,20 +332,13 @@ def _streams(mixer: Mixer) -> Iterator[Case]:
     yield _method("states", mixer, "initial_state", lambda: {"batch_size": B, "max_len": 7})
     for cls in MIXERS.values():
         if cls.capabilities.streaming and cls.name != mixer.name:
-            stranger = cls(**_facts(cls))
-            call, label = partial(_go_on, mixer, stranger, x), f"{mixer.name}.extend"
+            call, label = partial(_go_on, mixer, build(cls, **FACTS), x), f"{mixer.name}.extend"
             yield Case("states of others", label, call, dict, {"state": Any}, never=True)
 
 
 def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> Any:
     """From a state of the stranger; what is generated in its place is left out."""
-    del state
     return mixer.extend(x, stranger.initial_state(B))
-
-
-def _facts(cls: Any) -> dict[str, Any]:
-    known = inspect.signature(cls).parameters
-    return {name: fact for name, fact in FACTS.items() if name in known}
 
 
 def _pools_scores_positions() -> Iterator[Case]:
@@ -469,13 +444,11 @@ def _functionals() -> Iterator[Case]:
         for causal, S in itertools.product((False, True), (T, *([T + 2] if takes_more else []))):
             known = functional_arguments(name, S, causal)
             given = {name: value for name, value in known.items() if name in types}
-            yield Case(
-                "functional", label, partial(_unwrapped, function), partial(dict, given), types
-            )
+            call = partial(_unwrapped, function)
+            yield Case("functional", label, call, partial(dict, given), types)
 
 
 def _unwrapped(function: Callable[..., Any], **given: Any) -> Any:
-    given = {k: v.make() if isinstance(v, _Made) else v for k, v in given.items()}
     for name in [name for name, value in given.items() if value is _means]:
         given[name] = partial(_means, factor=given["factor"])
     if given.get("logits") is _ones:
@@ -486,37 +459,23 @@ def _unwrapped(function: Callable[..., Any], **given: Any) -> Any:
 def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
     """What `name` takes, of T queries and S keys."""
     own, cpu = name not in ("softmax_attention", "window_attention"), torch.device("cpu")
-    q, k, v = (
-        torch.randn(B, H, n, K)
-        for H, n, K in ((4, T, 4), (4 if own else 2, S, 4), (4 if own else 2, S, 3))
-    )
+    G = 4 if own else 2
+    q, k, v = torch.randn(B, 4, T, 4), torch.randn(B, G, S, 4), torch.randn(B, G, S, 3)
     weights = torch.randn(1, 4, 3, S)
     r = torch.randn(len(distances(T, S, causal, cpu)), 4, 4)
-    return {
-        **dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2),
-        **dict(
-            mask=Mask(causal=causal and name not in ("fourier_mixing", "nystrom_attention")),
-            impl="auto",
-            factor=2,
-        ),
-        **dict(num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T)),
-        **dict(
-            state=torch.randn(B, 4, 4, 3),
-            compress_k=_means,
-            compress_v=_means,
-            chunk_size=3,
-            block_size=2,
-        ),
-        **dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4)),
-        **dict(gate=torch.randn(B, 4, S) if causal else None, sinks=torch.randn(4)),
-        **dict(buckets=torch.randint(3, (B, 4, 2, T)), pattern=Window(2, 1), E=weights, F=weights),
-        **dict(windows=Windows(torch.zeros(B, 4, T).long(), 3, torch.full((1, T), S - 1))),
-        **dict(terms=Terms(r, r[0], r[0]), centroids=torch.randn(4, 2, 4), window_size=3),
-        **dict(
-            sorting=torch.rand(B, 4, 3, 3),
-            logits=_ones,
-        ),
-    } | ({} if name == "window_attention" or causal else {"window": None})
+    known = dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2)
+    ordered = causal and name not in ("fourier_mixing", "nystrom_attention")
+    known |= dict(mask=Mask(causal=ordered), impl="auto", factor=2)
+    known |= dict(num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T))
+    known |= dict(state=torch.randn(B, 4, 4, 3), compress_k=_means, compress_v=_means)
+    known |= dict(chunk_size=3, block_size=2, window_size=3, pattern=Window(2, 1))
+    known |= dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4))
+    known |= dict(gate=torch.randn(B, 4, S) if causal else None, sinks=torch.randn(4))
+    known |= dict(buckets=torch.randint(3, (B, 4, 2, T)), E=weights, F=weights, logits=_ones)
+    known |= dict(windows=Windows(torch.zeros(B, 4, T).long(), 3, torch.full((1, T), S - 1)))
+    known |= dict(terms=Terms(r, r[0], r[0]), centroids=torch.randn(4, 2, 4))
+    known |= dict(sorting=torch.rand(B, 4, 3, 3))
+    return known | ({} if name == "window_attention" or causal else {"window": None})
 
 
 BUILT = {name: Any for name in ("mixer", "dim", "num_heads", "max_len", "impl")}
@@ -527,31 +486,21 @@ def _parts() -> Iterator[Case]:
     mixer, line = build("softmax", dim=D, num_heads=2), torch.nn.Linear(D, D)
     block, x = regard.nn.ReversibleBlock(line, line), torch.randn(B, T, D)
     stack = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
-    given = dict(
-        dim=D, hidden_dim=D, activation=torch.tanh, gated=False, layer=line, f=line, g=line
-    )
-    given |= dict(
-        chunk_size=2, in_channels=2, out_channels=2, kernel_size=3, num_heads=2, max_len=16
-    )
-    given |= dict(
-        normalized_shape=D, num_slots=2, blocks=[block], model=mixer, mixer=mixer, config=stack
-    )
-    given |= dict(
-        optimizer=torch.optim.SGD(mixer.parameters(), lr=0.0), target=2000, cls=POSITIONS["rotary"]
-    )
+    given = FACTS | dict(hidden_dim=D, normalized_shape=D, layer=line, f=line, g=line)
+    given |= dict(chunk_size=2, in_channels=2, out_channels=2, kernel_size=3, num_slots=2)
+    given |= dict(activation=torch.tanh, gated=False, blocks=[block], model=mixer, mixer=mixer)
+    given |= dict(optimizer=torch.optim.SGD(mixer.parameters(), lr=0.0), config=stack, target=2000)
     given |= dict(observation=mixer.observe(x), facts={"dim": D}, options={}, pool="mean")
-    given |= dict(
-        tokens=torch.ones(B, T).long(), mask_token=0, vocab_size=VOCAB, documents=[[[1, 2]]]
-    )
+    given |= dict(tokens=torch.ones(B, T).long(), mask_token=0, vocab_size=VOCAB)
     given |= dict(state=mixer.initial_state(B), index=torch.tensor([1, 0]))
+    given |= dict(documents=[[[1, 2]]], cls=POSITIONS["rotary"])
     for name in regard.nn.__all__:
         entry = getattr(regard.nn, name)
         if inspect.isclass(entry) and entry is not MultiheadAttention:
             yield _constructor("parts", entry, given)
     yield _constructor("parts", regard.mixers.HeadGroup, given | {"mixer": "softmax"})
-    yield Case(
-        "parts", "build", build, lambda: {"mixer": "softmax", "dim": D, "num_heads": 2}, BUILT
-    )
+    wanted = {"mixer": "softmax", "dim": D, "num_heads": 2}
+    yield Case("parts", "build", build, partial(dict, wanted), BUILT)
     given |= dict(length=8, model=stack.build(), size=2)
     rooms = (regard.nn, regard.models, regard.pools, regard.positions, regard.parallel)
     sizes = dict(before=2, after=1, size=2, stride=2, block=4, width=2, count=1, start=0, stop=2)
@@ -563,11 +512,8 @@ def _parts() -> Iterator[Case]:
         for case in _functions("parts", package, given):
             if case.label.islower() and case.label != "extend":  # which takes ranks
                 yield case
-    made = {
-        "mixer": lambda: mixer,
-        "pool": lambda: POOLS["mean"](D),
-        "score": partial(SCORES["dot"], D),
-    }
+    made = {"mixer": lambda: mixer, "pool": partial(POOLS["mean"], D)}
+    made["score"] = partial(SCORES["dot"], D)
     for kind, law in {"mixer": "empty_batch", "pool": "batch", "score": "shapes"}.items():
         checked = {"factory": made[kind], "laws": law}
         for case in _functions("parts", regard.testing, checked):

@@ -1,6 +1,5 @@
 """A headless Chromium, driven through its debugging pipe: no network, no package."""
 
-import base64
 import json
 import os
 import shutil
@@ -85,12 +84,11 @@ class Browser:
                 self.complaints.append(said)
         return message
 
-    def open(
-        self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False
-    ) -> "Browser":
+    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> "Browser":
         """Waits until the page's charts are drawn."""
         self.complaints.clear()
-        self.resize(width, height)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.ask("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask("Page.navigate", url=path.as_uri())
@@ -99,10 +97,6 @@ class Browser:
             assert time.monotonic() < until, self.complaints
             time.sleep(0.02)
         return self
-
-    def resize(self, width: int, height: int = 900) -> None:
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.ask("Emulation.setDeviceMetricsOverride", **size)
 
     def run(self, script: str) -> Any:
         """The value of an expression, which may be a promise."""
@@ -150,22 +144,6 @@ class Browser:
             f"(() => {{ const s = document.getElementById({json.dumps(control)}); s.value = {json.dumps(value)};"
             "s.dispatchEvent(new Event('change')); })()"
         )
-
-    def drop(self, name: str, text: str) -> None:
-        """Drop a file on the page, and wait until it was read."""
-        self.run(
-            "(async () => { const data = new DataTransfer();"
-            f"data.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));"
-            "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));"
-            "await new Promise((go) => setTimeout(go, 150)); })()"
-        )
-
-    def picture(self, path: Path) -> None:
-        height = self.run("document.documentElement.scrollHeight")
-        width = self.run("document.documentElement.clientWidth")
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 def texts(browser, selector):

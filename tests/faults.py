@@ -25,9 +25,11 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -157,7 +159,7 @@ def _kills_in_training(root: Path, number: int, counts: Counts) -> None:
         run += 1
         counts.done["runs that were killed until they ended"] += 1
         ended = child.exitcode == 0 and _end(run_dir)
-        same = bool(ended) and _same_end(ended, expected)
+        same = bool(ended) and equal(ended, expected)
         counts.check(same, "runs ended as one left alone", "a run ended otherwise")
 
 
@@ -172,13 +174,10 @@ def _wait_for_progress(child: Any, run_dir: Path, moments: random.Random) -> Non
     child.join(moments.uniform(0, 0.08))
 
 
-def _end(run_dir: Path) -> Checkpoint:
-    return checkpoint.load(checkpoint.committed(run_dir / "checkpoints")[-1])
-
-
-def _same_end(one: Checkpoint, other: Checkpoint) -> bool:
-    ends = ((end.model, end.optimizer, end.state["random"]) for end in (one, other))
-    return equal(*ends)
+def _end(run_dir: Path) -> Any:
+    """Weights, optimizer and generators of the last checkpoint."""
+    last = checkpoint.load(checkpoint.committed(run_dir / "checkpoints")[-1])
+    return last.model, last.optimizer, last.state["random"]
 
 
 class Pages:
@@ -454,25 +453,22 @@ def _no_space(folder: Path, every: int, counts: Counts) -> None:
     """The disk is full at the first, second, third... moment that something is written through to it, until a run ends."""
     config = replace(RUN, steps=6)
     for number in itertools.count(1, every):
-        calls, real = [], os.fsync
+        calls, real = itertools.count(1), os.fsync
 
         def fsync(handle: int, calls=calls, number=number, real=real) -> None:
-            calls.append(1)
-            if len(calls) == number:
+            if next(calls) == number:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             real(handle)
 
-        os.fsync = fsync
         try:
-            fit(tiny_model(), Majority(), config, folder / str(number), progress=False)
+            with mock.patch.object(os, "fsync", fsync):
+                fit(tiny_model(), Majority(), config, folder / str(number), progress=False)
             return
         except PathError as error:
             said = "the disk is full" in str(error)
             counts.check(said, "called a full disk", f"called otherwise: {error}")
         except Exception as error:
             counts.wrong[f"raw error: {type(error).__name__}"] += 1
-        finally:
-            os.fsync = real
         counts.done["disks that were full at some write"] += 1
         _goes_on(folder / str(number), counts)
 
@@ -487,27 +483,12 @@ def _goes_on(run_dir: Path, counts: Counts) -> None:
 
 
 def _child(target: Callable[..., None], *arguments: Any) -> str:
-    """What a child process said before it ended; it may change its limits and rights."""
-    ours, theirs = FORK.Pipe(duplex=False)
-
-    def run() -> None:
-        try:
-            target(*arguments)
-            theirs.send("done")
-        except RegardError as error:
-            theirs.send(f"{type(error).__name__}: {error}")
-        except Exception as error:
-            theirs.send(f"raw {type(error).__name__}: {error}")
-
-    process = FORK.Process(target=run)
-    process.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        return "raw: it died"
-    finally:
-        process.join()
+    """How the call ended in a process of its own, which may change its limits and rights."""
+    with ProcessPoolExecutor(1, mp_context=FORK) as pool:
+        error = pool.submit(target, *arguments).exception()
+    if error is None:
+        return "done"
+    return f"{'raw ' * (not isinstance(error, RegardError))}{type(error).__name__}: {error}"
 
 
 def _limited(target: Callable[..., None], *arguments: Any) -> None:
@@ -595,12 +576,13 @@ def _full_disk(folder: Path, counts: Counts) -> None:
         for room in range(0, 400_000, 20_000):
             shutil.rmtree(folder / "run", ignore_errors=True)
             (folder / "l.sqlite").unlink(missing_ok=True)
-            _stuff(ballast, room)
-            for name, target, path in (
-                ("train", lambda p: _train(p, 0), folder / "run"),
+            free = shutil.disk_usage(folder).free
+            ballast.write_bytes(bytes(max(0, free - room)))
+            for name, target, *arguments in (
+                ("train", _train, folder / "run", 0),
                 ("ledger", _fill, folder / "l.sqlite"),
             ):
-                said = _child(target, path)
+                said = _child(target, *arguments)
                 counts.done[f"full disk: {name}"] += 1
                 right = said == "done" or "the disk is full" in said
                 counts.check(right, "called a full disk", f"{name}: {said}"[:200])
@@ -610,12 +592,6 @@ def _full_disk(folder: Path, counts: Counts) -> None:
             counts.check(said == "done", "went on with free space", f"afterwards: {said}"[:200])
     finally:
         subprocess.run(["umount", str(folder)], check=False)
-
-
-def _stuff(ballast: Path, room: int) -> None:
-    """Fill the disk but for `room` bytes."""
-    free = shutil.disk_usage(ballast.parent).free
-    ballast.write_bytes(bytes(max(0, free - room)))
 
 
 def calls(number: int) -> Counts:

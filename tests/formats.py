@@ -1,6 +1,5 @@
 """One small sample of every format that Regard reads, and the ways in which files are damaged."""
 
-import functools
 import json
 import os
 import random
@@ -9,8 +8,10 @@ import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -24,8 +25,6 @@ from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
 from tests.bad_calls import small_llama
-
-OPTIONS = {"count": 3}
 
 
 def damage(root: Path, draw: random.Random) -> None:
@@ -41,7 +40,7 @@ class Sample:
     read: Callable[[Path], Any]
     damage: Callable[[Path, random.Random], None] = damage
 
-    @functools.cached_property
+    @cached_property
     def intact(self) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             self.write(Path(folder))
@@ -160,14 +159,8 @@ def _damage_chained(root: Path, draw: random.Random) -> None:
 
 
 def _cache(root: Path, make: Callable[[], Any]) -> Any:
-    before = os.environ.get("REGARD_DATA")
-    os.environ["REGARD_DATA"] = str(root)
-    try:
-        return generated.generated("sample", OPTIONS, make)
-    finally:
-        os.environ.pop("REGARD_DATA")
-        if before is not None:
-            os.environ["REGARD_DATA"] = before
+    with mock.patch.dict(os.environ, REGARD_DATA=str(root)):
+        return generated.generated("sample", {"count": 3}, make)
 
 
 def _columns() -> Any:
@@ -178,8 +171,9 @@ def _never() -> Any:
     raise generated.StoredDataError("there is no such folder")
 
 
-def _own(form: str, name: str = "") -> Callable[[Path], Any]:
-    return lambda root: OWN[form].read(root / name)
+def _write_pair(root: Path) -> None:
+    for end in ("de", "en"):
+        (root / f"train.{end}").write_text("one\ntwo\n" * 50)
 
 
 _ALL = (
@@ -187,20 +181,12 @@ _ALL = (
     Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
     Sample("ledger", _write_ledger, _read_ledger),
     Sample("ledger chained anew", _write_ledger, _read_ledger, _damage_chained),
-    Sample(
-        "generated data", lambda root: _cache(root, _columns), lambda root: _cache(root, _never)
-    ),
-    Sample(
-        "text_files",
-        lambda root: [
-            (root / f"train.{end}").write_text("one\ntwo\n" * 50) for end in ("de", "en")
-        ],
-        _own("text_files"),
-    ),
+    Sample("generated data", partial(_cache, make=_columns), partial(_cache, make=_never)),
+    Sample("text_files", _write_pair, OWN["text_files"].read),
     Sample(
         "delimited_texts",
         lambda root: (root / "a.csv").write_text("text,label\n" + "yes I do,good\nno,bad\n" * 40),
-        _own("delimited_texts", "a.csv"),
+        lambda root: OWN["delimited_texts"].read(root / "a.csv"),
     ),
     Sample(
         "folder of hf",

@@ -35,12 +35,7 @@ def test_a_raw_error_is_counted(tmp_path, monkeypatch):
         raise KeyError(path)
 
     monkeypatch.setattr(checkpoint, "_unsealed", careless)
-    assert any("raw error: KeyError" in name for name in _wrong_of_mutants(tmp_path))
-
-
-def _wrong_of_mutants(folder):
-    sample = faults.SAMPLES["checkpoint"]
-    counts = faults.Counts()
-    root, _ = faults._written(sample, folder)
+    sample, counts = faults.SAMPLES["checkpoint"], faults.Counts()
+    root, _ = faults._written(sample, tmp_path)
     faults._read_mutant(sample, root, 10**6, counts)
-    return counts.wrong
+    assert any("raw error: KeyError" in name for name in counts.wrong)
