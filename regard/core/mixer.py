@@ -13,7 +13,7 @@ from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
 from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
 from regard.core.mask import OPEN, Mask, check_arguments
-from regard.core.options import Recorded
+from regard.core.options import Count, Recorded, check_option
 from regard.core.request import (
     Observation,
     check_mask,
@@ -23,7 +23,7 @@ from regard.core.request import (
     compaction,
     first_parameter,
 )
-from regard.core.shapes import check_batch_size, check_flag, check_positive
+from regard.core.shapes import check_flag
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
@@ -157,9 +157,9 @@ class Mixer(Recorded):
         Raises UnsupportedError where the mechanism does not stream, or not over a context, ShapeError for sizes that do not fit.
         """
         self.require("streaming")
-        check_batch_size(batch_size)
+        check_option(self.name, "batch_size", batch_size, Count)
+        check_option(self.name, "max_len", max_len, int | None)
         if max_len is not None:
-            check_positive(max_len=max_len)
             self._check_length("max_len", max_len)
         if context is None:
             if valid is not None:

@@ -51,7 +51,7 @@ class Pool(Recorded):
         """Raises ShapeError for what does not fit."""
         x, valid = self._checked(x, query, valid)
         y = self.pool(x, query, valid)
-        return torch.where(valid.any(1)[:, None, None], y, y.new_zeros(()))
+        return clear(y, valid.any(1, keepdim=True))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -87,12 +87,11 @@ class Pool(Recorded):
         return self.weigh(x, query, valid) @ x
 
     def _checked(
-        self, x: object, query: object | None, valid: Tensor | None
+        self, x: Tensor, query: Tensor | None, valid: Tensor | None
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
         """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)
-        assert isinstance(x, Tensor)
         B, S, _ = x.shape
         check_mask(self.name, Mask(valid=valid), B, S, S, device=x.device)
         if self.query_dim is None:
@@ -102,7 +101,6 @@ class Pool(Recorded):
             raise ShapeError(f"{self.name}: it needs a query [B, Q, {self.query_dim}]")
         else:
             check_tokens(self.name, "query", query, self.query_dim, weight)
-            assert isinstance(query, Tensor)
             if query.shape[0] != B:
                 raise ShapeError(f"{self.name}: query has batch {query.shape[0]}, x has batch {B}")
             if self.num_queries not in (None, query.shape[1]):

@@ -34,14 +34,6 @@ def check_positive(**sizes: int) -> None:
             raise OptionError(f"{name} ({shown(size)}) must be a positive integer")
 
 
-def check_batch_size(size: int) -> None:
-    """`check_batch_size(-1)` -> "batch_size (-1) must be an integer of at least 0": an empty batch is one."""
-    if type(size) is not int or size < 0:
-        raise OptionError(f"batch_size ({shown(size)}) must be an integer of at least 0")
-    if size > LARGEST:
-        raise OptionError(f"batch_size ({shown(size)}) must be at most {LARGEST}")
-
-
 def check_flag(**flags: bool) -> None:
     """`check_flag(norm_first="x")` -> "norm_first ('x') must be True or False"."""
     for name, flag in flags.items():

@@ -68,7 +68,8 @@ class Streamed:
     """No row has more tokens; set by the mixer alone and lost in copies, so that it holds for these very fields."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({outline({name: getattr(self, name) for name in self.__match_args__})})"
+        fields = {name: getattr(self, name) for name in self.__match_args__}
+        return f"{type(self).__name__}({outline(fields)})"
 
 
 @dataclass_transform(frozen_default=True)
@@ -218,9 +219,9 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
     _check_fields(mixer.name, wanted, state, x)
     if origin is not None and origin.shapes is not None:
         if origin.shapes != _shapes(state):
-            raise ShapeError(f"{wanted}, and its fields were changed: {_spelled(state)}")
+            raise ShapeError(f"{wanted}, and its fields were changed: {outline(tensors(state))}")
     elif _widths(state) not in map(_widths, _new_ones(mixer)):
-        raise ShapeError(f"{wanted}, got one of other fields or widths: {_spelled(state)}")
+        raise ShapeError(f"{wanted}, got one of other fields or widths: {outline(tensors(state))}")
 
 
 def _new_ones(mixer: Any) -> list[Any]:
@@ -283,7 +284,3 @@ def _widths(state: Any) -> tuple[Any, ...]:
         floating, heads = z.is_floating_point(), z.shape[1] if z.dim() > 3 else None
         fields.append((name, z.dim(), floating or z.dtype, floating and z.shape[1:][-1:], heads))
     return type(state), fields
-
-
-def _spelled(state: Any) -> str:
-    return ", ".join(f"{name} {list(z.shape)}" for name, z in tensors(state).items())

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
 from regard.core.request import clear
-from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
 from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
@@ -78,7 +77,6 @@ class Streams(nn.Module):
             raise UnsupportedError(
                 f"{self.who} does not support streaming: it is bidirectional. Build or load a causal model."
             )
-        check_batch_size(batch_size)
         blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
         return State(blocks, torch.zeros_like(blocks[0].length))
 

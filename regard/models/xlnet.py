@@ -24,9 +24,8 @@ from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.core.memory import require_memory
-from regard.core.options import Count
+from regard.core.options import Count, check_option
 from regard.core.request import clear, compaction, permute
-from regard.core.shapes import check_batch_size
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import readable
 from regard.functional.rows import recomputed
@@ -154,7 +153,7 @@ class XLNet(Model):
 
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
-        check_batch_size(batch_size)
+        check_option("xlnet", "batch_size", batch_size, Count)
         weight = self.trunk.table.weight
         size = batch_size * self.config.mem_len * self.config.dim * weight.itemsize
         require_memory("xlnet", "its state", size, weight.device, "Choose smaller sizes.")
