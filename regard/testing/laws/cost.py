@@ -91,9 +91,9 @@ def _is_sum_of_terms(
 
 
 def _counted(mixer: Mixer, device: str, dim: int, order: Request, length: int) -> Counted:
-    """Without the operations of linear layers that map each token by itself.
+    """The cost of one forward without the operations of linear layers that map each token by itself.
 
-    By one thread: room for temporaries is held for each, and what is declared is not of the machine.
+    It runs in one thread: room for temporaries is held for each, and what is declared is not of the machine.
     """
     spent: list[int] = []
 

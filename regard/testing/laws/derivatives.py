@@ -91,7 +91,7 @@ def second_derivative(subject: Subject) -> None:
 def equals_finite_differences(
     call: Callable[[Tensor], Tensor], module: nn.Module, z: Tensor, label: str = ""
 ) -> None:
-    """For `call(z)`, which uses the module's parameters."""
+    """The law of second derivatives for `call(z)`, which uses the module's parameters."""
     direction = normal(*z.shape, seed=3)
     parameters = dict(module.named_parameters())
 
@@ -122,7 +122,7 @@ def transforms(subject: Subject) -> None:
 def equals_autograd(
     module: nn.Module, rows: Tensor, *given: Any, label: str = "", **options: Mask
 ) -> None:
-    """For `module(row, *given, **options)` under torch.func, of which each row is a batch."""
+    """The law of transforms for `module(row, *given, **options)`, of which each row is a batch."""
     own: dict[str, Tensor] = dict(module.named_parameters())
 
     def call(x: Tensor, parameters: dict[str, Tensor] = own) -> Tensor:

@@ -141,7 +141,7 @@ def empty_batch(subject: Subject) -> None:
 def learns_nothing(
     module: nn.Module, x: Tensor, y: Tensor, shape: torch.Size, label: str = "the output"
 ) -> None:
-    """Of y, the output for an empty batch x: its shape, and gradients of zero."""
+    """The output y for an empty batch x has this shape, and gradients of zero."""
     require(y.shape == shape, f"{label}: shape {list(y.shape)}, not {list(shape)}")
     require(y.requires_grad, f"{label} has no gradient")
     gradients = [z for name, z in results(module, y, x=x).items() if name != "output"]

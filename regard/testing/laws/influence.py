@@ -1,4 +1,4 @@
-"""Who is felt: every pair that takes part, and no pair that is cut."""
+"""Every pair that takes part is felt, and no pair that is cut."""
 
 from dataclasses import replace
 

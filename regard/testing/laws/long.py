@@ -1,5 +1,7 @@
 """At a length that crosses the borders of the blocks that users get, the mixer is what its plain form is."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -62,19 +64,10 @@ def long(subject: Subject) -> None:
     if subject.streams:
         valid = _two_of_three() if subject.can.padding else None
         x = subject.tokens(2, LENGTH, seed=2)
-        for donate in (False, True):
-            with torch.no_grad():
-                room = LENGTH if donate else None
-                require_streamed(
-                    mixer,
-                    x,
-                    CHUNKS,
-                    "extend",
-                    bound=BOUND,
-                    valid=valid,
-                    max_len=room,
-                    donate=donate,
-                )
+        extended = partial(require_streamed, mixer, x, CHUNKS, "extend", bound=BOUND, valid=valid)
+        with torch.no_grad():
+            extended()
+            extended(max_len=LENGTH, donate=True)
 
 
 @torch.no_grad()

@@ -166,7 +166,7 @@ def is_not_poisoned(
     valid: Tensor,
     label: str = "",
 ) -> None:
-    """For call(tokens), which uses the module's parameters."""
+    """The law of poison for call(tokens), which uses the module's parameters."""
     first: dict[str, Tensor] = {}
     for poison in POISONS:
         tokens = clean.detach().masked_fill(~valid[..., None], poison).requires_grad_()
