@@ -401,20 +401,10 @@ def test_in_a_notebook_the_page_is_in_a_frame_of_its_own():
     assert html.unescape(re.search(r'srcdoc="(.*?)"', frame, re.S).group(1)) == shown.html
 
 
-def test_a_page_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "page.html"
-    shown = Page(render({"title": "a \udcff", "models": ["m"], "examples": []}))
-    shown.save(path)
-    assert "a &#56575;" in path.read_text(encoding="utf-8")
-    (tmp_path / "link").symlink_to(path)
-    with pytest.raises(regard.core.PathError, match="link cannot be written: it is no plain file"):
-        Page("new").save(tmp_path / "link")
-    monkeypatch.setattr("os.replace", lambda *_: 1 / 0)
-    before = path.read_bytes()
-    with pytest.raises(ZeroDivisionError):
-        Page("new").save(path)
-    assert path.read_bytes() == before
-    assert {found.name for found in tmp_path.iterdir()} == {"page.html", "link"}
+def test_a_page_with_half_a_letter_is_saved(tmp_path):
+    """Whole or not at all, as `tests.faults` proves of pages."""
+    Page(render({"title": "a \udcff", "models": ["m"], "examples": []})).save(tmp_path / "page")
+    assert "a &#56575;" in (tmp_path / "page").read_text(encoding="utf-8")
 
 
 def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
