@@ -485,7 +485,7 @@ def _parts() -> Iterator[Case]:
     """Layers, and the functions of packages without a room of their own."""
     mixer, line = build("softmax", dim=D, num_heads=2), torch.nn.Linear(D, D)
     block, x = regard.nn.ReversibleBlock(line, line), torch.randn(B, T, D)
-    stack = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
+    stack = LanguageModelConfig(vocab_size=VOCAB, num_layers=1, **FACTS)
     given = FACTS | dict(hidden_dim=D, normalized_shape=D, layer=line, f=line, g=line)
     given |= dict(chunk_size=2, in_channels=2, out_channels=2, kernel_size=3, num_slots=2)
     given |= dict(activation=torch.tanh, gated=False, blocks=[block], model=mixer, mixer=mixer)
@@ -576,7 +576,7 @@ def _exhausted(entry: Callable[..., Any], **given: Any) -> Any:
 
 
 def _explorer() -> Iterator[Case]:
-    config = LanguageModelConfig(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16)
+    config = LanguageModelConfig(vocab_size=VOCAB, num_layers=1, **FACTS)
     model, ids = config.build().eval(), torch.arange(B * T).reshape(B, T) % VOCAB
     w, line = torch.rand(B, 2, T, T).softmax(-1), torch.rand(T)
     given = dict(model=model, tokens=ids, inputs=ids, args=(ids,), valid=ids > 0, steps=2, k=2)

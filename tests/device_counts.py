@@ -159,10 +159,6 @@ def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
 
 def counts(name: str) -> dict[str, dict]:
     mixer, found = built(name, T + 8), {}
-
-    def count(what: str, call: Callable[[], object]) -> None:
-        found[what] = counted(call)
-
     with FakeTensorMode(shape_env=ShapeEnv()):
         torch._C._set_only_lift_cpu_tensors(True)
         on_device(mixer)
@@ -176,8 +172,8 @@ def counts(name: str) -> dict[str, dict]:
             masks["padded"] = Mask(causal=not can.bidirectional, valid=valid)
         for label, mask in masks.items():
             with torch.no_grad():
-                count(label, lambda mask=mask: mixer(x, mask=mask))
-        count("backward", lambda: mixer(x, mask=mask).sum().backward())
+                found[label] = counted(lambda mask=mask: mixer(x, mask=mask))
+        found["backward"] = counted(lambda: mixer(x, mask=mask).sum().backward())
         if name == "local" or issubclass(type(mixer), PatternMixer):
             found["flex"] = around_one_kernel(name, x, impl="flex")
         elif name == "softmax":
@@ -192,11 +188,11 @@ def counts(name: str) -> dict[str, dict]:
                     def step(donate=donate) -> None:
                         states.append(mixer.extend(x[:, :1], states[-1], donate=donate)[1])
 
-                    count(what, step)
+                    found[what] = counted(step)
             for kind in sorted(can.positions & {"rotary", "alibi", "t5"}):
                 other = on_device(built(name, T + 8, position=kind))
                 with torch.no_grad():
-                    count(kind, lambda other=other: other.extend(x, other.initial_state(2)))
+                    found[kind] = counted(lambda z=other: z.extend(x, z.initial_state(2)))
             shapes = {tuple(z.shape for z in pytree.tree_leaves(state)) for state in states}
             found["decode"]["static"] = len(shapes) == 1
     return found
