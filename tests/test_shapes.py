@@ -37,7 +37,8 @@ for cls in regard.MIXERS.values():
         masks += [Mask(causal=causal, valid=valid)] if can.padding else []
         masks += [Mask(causal=True)] if can.causal else []
         if can.pairwise:
-            masks.append(Mask(causal=causal, pairwise=torch.rand(2, 1, 13, 13) > 0.3))
+            heads = getattr(mixer, "num_heads", 1)
+            masks.append(Mask(causal=causal, pairwise=torch.rand(2, heads, 13, 13) > 0.3))
         if can.global_tokens:
             masks.append(Mask(causal=causal, global_tokens=torch.rand(2, 13) > 0.7))
         for mask in masks:
@@ -48,7 +49,8 @@ for cls in regard.MIXERS.values():
             else:
                 mixer.observe(x, mask=mask)
         if can.cross:
-            mixer(x, context=context, mask=Mask(causal=causal))
+            for causal in {causal, bool(can.causal)}:
+                mixer(x, context=context, mask=Mask(causal=causal))
         if can.streaming:
             state = mixer.initial_state(2)
             for chunk, exists in zip(x.split(5, dim=1), valid.split(5, dim=1)):

@@ -76,7 +76,7 @@ def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], 
     return FEATURE_MAPS[choice].function if isinstance(choice, str) else choice
 
 
-def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "B S"] | None) -> Tensor:
+def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "b S"] | None) -> Tensor:
     """z, and zero where there is no token."""
     return z if valid is None else z * valid.view(valid.shape[0], 1, -1, *[1] * (z.dim() - 3))
 

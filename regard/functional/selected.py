@@ -160,7 +160,7 @@ def read(
 
 
 def largest(
-    scores: Float[Tensor, "B c t N"],
+    scores: Float[Tensor, "B #c t N"],
     allowed: Bool[Tensor, "#B #c #t N"],
     forced: Bool[Tensor, "#B #c #t N"] | None,
     count: int,
