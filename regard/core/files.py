@@ -61,12 +61,9 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
 
 
 def _check_replaced(path: Path) -> None:
-    if os.path.lexists(path) and not is_plain(path.lstat()):
+    kinds = (stat.S_IFREG, stat.S_IFDIR)
+    if os.path.lexists(path) and stat.S_IFMT(path.lstat().st_mode) not in kinds:
         raise OSError("it is no plain file or folder, and those alone are replaced")
-
-
-def is_plain(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
 
 
 def plain(path: Path, *, copies: int = 8) -> Path:
