@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from einops import reduce
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -26,6 +26,7 @@ from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
 from regard.explore.readout import kind_of
 from regard.models.generation import evaluating, last_valid
+from regard.models.tokens import Hidden, Tokens, Valid
 from regard.nn.gated import GatedUnit
 from regard.nn.heads import Heads, Values
 from regard.nn.recorded import Call, recorded
@@ -117,7 +118,7 @@ def _stochastic(
 # ---------------------------------------------------------------------- of a model
 
 
-def last_logits(output: Tensor, valid: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B C"]:
+def last_logits(output: Tensor, valid: Valid) -> Float[Tensor, "B C"]:
     """Logits [B C] as they are, or of [B T C] those of the last valid token. Raises ShapeError for any other output."""
     readable = isinstance(output, Tensor) and is_dense(output) and output.numel()
     if not readable or output.dim() not in (2, 3):
@@ -141,7 +142,7 @@ class Gradients(NamedTuple):
 
 def integrated_gradients(
     model: nn.Module,
-    tokens: Int[Tensor, "B T"],
+    tokens: Tokens,
     *args: Any,
     answer: Answer = last_logits,
     label: Count | None = None,
@@ -214,7 +215,7 @@ def gradient_times_attention(
         return [_product(*both) for both in zip(calls, gradients, strict=True)]
 
 
-def _product(call: Call, gradient: Float[Tensor, "B T D"] | None) -> Float[Tensor, "B H T S"]:
+def _product(call: Call, gradient: Hidden | None) -> Float[Tensor, "B H T S"]:
     """A * dF/dA: the output's gradient goes back through the part of the mixer that projects what was mixed."""
     parts = (m for m in call.mixer.modules() if isinstance(m, Heads | Values | GatedUnit))
     if (owner := next(parts, None)) is None:
@@ -246,7 +247,7 @@ def _product(call: Call, gradient: Float[Tensor, "B T D"] | None) -> Float[Tenso
 
 def leave_one_out(
     model: nn.Module,
-    tokens: Int[Tensor, "B T"],
+    tokens: Tokens,
     *args: Any,
     answer: Answer = last_logits,
     label: Count | None = None,

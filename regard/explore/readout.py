@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.core import Mask, Mixer, ShapeError
 from regard.core.mask import OPEN
 from regard.core.options import Seed
+from regard.models.tokens import Hidden
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
@@ -39,7 +40,7 @@ class Readout(NamedTuple):
 @torch.no_grad()
 def readout(
     mixer: Mixer,
-    x: Float[Tensor, "B T D"],
+    x: Hidden,
     *,
     context: Float[Tensor, "B S D"] | None = None,
     mask: Mask = OPEN,

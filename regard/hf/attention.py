@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -167,17 +167,6 @@ def _request(
 # ---------------------------------------------------------------------- attention
 
 
-class Call(NamedTuple):
-    """One call of an attention function, with keys and values up to the last query."""
-
-    q: Float[Tensor, "B H T K"]
-    k: Float[Tensor, "B G S K"]
-    v: Float[Tensor, "B G S K"]
-    mask: Mask
-    as_context: bool
-    """True if keys and values go in as a context: they are of other tokens, or it makes no difference."""
-
-
 REFUSED = {
     "head_mask": "heads are not switched off one by one",
     "cache": "its keys and values are not paged",
@@ -207,14 +196,14 @@ class AttentionFunction:
         output_attentions: bool | None = None,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        config = self.config
-        if others.get("sliding_window") is not None:
+        config, given = self.config, {name: z for name, z in others.items() if z is not None}
+        if "sliding_window" in given:
             config = config.windowed or config
         for name, reason in REFUSED.items():
-            if others.get(name) is not None:
+            if name in given:
                 raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
         mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
-        mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, others)
+        mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, given)
         k, v = key[:, :, :S], value[:, :, :S]
         one, as_context = _chosen(config, module, mask, query.shape[2], S)
         H, K = query.shape[1], query.shape[3]
@@ -223,30 +212,29 @@ class AttentionFunction:
                 f"{one.cls.name}: values of width {v.shape[3]} beside keys of width {K}"
             )
         q = query if scaling is None else query * (scaling * math.sqrt(K))
-        call = Call(q, k, v, mask, as_context)
-        scored = {name: others[name] for name in SCORED if others.get(name) is not None}
-        if scored:
+        if scored := {name: given[name] for name in SCORED if name in given}:
             scored |= {"output_attentions": True} if output_attentions else {}
-            return _scored(one, call, scored, dropout), None
+            return _scored(one, q, k, v, mask, scored, dropout), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)
         mixer.train(module.training)
-        y, weights = _mixed(mixer, call, bool(output_attentions))
+        y, weights = _mixed(mixer, q, k, v, mask, as_context, bool(output_attentions))
         return y.unflatten(2, (H, K)), weights
 
 
 def _mixed(
-    mixer: Mixer, call: Call, need_weights: bool
+    mixer: Mixer, q: Tensor, k: Tensor, v: Tensor, mask: Mask, as_context: bool, need_weights: bool
 ) -> tuple[Float[Tensor, "B T H*K"], Tensor | None]:
+    """Outputs and weights. Keys and values reach up to the last query; as_context: as in `_chosen`."""
     heads: Any = mixer.heads
-    k, v = (grouped(z, heads.num_kv_heads) for z in (call.k, call.v))
-    q, k, v = (z.transpose(1, 2).flatten(2) for z in (call.q, k, v))
-    mask, T, S = call.mask, q.shape[1], k.shape[1]
+    k, v = (grouped(z, heads.num_kv_heads) for z in (k, v))
+    q, k, v = (z.transpose(1, 2).flatten(2) for z in (q, k, v))
+    T, S = q.shape[1], k.shape[1]
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")
     # stored keys may be a context: the causal order then counts from the last valid key, the last query
     may_be = mixer.capabilities.cross and (mask.valid is None or T == 1)
-    if not call.as_context and (T == S or (mask.causal and T < S and not may_be)):
+    if not as_context and (T == S or (mask.causal and T < S and not may_be)):
         # queries that come after stored keys take their places in the whole sequence
         x, context = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v), None
     elif T == S:
@@ -260,7 +248,13 @@ def _mixed(
 
 
 def _scored(
-    config: AttentionConfig, call: Call, given: Mapping[str, Any], dropout: float
+    config: AttentionConfig,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    given: Mapping[str, Any],
+    dropout: float,
 ) -> Float[Tensor, "B T H K"]:
     """Softmax attention with what SCORED names."""
     told = " beside ".join(given)
@@ -275,22 +269,23 @@ def _scored(
     how: dict[str, Any] = {"scale": None, "soft_cap": given.get("softcap")}
     if "position_bias" in given:
         how["bias"] = lambda rows, cols: given["position_bias"][:, :, rows, cols]
-    mask = call.mask
-    if (numbers := mask.documents) is not None:
-        pairs = (numbers[:, :, None] == numbers[:, None])[:, None]
-        pairs = pairs if mask.pairwise is None else pairs & mask.pairwise
+    T = q.shape[2]
+    if mask.documents is not None:
+        pairs = replace(mask, causal=False, valid=None).dense(T, T)
         mask = replace(mask, pairwise=pairs, documents=None)
-    q, k, v = call[:3]
     if "s_aux" in given:
         q, k, v, mask, how = behind_sink(q, k, v, given["s_aux"], mask, how)
     y = softmax_attention(q, k, v, mask=mask, dropout=dropout, **how)
-    return y[:, :, -call.q.shape[2] :].transpose(1, 2)
+    return y[:, :, -T:].transpose(1, 2)
 
 
 def _chosen(
     config: AttentionConfig, module: nn.Module, mask: Mask, T: int, S: int
 ) -> tuple[AttentionConfig, bool]:
-    """The config for this call, and whether keys and values are a context. Equal lengths do not say whose they are."""
+    """The config for this call, and whether keys and values go in as a context.
+
+    They do if they are of other tokens, which equal lengths do not say, or if it makes no difference.
+    """
     if mask.causal:
         return config, False
     if config.cross is None and mask.documents is None and _same_as_context(config):

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mixer, No, OptionError, UnsupportedError
@@ -25,13 +25,14 @@ from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, check_own, option_names, resolve
 from regard.models.generation import evaluating
+from regard.models.tokens import Hidden, Tokens, Valid
 from regard.nn.after_step import after_step
 from regard.nn.heads import Heads
 from regard.nn.recorded import recorded
 from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
-Batch = tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]
+Batch = tuple[Tokens, Valid]
 
 
 def converted(
@@ -163,9 +164,7 @@ def layer_error(
     return torch.stack(errors).mean()
 
 
-def _error(
-    y: Float[Tensor, "B T D"], want: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"] | None
-) -> Float[Tensor, ""]:
+def _error(y: Hidden, want: Hidden, valid: Valid) -> Float[Tensor, ""]:
     if valid is not None:
         y, want = y[valid], want[valid]
     return (y - want).square().mean() / want.square().mean()

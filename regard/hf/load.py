@@ -41,16 +41,9 @@ COPIES = 8  # bytes of tensors that a saved config may tell of, for each byte of
 LONGEST = 200  # characters of another library's error
 
 KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
-    "bert": bert.bert,
-    "roberta": bert.bert,
-    "longformer": bert.bert,
-    "big_bird": bert.bert,
-    "fnet": bert.bert,
+    **dict.fromkeys(("bert", "roberta", "longformer", "big_bird", "fnet"), bert.bert),
     "gpt2": decoders.gpt2,
-    "llama": decoders.llama,
-    "mistral": decoders.llama,
-    "qwen2": decoders.llama,
-    "qwen3": decoders.llama,
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), decoders.llama),
     "gemma3_text": decoders.gemma3,
     "t5": t5.t5,
     "qwen3_next": hybrids.qwen3_next,

@@ -41,7 +41,7 @@ from regard.models.classifier import ClassifierConfig
 from regard.models.config import ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
-from regard.models.tokens import places
+from regard.models.tokens import Numbers, Tokens, places
 from regard.nn import after_step
 
 
@@ -77,7 +77,7 @@ class RegardModel(PreTrainedModel):
     @checked
     def forward(
         self,
-        input_ids: Int[Tensor, "B T"],
+        input_ids: Tokens,
         attention_mask: Tensor | None = None,
         position_ids: Int[Tensor, "b T"] | None = None,
         labels: Tensor | None = None,
@@ -93,11 +93,11 @@ class RegardModel(PreTrainedModel):
 
     def _run(
         self,
-        ids: Int[Tensor, "B T"],
+        ids: Tokens,
         attention_mask: Tensor | None,
         position: Int[Tensor, "b T"] | None,
         others: dict[str, Any],
-    ) -> tuple[Tensor, Int[Tensor, "B T"] | None]:
+    ) -> tuple[Tensor, Numbers]:
         """What the model inside gives, and the numbers of documents."""
         valid = None if attention_mask is None else attention_mask.bool()
         numbers = self._documents(ids, valid, position, others)
@@ -116,7 +116,7 @@ class RegardModel(PreTrainedModel):
         position: Tensor | None,
         others: dict[str, Any],
         after: Tensor | int = 0,
-    ) -> Int[Tensor, "B T"] | None:
+    ) -> Numbers:
         """The numbers of documents. after: tokens that came before in each row.
 
         Raises UnsupportedError for arguments that are not known, and for positions unlike those that the model inside counts.
@@ -190,7 +190,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     @checked
     def forward(  # type: ignore[override]
         self,
-        input_ids: Int[Tensor, "B T"],
+        input_ids: Tokens,
         attention_mask: Tensor | None = None,
         position_ids: Int[Tensor, "b T"] | None = None,
         past_key_values: StateCache | None = None,

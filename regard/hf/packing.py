@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 from transformers.masking_utils import causal_mask_function
 
 from regard.core import Mask, ShapeError, UnsupportedError
-from regard.models.tokens import places
+from regard.models.tokens import Numbers, Valid, places
 
 OFFSETS = ("cu_seq_lens_q", "cu_seq_lens_k")
 PACKING = ("position_ids", *OFFSETS, "seq_idx")
@@ -27,10 +27,10 @@ FOLLOWS = {"max_length_q", "max_length_k"}
 def documents(
     who: str,
     shape: Sequence[int],
-    valid: Bool[Tensor, "B T"] | None,
+    valid: Valid,
     given: Mapping[str, Any],
-    known: Int[Tensor, "B T"] | None = None,
-) -> Int[Tensor, "B T"] | None:
+    known: Numbers = None,
+) -> Numbers:
     """Numbers of the documents, as `Mask` takes them; None where each row is one. given: arguments by name, those of PACKING are read.
     known: numbers that are known already.
 
@@ -84,7 +84,7 @@ def with_documents(who: str, mask: Mask, B: int, T: int, S: int, given: Mapping[
     return replace(mask, documents=numbers)
 
 
-def packed_causal(mask_function: Callable[..., Any]) -> Int[Tensor, "B T"] | None:
+def packed_causal(mask_function: Callable[..., Any]) -> Numbers:
     """The documents that Transformers saw in positions, of a mask function that is the causal order within them and no more."""
     parts = _closed(mask_function).get("mask_functions", ())
     held = {name: value for part in parts for name, value in _closed(part).items()}

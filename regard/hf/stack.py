@@ -12,7 +12,18 @@ from regard.models.block import Block
 from regard.models.blocks import streamed
 from regard.models.decoder import DecoderBlock
 from regard.models.encoder import State, Streams, tokens_before
-from regard.models.tokens import Places, check_state, check_tokens, longest
+from regard.models.tokens import (
+    Hidden,
+    Numbers,
+    Places,
+    Source,
+    SourceValid,
+    Tokens,
+    Valid,
+    check_state,
+    check_tokens,
+    longest,
+)
 from regard.nn.recorded import recorded
 
 
@@ -39,12 +50,12 @@ class TokenEmbedding(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
-        valid: Bool[Tensor, "B T"] | None,
+        tokens: Tokens,
+        valid: Valid,
         types: Tensor | None,
         after: Int[Tensor, "B _"] | Literal[0] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        documents: Numbers = None,
+    ) -> Hidden:
         """after: tokens that came before in each row, or before each token in its document; none by default."""
         weight = self.word.weight
         check_tokens("model", tokens, valid, vocab_size=len(weight), device=weight.device)
@@ -110,13 +121,13 @@ class Stack(Streams):
     @checked
     def forward(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Tokens,
         *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        types: Int[Tensor, "B T"] | None = None,
+        valid: Valid = None,
+        types: Numbers = None,
         global_tokens: Bool[Tensor, "B T"] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        documents: Numbers = None,
+    ) -> Hidden:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         x = self.embedding(tokens, valid, types, documents=documents)
         mask = Mask(self.causal, valid, None, global_tokens, documents)
@@ -127,11 +138,11 @@ class Stack(Streams):
     @checked
     def extend(
         self,
-        tokens: Int[Tensor, "B N"],
+        tokens: Tokens,
         state: State,
         *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        documents: Int[Tensor, "B N"] | None = None,
+        valid: Valid = None,
+        documents: Numbers = None,
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], State]:
         """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives.
@@ -147,10 +158,10 @@ class Stack(Streams):
     @checked
     def attention_maps(
         self,
-        tokens: Int[Tensor, "B T"],
+        tokens: Tokens,
         *,
-        valid: Bool[Tensor, "B T"] | None = None,
-        types: Int[Tensor, "B T"] | None = None,
+        valid: Valid = None,
+        types: Numbers = None,
         global_tokens: Bool[Tensor, "B T"] | None = None,
     ) -> list[Float[Tensor, "B H T T"]]:
         """The weights of every layer."""
@@ -179,12 +190,12 @@ class EncoderDecoder(nn.Module):
     @checked
     def forward(
         self,
-        source: Int[Tensor, "B S"],
-        target: Int[Tensor, "B T"],
+        source: Source,
+        target: Tokens,
         *,
-        source_valid: Bool[Tensor, "B S"] | None = None,
-        target_valid: Bool[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        source_valid: SourceValid = None,
+        target_valid: Valid = None,
+    ) -> Hidden:
         context = self.encoder(source, valid=source_valid)
         mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
         x = self.embedding(target, target_valid, None)
@@ -192,5 +203,5 @@ class EncoderDecoder(nn.Module):
             x = block(x, context, mask=mask, seen=cross)
         return self.norm(x)
 
-    def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T vocab"]:
+    def logits(self, hidden: Hidden) -> Float[Tensor, "B T vocab"]:
         return self.head(hidden * self.scale)

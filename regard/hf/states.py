@@ -3,12 +3,13 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import Cache
 
 from regard.core import UnsupportedError
 from regard.models.generation import reorder, require_exact_streams
+from regard.models.tokens import Tokens, Valid
 
 
 class StateCache(Cache):
@@ -28,9 +29,7 @@ class StateCache(Cache):
         self.state: Any = None
         self.columns = 0  # tokens so far, padding among them
 
-    def extend(
-        self, model: Any, tokens: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"] | None
-    ) -> Float[Tensor, "B N _"]:
+    def extend(self, model: Any, tokens: Tokens, valid: Valid) -> Float[Tensor, "B N _"]:
         """What `model.extend` gives for the next tokens; its states replace those before, whose storage is used up outside of autograd."""
         if self.state is None:
             require_exact_streams(model.streamed)

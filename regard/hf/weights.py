@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -94,7 +94,7 @@ class Weights:
         return norm
 
 
-Norms = Callable[[str], nn.Module]
+Norms = Callable[[str], Any]
 
 
 def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
@@ -169,7 +169,7 @@ class LoadRequest(NamedTuple):
             self.activation(activation), *parts, transposed=transposed
         )
         block = Block(1, mixer, feed_forward, norm_first=norm_first)
-        block.mixer_norm, block.feed_forward_norm = cast(Any, norm(first)), cast(Any, norm(last))
+        block.mixer_norm, block.feed_forward_norm = norm(first), norm(last)
         return block
 
     def head(

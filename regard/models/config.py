@@ -196,16 +196,14 @@ class StackConfig(SizesConfig):
     def _check_memory(self) -> None:
         if self.norm_after and (self.residual != "plain" or not self.norm_first):
             raise OptionError("norm_after=True needs norm_first=True and residual='plain'")
-        if self.residual != "plain" and not self.norm_first:
-            raise OptionError(f"residual={self.residual!r} needs norm_first=True")
-        if self.residual != "plain" and self.hidden_dim == 0:
-            raise OptionError(
-                f"residual={self.residual!r} needs a feed-forward layer: hidden_dim is 0"
-            )
-        if self.residual != "plain" and self.checkpoint:
-            raise OptionError(
-                f"residual={self.residual!r} computes every block again already: leave checkpoint=False"
-            )
+        wrong = {
+            "needs norm_first=True": not self.norm_first,
+            "needs a feed-forward layer: hidden_dim is 0": self.hidden_dim == 0,
+            "computes every block again already: leave checkpoint=False": self.checkpoint,
+        }
+        for why, found in wrong.items() if self.residual != "plain" else ():
+            if found:
+                raise OptionError(f"residual={self.residual!r} {why}")
 
 
 def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:

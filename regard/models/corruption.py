@@ -4,13 +4,14 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.core.errors import OptionError
 from regard.core.mask import Mask
 from regard.core.options import Count, Share
 from regard.core.request import check_mask
+from regard.models.tokens import Tokens, Valid
 
 IGNORED = -100
 
@@ -18,16 +19,16 @@ IGNORED = -100
 class Corrupted(NamedTuple):
     """Tokens as a masked language model reads them, and what it predicts."""
 
-    tokens: Int[Tensor, "B T"]
+    tokens: Tokens
     labels: Int[Tensor, "B T"]  # the original tokens, -100 where none is predicted
 
 
 def corrupt(
-    tokens: Int[Tensor, "B T"],
+    tokens: Tokens,
     *,
     mask_token: Count,
     vocab_size: int,
-    valid: Bool[Tensor, "B T"] | None = None,
+    valid: Valid = None,
     never: Collection[Count] = (),
     rate: Share = 0.15,
     generator: torch.Generator | None = None,

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError
@@ -25,7 +25,7 @@ from regard.mixers.build import build
 from regard.models.block import ResidualPaths
 from regard.models.blocks import feed_forward, options_with_position, streamed
 from regard.models.config import StackConfig, check_mixer
-from regard.models.tokens import Hidden, Valid, check_state
+from regard.models.tokens import Hidden, SourceValid, Valid, check_state
 from regard.nn import NORMS
 
 
@@ -150,7 +150,7 @@ class Decoder(nn.Module):
         context: Float[Tensor, "B S D"],
         *,
         valid: Valid = None,
-        context_valid: Bool[Tensor, "B S"] | None = None,
+        context_valid: SourceValid = None,
     ) -> Hidden:
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
@@ -165,7 +165,7 @@ class Decoder(nn.Module):
         self,
         context: Float[Tensor, "B S D"],
         *,
-        context_valid: Bool[Tensor, "B S"] | None = None,
+        context_valid: SourceValid = None,
         max_len: int | None = None,
     ) -> State:
         """The state before the first token, with every block's projections of the context; `max_len` reserves room."""

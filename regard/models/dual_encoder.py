@@ -7,13 +7,13 @@ The paper takes the output at a learned first token in the place of e. Cost: the
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.models.classifier import Summariser, Summary
 from regard.models.config import StackConfig
-from regard.models.tokens import Tokens, Valid
+from regard.models.tokens import Source, SourceValid, Tokens, Valid
 
 
 class DualEncoderConfig(StackConfig):
@@ -53,10 +53,10 @@ class DualEncoder(Summariser):
 
     def forward(
         self,
-        first: Int[Tensor, "B S"],
+        first: Source,
         second: Tokens,
         *,
-        first_valid: Bool[Tensor, "B S"] | None = None,
+        first_valid: SourceValid = None,
         second_valid: Valid = None,
     ) -> Float[Tensor, "B num_classes"]:
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""

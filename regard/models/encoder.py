@@ -16,7 +16,6 @@ from regard.models.block import Block
 from regard.models.blocks import Blocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
-    IDS,
     Hidden,
     Numbers,
     Places,
@@ -126,9 +125,7 @@ class Encoder(Streams):
 
         Raises ShapeError for token ids or lengths that do not fit.
         """
-        self.check_tokens(tokens, valid)
-        if documents is not None:
-            check_like(self.who, "documents", documents, tokens, IDS, "integers")
+        self.check_tokens(tokens, valid, documents)
         place = self.places(tokens, valid, documents)
         length = tokens.shape[1] if documents is None else longest(place.flatten()) + 1
         check_length(self.who, "length", length, self.max_len)
@@ -137,9 +134,11 @@ class Encoder(Streams):
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 
-    def check_tokens(self, tokens: object, valid: Valid) -> None:
+    def check_tokens(self, tokens: Tokens, valid: Valid, documents: Numbers = None) -> None:
         device = self.embedding.table.weight.device
         check_tokens(self.who, tokens, valid, self.config.vocab_size, device)
+        if documents is not None:
+            check_like(self.who, "documents", documents, tokens)
 
     def extend(
         self,
@@ -155,12 +154,11 @@ class Encoder(Streams):
         documents: a new number begins with a new state; without them all tokens belong to the last document.
         Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
         """
-        self.check_tokens(tokens, valid)
+        self.check_tokens(tokens, valid, documents)
         check_state(self.who, state, State, len(self.mixers), tokens)
         if documents is None:
             place = next_places(self.who, tokens, state, valid, self.max_len)
         else:
-            check_like(self.who, "documents", documents, tokens, IDS, "integers")
             place = places(tokens, valid, documents) + tokens_before(state, valid, documents)
             check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
         x = self.embedding(tokens, place, valid)

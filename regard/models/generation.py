@@ -216,16 +216,8 @@ class GenerativeModel(Model):
     def streamed(self) -> Sequence[Mixer]: ...
 
     @abstractmethod
-    def _extend(
-        self,
-        tokens: Tokens,
-        state: Any,
-        *,
-        valid: Valid = None,
-        documents: Numbers = None,
-        donate: bool = False,
-    ) -> tuple[Hidden, Any]:
-        """Hidden tokens, and the state after them."""
+    def _extend(self, tokens: Tokens, state: Any, **how: Any) -> tuple[Hidden, Any]:
+        """Hidden tokens, and the state after them. how: `valid`, `documents` and `donate`, as in `extend`."""
 
     @abstractmethod
     def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
@@ -255,9 +247,11 @@ class GenerativeModel(Model):
         valid: Valid,
         max_new_tokens: int,
         eos: int | None,
-        initial_state: Callable[..., Any],
+        /,
+        *given: Any,
+        **more: Any,
     ) -> Any:
-        """What `decode` makes of prompts that have been checked. initial_state: makes a state with room for `max_len` tokens."""
+        """What `decode` makes of prompts that have been checked. given, more: arguments of `initial_state`."""
         require_exact_streams(self.streamed)
         vocab_size, most = self.target_embedding.table.num_embeddings, self.max_target_len
         if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
@@ -270,7 +264,8 @@ class GenerativeModel(Model):
             return self._logits(hidden[:, 0]), state
 
         with evaluating(self):
-            state = initial_state(max_len=room if most is None else min(room, most))
+            most = room if most is None else min(room, most)
+            state = self.initial_state(*given, max_len=most, **more)
             hidden, state = self._extend(tokens, state, valid=valid, donate=True)
             logits = self._logits(last_valid(hidden, valid))
             return decode(Continuation(step, logits, state, max_new_tokens, eos))

@@ -5,11 +5,10 @@ begins small, so that the first loss is that of a uniform guess, ln V.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mixer
@@ -72,8 +71,8 @@ class LanguageModel(GenerativeModel):
         """The state before the first token; `max_len` reserves room for so many."""
         return self.encoder.initial_state(batch_size, max_len=max_len)
 
-    def _extend(self, tokens, state, *, valid=None, documents=None, donate=False):
-        return self.encoder.extend(tokens, state, valid=valid, documents=documents, donate=donate)
+    def _extend(self, tokens, state, **how):
+        return self.encoder.extend(tokens, state, **how)
 
     def _logits(self, hidden):
         if self.own_logits is not None:
@@ -91,7 +90,7 @@ class LanguageModel(GenerativeModel):
         top_p: float | None = None,
         generator: torch.Generator | None = None,
         eos: int | None = None,
-    ) -> Int[Tensor, "B N"]:
+    ) -> Tokens:
         """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
 
         Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
@@ -100,8 +99,7 @@ class LanguageModel(GenerativeModel):
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
         self.encoder.check_tokens(tokens, valid)
-        make = partial(self.initial_state, len(tokens))
-        return self._go_on(sampling, tokens, valid, max_new_tokens, eos, make)
+        return self._go_on(sampling, tokens, valid, max_new_tokens, eos, len(tokens))
 
     def beam_search(
         self,
@@ -116,5 +114,4 @@ class LanguageModel(GenerativeModel):
         """The most likely continuations of each prompt; see `regard.models.generation`."""
         search = Search(beams, length_penalty)
         self.encoder.check_tokens(tokens, valid)
-        make = partial(self.initial_state, len(tokens))
-        return self._go_on(search, tokens, valid, max_new_tokens, eos, make)
+        return self._go_on(search, tokens, valid, max_new_tokens, eos, len(tokens))

@@ -23,6 +23,9 @@ Valid = Bool[Tensor, "B T"] | None
 Numbers = Int[Tensor, "B T"] | None
 """The document or segment of each token; None: one of all."""
 Hidden = Float[Tensor, "B T D"]
+Source = Int[Tensor, "B S"]
+"""Ids of the other sequence: what is translated from, or the first of a pair."""
+SourceValid = Bool[Tensor, "B S"] | None
 
 
 def check_tokens(
@@ -45,7 +48,7 @@ def check_tokens(
     if tokens.dtype not in IDS:
         raise ShapeError(f"{who}: tokens must be int64 or int32 ids, got {tokens.dtype}")
     if valid is not None:
-        check_like(who, "valid", valid, tokens, (torch.bool,), "boolean")
+        check_like(who, "valid", valid, tokens, (torch.bool,))
     if not torch.compiler.is_compiling() and tokens.device != device:
         raise ShapeError(
             f"{who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
@@ -58,9 +61,9 @@ def check_tokens(
 
 
 def check_like(
-    who: str, name: str, x: object, tokens: Tensor, dtypes: Sequence[torch.dtype], words: str
+    who: str, name: str, x: object, tokens: Tensor, dtypes: Sequence[torch.dtype] = IDS
 ) -> None:
-    """x must be of the shape of the tokens, where they are, and of one of these types."""
+    """x must be of the shape of the tokens, where they are, and of one of these types: integers by default."""
     if (
         not isinstance(x, Tensor)
         or not is_dense(x)
@@ -68,6 +71,7 @@ def check_like(
         or x.shape != tokens.shape
         or x.dtype not in dtypes
     ):
+        words = "int64 or int32" if dtypes == IDS else "boolean"
         raise ShapeError(
             f"{who}: {name} must be {words} {list(tokens.shape)}, where the tokens are, got {shown(x)}"
         )
@@ -99,7 +103,7 @@ def longest(lengths: Int[Tensor, "B"]) -> int:
     return int(lengths.max()) if len(lengths) else 0
 
 
-def looked_up(table: nn.Embedding, tokens: Tokens, valid: Valid) -> Float[Tensor, "B T D"]:
+def looked_up(table: nn.Embedding, tokens: Tokens, valid: Valid) -> Hidden:
     """Rows of the table; zero where `valid` is False, so that no later layer's gradient carries what they hold."""
     if valid is None:
         return table(tokens)

@@ -10,12 +10,11 @@ The presets are the paper's sizes: post-norm, biases in the feed-forward layers 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
@@ -27,6 +26,8 @@ from regard.models.encoder import Embedding, Encoder, added_position, bound
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
 from regard.models.tokens import (
     Places,
+    Source,
+    SourceValid,
     Tokens,
     Valid,
     check_length,
@@ -84,10 +85,10 @@ class Transformer(GenerativeModel):
 
     def forward(
         self,
-        source: Int[Tensor, "B S"],
+        source: Source,
         target: Tokens,
         *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: SourceValid = None,
         target_valid: Valid = None,
     ) -> Float[Tensor, "B T vocab"]:
         """Raises ShapeError for token ids or lengths that do not fit."""
@@ -103,10 +104,10 @@ class Transformer(GenerativeModel):
 
     def cross_attention(
         self,
-        source: Int[Tensor, "B S"],
+        source: Source,
         target: Tokens,
         *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: SourceValid = None,
         target_valid: Valid = None,
     ) -> list[Float[Tensor, "B H T S"]]:
         """The cross-attention weights of each decoder block in `forward`, the first block's first.
@@ -127,9 +128,9 @@ class Transformer(GenerativeModel):
 
     def initial_state(
         self,
-        source: Int[Tensor, "B S"],
+        source: Source,
         *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: SourceValid = None,
         max_len: int | None = None,
     ) -> State:
         """Encodes the source: the state before the first target token; `max_len` reserves room for so many."""
@@ -149,10 +150,10 @@ class Transformer(GenerativeModel):
 
     def generate(
         self,
-        source: Int[Tensor, "B S"],
+        source: Source,
         start: int | Tokens,
         *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: SourceValid = None,
         start_valid: Valid = None,
         max_new_tokens: int,
         temperature: float = 0.0,
@@ -160,7 +161,7 @@ class Transformer(GenerativeModel):
         top_p: float | None = None,
         generator: torch.Generator | None = None,
         eos: int | None = None,
-    ) -> Int[Tensor, "B N"]:
+    ) -> Tokens:
         """The N <= max_new_tokens target tokens after `start`: the id that begins every target, or targets to go on with.
 
         Sources and starts of different lengths are padded on any side and marked by `valid` and `start_valid`: each
@@ -169,15 +170,15 @@ class Transformer(GenerativeModel):
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
         start = self._checked_start(source, start, valid, start_valid)
-        make = partial(self.initial_state, source, valid=valid)
-        return self._go_on(sampling, start, start_valid, max_new_tokens, eos, make)
+        how = start_valid, max_new_tokens, eos
+        return self._go_on(sampling, start, *how, source, valid=valid)
 
     def beam_search(
         self,
-        source: Int[Tensor, "B S"],
+        source: Source,
         start: int | Tokens,
         *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: SourceValid = None,
         start_valid: Valid = None,
         max_new_tokens: int,
         beams: int = 4,
@@ -187,8 +188,8 @@ class Transformer(GenerativeModel):
         """The most likely targets after `start`; see `regard.models.generation`."""
         search = Search(beams, length_penalty)
         start = self._checked_start(source, start, valid, start_valid)
-        make = partial(self.initial_state, source, valid=valid)
-        return self._go_on(search, start, start_valid, max_new_tokens, eos, make)
+        how = start_valid, max_new_tokens, eos
+        return self._go_on(search, start, *how, source, valid=valid)
 
     def _checked_start(
         self, source: Tensor, start: Any, valid: Tensor | None, start_valid: Tensor | None

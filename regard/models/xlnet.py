@@ -31,7 +31,6 @@ from regard.functional.cache import readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
 from regard.models.tokens import (
-    IDS,
     Hidden,
     Numbers,
     Tokens,
@@ -207,9 +206,9 @@ class XLNet(Model):
     def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
         weight = self.trunk.table.weight
         check_tokens(self.name, tokens, valid, len(weight), weight.device)
-        check_like(self.name, "order", order, tokens, IDS, "int64 or int32")
+        check_like(self.name, "order", order, tokens)
         if segments is not None:
-            check_like(self.name, "segments", segments, tokens, IDS, "int64 or int32")
+            check_like(self.name, "segments", segments, tokens)
         if not readable(order):
             return
         ranks = order if valid is None else order.masked_fill(~valid, CONTEXT)

@@ -10,14 +10,14 @@ any tokens: `model.trunk.load_state_dict(xlnet.trunk.state_dict())`. Cost: one s
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.core.request import compaction, permute
 from regard.models.config import Model
 from regard.models.generation import last_valid
-from regard.models.tokens import Tokens, Valid, check_tokens, looked_up
+from regard.models.tokens import Source, SourceValid, Tokens, Valid, check_tokens, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
 from regard.models.xlnet import Trunk
 
@@ -96,10 +96,10 @@ class XLNetMatcher(SequenceClassifier):
 
     def forward(
         self,
-        first: Int[Tensor, "B S"],
+        first: Source,
         second: Tokens,
         *,
-        first_valid: Bool[Tensor, "B S"] | None = None,
+        first_valid: SourceValid = None,
         second_valid: Valid = None,
     ) -> Float[Tensor, "B num_classes"]:
         return self.summarise([(first, first_valid), (second, second_valid)])

@@ -196,9 +196,9 @@ REFUSED = {
         ("token id -", lambda: lm()(TEXT - VOCAB)),
         ("tokens are on meta, the model on cpu", lambda: lm()(TEXT.to("meta"))),
         (r"length \(41\) exceeds max_len \(40\)", lambda: LEARNED[0](prompts(41))),
-        (r"documents must be integers \[3, 7\]", lambda: lm()(TEXT, documents=TEXT[:, 1:])),
-        (r"documents must be integers \[3, 7\]", lambda: lm()(TEXT, documents=TEXT.float())),
-        (r"documents must be integers \[3, 7\]", lambda: lm().extend(
+        (r"documents must be int64 or int32 \[3, 7\]", lambda: lm()(TEXT, documents=TEXT[:, 1:])),
+        (r"documents must be int64 or int32 \[3, 7\]", lambda: lm()(TEXT, documents=TEXT.float())),
+        (r"documents must be int64 or int32 \[3, 7\]", lambda: lm().extend(
             TEXT, lm().initial_state(3), documents=[1])),
         ("again after a gap", lambda: lm()(TEXT, documents=TEXT * 0 + torch.arange(7) % 2)),
         ("came without documents", lambda: lm().extend(

@@ -12,6 +12,7 @@ from regard.core.errors import shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
+from regard.models.block import Block
 
 
 def gpt2(request: LoadRequest) -> Stack:
@@ -39,8 +40,7 @@ def gpt2(request: LoadRequest) -> Stack:
                 mixer, norm, layer, names, activation=activation, norm_first=True, transposed=True
             )
         )
-    head = _head(request, embedding)
-    return Stack(embedding, blocks, norm=norm(f"{at}ln_f"), head=head, causal=True)
+    return causal_stack(request, embedding, blocks, norm(f"{at}ln_f"))
 
 
 NEAR, FULL = "sliding_attention", "full_attention"
@@ -80,7 +80,7 @@ def llama(request: LoadRequest) -> Stack:
     if c["model_type"] == "llama":
         request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
     rope = c.get("rope_parameters") or {}
-    return _decoder(request, full, {FULL: _base(request, rope, "rope_theta")})
+    return _decoder(request, full, {FULL: rotary_base(request, rope, "rope_theta")})
 
 
 def gemma3(request: LoadRequest) -> Stack:
@@ -102,14 +102,16 @@ def gemma3(request: LoadRequest) -> Stack:
         said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
         raise UnsupportedError(f"load does not support {said}")
     bases = {
-        kind: _base(request, rope.get(kind) or {}, field, default)
+        kind: rotary_base(request, rope.get(kind) or {}, field, default)
         for kind, field, default in ((NEAR, "rope_local_base_freq", 1e4), (FULL, "rope_theta", 1e6))
         if kind in types
     }
     return _decoder(request, types, bases)
 
 
-def _base(request: LoadRequest, rope: Mapping[str, Any], field: str, default: float = 1e4) -> float:
+def rotary_base(
+    request: LoadRequest, rope: Mapping[str, Any], field: str, default: float = 1e4
+) -> float:
     """The base of rotary positions, from `rope` or from this field of the config, as older files have it."""
     if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
         raise UnsupportedError(
@@ -153,8 +155,7 @@ def _decoder(request: LoadRequest, types: Sequence[str], bases: Mapping[str, flo
             after = norm(f"{layer}.post_feedforward_layernorm")
             block.feed_forward = nn.Sequential(block.feed_forward, after)
         blocks.append(block)
-    head = _head(request, embedding)
-    return Stack(embedding, blocks, norm=norm(f"{at}norm"), head=head, causal=True)
+    return causal_stack(request, embedding, blocks, norm(f"{at}norm"))
 
 
 class GainLessOne(nn.RMSNorm):
@@ -166,10 +167,12 @@ class GainLessOne(nn.RMSNorm):
         return F.rms_norm(x.to(wide), self.normalized_shape, gain, self.eps).to(x.dtype)
 
 
-def _head(request: LoadRequest, embedding: TokenEmbedding) -> nn.Linear | None:
-    """lm_head: a matrix of its own, or the embedding, which a file then need not repeat."""
-    w, c = request.weights, request.config
+def causal_stack(
+    request: LoadRequest, embedding: TokenEmbedding, blocks: list[Block], norm: nn.Module
+) -> Stack:
+    """Its lm_head is a matrix of its own, or the embedding, which a file then need not repeat."""
+    c, head = request.config, None
     tied = c.get("tie_word_embeddings", c["model_type"] in ("gpt2", "gemma3_text"))
-    if not tied and "lm_head.weight" not in w:
-        return None
-    return request.head("lm_head", embedding.word, tied=tied)
+    if tied or "lm_head.weight" in request.weights:
+        head = request.head("lm_head", embedding.word, tied=tied)
+    return Stack(embedding, blocks, norm=norm, head=head, causal=True)

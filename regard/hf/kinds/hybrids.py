@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.errors import shown
-from regard.hf.kinds.decoders import NAMES, GainLessOne, _base, _head
+from regard.hf.kinds.decoders import NAMES, GainLessOne, causal_stack, rotary_base
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
 from regard.mixers.build import build
@@ -65,10 +65,9 @@ def mamba2(request: LoadRequest) -> Stack:
     embedding, blocks = TokenEmbedding(w.embedding(f"{at}embeddings")), []
     for i in range(request.depth("num_hidden_layers")):
         block = Block(1, _mamba2(request, f"{at}layers.{i}.mixer."), None)
-        block.mixer_norm = cast(Any, norm(f"{at}layers.{i}.norm"))
+        block.mixer_norm = norm(f"{at}layers.{i}.norm")
         blocks.append(block)
-    head = _head(request, embedding)
-    return Stack(embedding, blocks, norm=norm(f"{at}norm_f"), head=head, causal=True)
+    return causal_stack(request, embedding, blocks, norm(f"{at}norm_f"))
 
 
 def _hybrid(
@@ -93,8 +92,7 @@ def _hybrid(
         blocks.append(
             request.block(mixers[kind](request, layer), norm, layer, NAMES, norm_first=True)
         )
-    head = _head(request, embedding)
-    return Stack(embedding, blocks, norm=norm(f"{at}norm"), head=head, causal=True)
+    return causal_stack(request, embedding, blocks, norm(f"{at}norm"))
 
 
 def _holding(mixer: Any, eps: float, tensors: Mapping[str, Tensor]) -> Mixer:
@@ -147,7 +145,7 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
     rope = c.get("rope_parameters") or {}
     H, K = c["num_attention_heads"], c["head_dim"]
     share = rope.get(SHARE, c.get(SHARE, 0.25))
-    base = _base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
+    base = rotary_base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
     turned = {"base": base, "channels": int(K * share)}
     joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
     query, gate = (linear(joint[:, i].flatten(0, 1)) for i in (0, 1))

@@ -1,6 +1,6 @@
 """T5."""
 
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -40,13 +40,10 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
         depth = request.depth("num_decoder_layers")
     for layer, own in _mixers(request, "decoder", depth):
         cross = _mixer(request, f"{layer}.1.EncDecAttention")
-        made = _block(request, layer, own, 2)  # of the norms and the feed-forward layer
-        block = DecoderBlock(1, own, cross, cast(nn.Module, made.feed_forward))
-        block.self_norm, block.feed_forward_norm = (
-            made.mixer_norm,
-            cast(Any, made.feed_forward_norm),
-        )
-        block.cross_norm = cast(Any, norm(f"{layer}.1.layer_norm"))
+        made: Any = _block(request, layer, own, 2)  # of the norms and the feed-forward layer
+        block = DecoderBlock(1, own, cross, made.feed_forward)
+        block.self_norm, block.cross_norm = made.mixer_norm, norm(f"{layer}.1.layer_norm")
+        block.feed_forward_norm = made.feed_forward_norm
         decoder.append(block)
     scaled = c.get("scale_decoder_outputs", c.get("tie_word_embeddings", True))
     return EncoderDecoder(

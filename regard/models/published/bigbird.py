@@ -7,15 +7,9 @@ Unlike the paper: attention has no biases, gelu is exact; the blocks of padded r
 with external tokens (ETC) is `mixer_options` {"num_external": ..., "global_blocks": False}.
 """
 
-from typing import Any
+from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published, mixed
 
-from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published
-
-_BLOCKS: dict[str, Any] = {
-    "max_len": 4096,
-    "mixer": "bigbird",
-    "mixer_options": {"block_size": 64, "num_random": 3},
-}
+_BLOCKS = {"max_len": 4096, **mixed("bigbird", block_size=64, num_random=3)}
 
 bigbird = Published(
     name="bigbird",
@@ -24,10 +18,6 @@ bigbird = Published(
     presets={
         "base": {**BERT_BASE, **_BLOCKS},
         "large": {**BERT_LARGE, **_BLOCKS},
-        "small": {
-            **SMALL,
-            "mixer": "bigbird",
-            "mixer_options": {"block_size": 16, "num_random": 1},
-        },
+        "small": {**SMALL, **mixed("bigbird", block_size=16, num_random=1)},
     },
 )

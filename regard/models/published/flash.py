@@ -11,22 +11,17 @@ say (`scale="paper"` is the paper's).
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Head, Published
+from regard.models.published.stack import SMALL, Head, Published, mixed
 
 _HEADS: tuple[Head, ...] = ("language_model", "masked_language_model", "classifier")
 
 
 def _presets(mixer: str, **small: Any) -> dict[str, dict[str, Any]]:
-    shared = {"mixer": mixer, "num_heads": 1, "norm": "scale", "position": "sinusoidal"}
+    shared = {"num_heads": 1, "norm": "scale", "position": "sinusoidal"}
+    base = {"dim": 768, "num_layers": 12, "max_len": 8192}
     return {
-        "base": {
-            "dim": 768,
-            "num_layers": 12,
-            "max_len": 8192,
-            **shared,
-            "mixer_options": {"hidden_dim": 1536, "key_dim": 128},
-        },
-        "small": {**SMALL, **shared, "mixer_options": {"key_dim": 32, **small}},
+        "base": {**base, **shared, **mixed(mixer, hidden_dim=1536, key_dim=128)},
+        "small": {**SMALL, **shared, **mixed(mixer, key_dim=32, **small)},
     }
 
 

@@ -10,20 +10,20 @@ ordinary block, so num_layers is half the paper's. small: for small machines.
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published
+from regard.models.published.stack import SMALL, Published, mixed
 
 
 def _text(dim: int, layers: int, hidden_dim: int, attention_dim: int | None = None) -> dict:
-    options = {"hidden_dim": hidden_dim, "attention_dim": attention_dim, "toeplitz": True}
-    return {"dim": dim, "num_layers": layers // 2, "max_len": 512, **_gated(options)}
+    own = _gated(hidden_dim=hidden_dim, attention_dim=attention_dim, toeplitz=True)
+    return {"dim": dim, "num_layers": layers // 2, "max_len": 512, **own}
 
 
 def _image(dim: int, hidden_dim: int) -> dict[str, Any]:
-    return {"dim": dim, "num_layers": 15, "patch_size": 16, **_gated({"hidden_dim": hidden_dim})}
+    return {"dim": dim, "num_layers": 15, "patch_size": 16, **_gated(hidden_dim=hidden_dim)}
 
 
-def _gated(options: dict[str, Any]) -> dict[str, Any]:
-    return {"mixer": "gmlp", "mixer_options": options, "num_heads": 1, "position": "none"}
+def _gated(**options: Any) -> dict[str, Any]:
+    return {**mixed("gmlp", **options), "num_heads": 1, "position": "none"}
 
 
 gmlp = Published(
@@ -36,7 +36,7 @@ gmlp = Published(
         "xlarge": _text(1024, 144, 4096),
         "amlp_base": _text(512, 36, 3072, 64),
         "amlp_large": _text(768, 72, 3072, 128),
-        "small": {**SMALL, **_gated({"hidden_dim": 256})},
+        "small": {**SMALL, **_gated(hidden_dim=256)},
     },
 )
 
@@ -53,11 +53,6 @@ small: for small machines. Unlike the paper: no stochastic depth.
         "ti_16": _image(128, 768),
         "s_16": _image(256, 1536),
         "b_16": _image(512, 3072),
-        "small": {
-            "dim": 64,
-            "num_layers": 2,
-            "patch_size": 2,
-            **_gated({"hidden_dim": 256}),
-        },
+        "small": {"dim": 64, "num_layers": 2, "patch_size": 2, **_gated(hidden_dim=256)},
     },
 )

@@ -7,14 +7,11 @@ Unlike the paper: attention has no biases, gelu is exact; the form that shares o
 among the sizes, since a configuration holds no module (the mixer `linformer` has it: sharing="layerwise").
 """
 
-from regard.models.published.stack import BERT_BASE, SMALL, Published
+from regard.models.published.stack import BERT_BASE, SMALL, Published, mixed
 
 
 def _slots(num_slots: int) -> dict[str, object]:
-    return {
-        "mixer": "linformer",
-        "mixer_options": {"num_slots": num_slots, "sharing": "key_value"},
-    }
+    return mixed("linformer", num_slots=num_slots, sharing="key_value")
 
 
 linformer = Published(

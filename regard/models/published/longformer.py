@@ -13,14 +13,12 @@ positions in every layer; the widths of the windows between bottom and top are o
 from typing import Any
 
 from regard.models.config import Layer
-from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published, sizes
+from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published, mixed, sizes
 
-_ENCODER: dict[str, Any] = {
-    "max_len": 4096,
-    "mixer": "longformer",
-    "mixer_options": {"window_size": 256, "max_global": 1},
-    "global_tokens": 1,
-}
+
+def _encoder(window_size: int) -> dict[str, Any]:
+    own = mixed("longformer", window_size=window_size, max_global=1)
+    return {**own, "global_tokens": 1}
 
 
 def _character(num_layers: int, dense: int, each: int) -> dict[str, Any]:
@@ -43,15 +41,10 @@ longformer = Published(
     about=__doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
-        "base": {**BERT_BASE, **_ENCODER},
-        "large": {**BERT_LARGE, **_ENCODER},
+        "base": {**BERT_BASE, "max_len": 4096, **_encoder(256)},
+        "large": {**BERT_LARGE, "max_len": 4096, **_encoder(256)},
         "character_small": _character(12, dense=6, each=2),
         "character_large": _character(30, dense=15, each=5),
-        "small": {
-            **SMALL,
-            "mixer": "longformer",
-            "mixer_options": {"window_size": 16, "max_global": 1},
-            "global_tokens": 1,
-        },
+        "small": {**SMALL, **_encoder(16)},
     },
 )

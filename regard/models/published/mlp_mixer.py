@@ -9,7 +9,7 @@ no stochastic depth.
 
 from typing import Any
 
-from regard.models.published.stack import Published
+from regard.models.published.stack import Published, mixed
 
 
 def _mixer(patch_size: int, num_layers: int, dim: int) -> dict[str, Any]:
@@ -20,8 +20,7 @@ def _mixer(patch_size: int, num_layers: int, dim: int) -> dict[str, Any]:
         "dim": dim,
         "hidden_dim": 4 * dim,
         "feed_forward_bias": True,
-        "mixer": "mlp_mixer",
-        "mixer_options": {"token_hidden_dim": dim // 2},
+        **mixed("mlp_mixer", token_hidden_dim=dim // 2),
         "position": "none",
     }
 

@@ -8,16 +8,9 @@ Unlike the paper: sinusoids are added to the embeddings, the norms come before t
 strict, as the mixer `performer` says.
 """
 
-from typing import Any
+from regard.models.published.stack import SMALL, Published, mixed, sizes
 
-from regard.models.published.stack import SMALL, Published, sizes
-
-_SHARED: dict[str, Any] = {
-    "mixer": "performer",
-    "mixer_options": {"num_features": 256},
-    "feed_forward_bias": True,
-    "dropout": 0.1,
-}
+_SHARED = {**mixed("performer", num_features=256), "feed_forward_bias": True, "dropout": 0.1}
 
 performer = Published(
     name="performer",
@@ -26,6 +19,6 @@ performer = Published(
     presets={
         "proteins": sizes(512, 8, 36, hidden_dim=1024, max_len=8192, **_SHARED),
         "imagenet64": sizes(512, 8, 6, hidden_dim=2048, max_len=12288, **_SHARED),
-        "small": {**SMALL, "mixer": "performer", "mixer_options": {"num_features": 64}},
+        "small": {**SMALL, **mixed("performer", num_features=64)},
     },
 )

@@ -19,7 +19,7 @@ code's are blocks and the block before, no dropout on weights.
 from typing import Any
 
 from regard.models.config import Layer
-from regard.models.published.stack import SMALL, Published, sizes
+from regard.models.published.stack import SMALL, Published, mixed, sizes
 
 _LARGE: dict[str, Any] = {
     "feed_forward": "relu",
@@ -46,15 +46,13 @@ reformer = Published(
         },
         "imagenet64": {
             **sizes(1024, 8, 3, hidden_dim=4096, max_len=12288, **_LARGE),
-            "mixer": "reformer",
-            "mixer_options": {"chunk_size": 128, "num_buckets": 192, "num_hashes": 2},
+            **mixed("reformer", chunk_size=128, num_buckets=192, num_hashes=2),
             "position_options": {"shape": (64, 64, 3)},
             "feed_forward_chunk": 2048,
         },
         "small": {
             **SMALL,
-            "mixer": "reformer",
-            "mixer_options": {"chunk_size": 32, "num_hashes": 4},
+            **mixed("reformer", chunk_size=32, num_hashes=4),
             "residual": "reversible",
             "position": "axial",
             "feed_forward_chunk": 64,

@@ -30,6 +30,10 @@ def sizes(dim: int, num_heads: int, num_layers: int, **more: Any) -> dict[str, A
     return {"dim": dim, "num_heads": num_heads, "num_layers": num_layers, **more}
 
 
+def mixed(mixer: str, **options: Any) -> dict[str, Any]:
+    return {"mixer": mixer, "mixer_options": options}
+
+
 _BERT = {
     "feed_forward_bias": True,
     "position": "learned",

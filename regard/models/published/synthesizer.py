@@ -11,7 +11,7 @@ As a language model or a classifier it is one such stack of 6 layers. Unlike the
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published, sizes
+from regard.models.published.stack import SMALL, Published, mixed, sizes
 
 _BASE = {
     **sizes(512, 8, 6, hidden_dim=2048, max_len=256),
@@ -23,7 +23,7 @@ _BASE = {
 
 
 def _blend(*members: str) -> dict[str, Any]:
-    return {"mixer": "mixture", "mixer_options": {"members": members}}
+    return mixed("mixture", members=members)
 
 
 synthesizer = Published(
@@ -32,12 +32,8 @@ synthesizer = Published(
     heads=("transformer", "language_model", "classifier", "masked_language_model"),
     presets={
         "random": {**_BASE, "mixer": "synthesizer_random"},
-        "fixed": {**_BASE, "mixer": "synthesizer_random", "mixer_options": {"trainable": False}},
-        "factorized_random": {
-            **_BASE,
-            "mixer": "synthesizer_factorized_random",
-            "mixer_options": {"rank": 8},
-        },
+        "fixed": {**_BASE, **mixed("synthesizer_random", trainable=False)},
+        "factorized_random": {**_BASE, **mixed("synthesizer_factorized_random", rank=8)},
         "dense": {**_BASE, "mixer": "synthesizer_dense"},
         "factorized_dense": {**_BASE, "mixer": "synthesizer_factorized_dense"},
         "random_dense": {**_BASE, **_blend("synthesizer_random", "synthesizer_dense")},
