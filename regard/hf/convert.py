@@ -60,7 +60,7 @@ def converted(
         student.embedding.place = _tiled(place, student.embedding.offset, max_len)
     known = place.num_embeddings - student.embedding.offset if place is not None else None
     for i in chosen:
-        block = student.layers[i]
+        block: Any = student.blocks[i]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(i)  # random features and blocks: another draw for each layer
             block.mixer = _like(block.mixer, resolve(mixer), max_len or known, options)

@@ -1,6 +1,6 @@
 """A checkpoint as a stack of mixers, `model(tokens, valid=valid)`, whose mixers can be read, observed and exchanged."""
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import checked
 from regard.models.block import Block
-from regard.models.blocks import streamed
+from regard.models.blocks import Blocks
 from regard.models.decoder import DecoderBlock
-from regard.models.encoder import State, Streams, tokens_before
+from regard.models.encoder import Streams, tokens_before
 from regard.models.tokens import (
     Hidden,
     Numbers,
@@ -20,7 +20,6 @@ from regard.models.tokens import (
     SourceValid,
     Tokens,
     Valid,
-    check_state,
     check_tokens,
     longest,
 )
@@ -48,6 +47,10 @@ class TokenEmbedding(nn.Module):
         self.scale, self.places = scale, Places()
         self.after = nn.Identity() if after is None else after
 
+    @property
+    def table(self) -> nn.Embedding:
+        return self.word
+
     def forward(
         self,
         tokens: Tokens,
@@ -57,14 +60,12 @@ class TokenEmbedding(nn.Module):
         documents: Numbers = None,
     ) -> Hidden:
         """after: tokens that came before in each row, or before each token in its document; none by default."""
-        weight = self.word.weight
-        check_tokens("model", tokens, valid, vocab_size=len(weight), device=weight.device)
         if valid is not None:
             tokens = tokens.masked_fill(~valid, 0)  # padding may hold any id
         x = self.scale * self.word(tokens)
         if self.kind is not None:
             if types is not None:
-                check_tokens("types", types, None, self.kind.num_embeddings, weight.device)
+                check_tokens("types", types, None, self.kind.num_embeddings, tokens.device)
             x = x + self.kind(torch.zeros_like(tokens) if types is None else types)
         elif types is not None:
             raise UnsupportedError(
@@ -90,6 +91,7 @@ class Stack(Streams):
     """tokens [B T] -> hidden [B T D]; where `valid` is False the output means nothing. `head` gives logits, if there is one."""
 
     who = "this checkpoint"
+    blocks: Blocks
 
     def __init__(
         self,
@@ -101,22 +103,17 @@ class Stack(Streams):
         causal: bool = False,
     ):
         super().__init__()
-        self.embedding, self.blocks = embedding, nn.ModuleList(blocks)
+        width = embedding.word.embedding_dim
+        self.embedding, self.blocks = embedding, Blocks(blocks, width=width, checkpoint=False)
         self.norm = nn.Identity() if norm is None else norm
         self.head, self.causal = head, causal
         self.left: tuple[str, ...] = ()
         self.origin: dict[str, Any] | None = None  # what `save` writes, so that `load` builds it
 
     @property
-    def layers(self) -> list[Block]:
-        return cast(list[Block], list(self.blocks))
-
-    @property
-    def mixers(self) -> list[Mixer]:
-        return [block.mixer for block in self.layers]
-
-    streamed = mixers
-    """As in GenerativeModel."""
+    def streamed(self) -> list[Mixer]:
+        """As in GenerativeModel."""
+        return self.mixers
 
     @checked
     def forward(
@@ -129,31 +126,14 @@ class Stack(Streams):
         documents: Numbers = None,
     ) -> Hidden:
         """documents: tokens of unlike numbers are as if in rows of their own."""
+        self.check_tokens(tokens, valid, documents)
         x = self.embedding(tokens, valid, types, documents=documents)
         mask = Mask(self.causal, valid, None, global_tokens, documents)
-        for block in self.blocks:
-            x = block(x, mask=mask)
-        return self.norm(x)
+        return self.norm(self.blocks(x, mask=mask))
 
-    @checked
-    def extend(
-        self,
-        tokens: Tokens,
-        state: State,
-        *,
-        valid: Valid = None,
-        documents: Numbers = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], State]:
-        """Hidden states of the next N tokens, and the state after them: any chunking gives what `forward` gives.
-
-        documents: a new number begins with a new state; without them all tokens belong to the last document.
-        """
-        check_state(self.who, state, State, len(self.blocks), tokens)
-        after, how = tokens_before(state, valid, documents), {"documents": documents}
-        x = self.embedding(tokens, valid, None, after, documents)
-        x, blocks = streamed(self.blocks, x, state.blocks, valid=valid, donate=donate, **how)
-        return self.norm(x), State(blocks, blocks[0].length)
+    def _embedded(self, tokens, state, valid, documents):
+        after = tokens_before(state, valid, documents)
+        return self.embedding(tokens, valid, None, after, documents)
 
     @checked
     def attention_maps(
@@ -196,6 +176,8 @@ class EncoderDecoder(nn.Module):
         source_valid: SourceValid = None,
         target_valid: Valid = None,
     ) -> Hidden:
+        weight = self.embedding.word.weight
+        check_tokens("target", target, target_valid, len(weight), weight.device)
         context = self.encoder(source, valid=source_valid)
         mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
         x = self.embedding(target, target_valid, None)

@@ -21,6 +21,17 @@ from regard.nn import FEED_FORWARDS, NORMS, Chunked, ReversibleBlock, Reversible
 from regard.positions import POSITIONS
 
 
+def streamed(
+    blocks: Iterable[Any], x: Any, state: tuple[Any, ...], **options: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """What the last block makes of the next N tokens, and the states after them; `valid` and `donate` go to every mixer."""
+    after = []
+    for block, before in zip(blocks, state, strict=True):
+        x, block_state = block.extend(x, before, **options)
+        after.append(block_state)
+    return x, tuple(after)
+
+
 class Blocks(nn.ModuleList):
     """x [B T D] -> [B T width]. `checkpoint`: each block is computed again for its backward."""
 
@@ -37,22 +48,7 @@ class Blocks(nn.ModuleList):
             x = recomputed(block, x, when=self.checkpoint, random=True, mask=mask)
         return x
 
-    def stream(
-        self, x: Hidden, state: tuple[Any, ...], **options: Any
-    ) -> tuple[Hidden, tuple[Any, ...]]:
-        """The next N tokens, and the states of the mixers after them."""
-        return streamed(self, x, state, **options)
-
-
-def streamed(
-    blocks: Iterable[nn.Module], x: Any, state: tuple[Any, ...], **options: Any
-) -> tuple[Any, tuple[Any, ...]]:
-    """What the last block makes of x, and the states after it; `valid` and `donate` go to every mixer."""
-    after = []
-    for block, before in zip(blocks, state, strict=True):
-        x, block_state = cast(Any, block).extend(x, before, **options)
-        after.append(block_state)
-    return x, tuple(after)
+    stream = streamed
 
 
 class Mixing(nn.Module):

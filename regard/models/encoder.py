@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from regard.core import Mask, Mixer, OptionError, UnsupportedError
 from regard.core.request import clear
 from regard.core.states import Streamed, as_state
-from regard.models.block import Block
-from regard.models.blocks import Blocks, make_blocks
+from regard.models.blocks import Blocks, ReversibleBlocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
     Hidden,
@@ -61,14 +60,27 @@ class Embedding(nn.Module):
 
 
 class Streams(nn.Module):
-    """Base of stacks that stream where they are causal. who: how errors name it."""
+    """Base of stacks of blocks over tokens, which stream where they are causal. who: how errors name it."""
 
     who: str
     causal: bool
+    embedding: Any
+    blocks: Blocks | ReversibleBlocks
+    norm: nn.Module
 
     @property
+    def mixers(self) -> list[Mixer]:
+        return self.blocks.mixers
+
     @abstractmethod
-    def mixers(self) -> list[Mixer]: ...
+    def _embedded(self, tokens: Tokens, state: State, valid: Valid, documents: Numbers) -> Hidden:
+        """The tokens that follow this state. Raises ShapeError beyond the greatest length."""
+
+    def check_tokens(self, tokens: Tokens, valid: Valid, documents: Numbers = None) -> None:
+        table = self.embedding.table
+        check_tokens(self.who, tokens, valid, table.num_embeddings, table.weight.device)
+        if documents is not None:
+            check_like(self.who, "documents", documents, tokens)
 
     def initial_state(self, batch_size: int, *, max_len: int | None = None) -> State:
         """The state before the first token; `max_len` reserves room. Raises UnsupportedError for a bidirectional model."""
@@ -78,6 +90,26 @@ class Streams(nn.Module):
             )
         blocks = tuple(mixer.initial_state(batch_size, max_len=max_len) for mixer in self.mixers)
         return State(blocks, torch.zeros_like(blocks[0].length))
+
+    def extend(
+        self,
+        tokens: Tokens,
+        state: State,
+        *,
+        valid: Valid = None,
+        documents: Numbers = None,
+        donate: bool = False,
+    ) -> tuple[Float[Tensor, "B N width"], State]:
+        """Hidden states of the next N tokens, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
+
+        documents: a new number begins with a new state; without them all tokens belong to the last document.
+        Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
+        """
+        self.check_tokens(tokens, valid, documents)
+        check_state(self.who, state, State, len(self.mixers), tokens)
+        x, how = self._embedded(tokens, state, valid, documents), {"documents": documents}
+        x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate, **how)
+        return self.norm(x), State(blocks, blocks[0].length)
 
 
 class Encoder(Streams):
@@ -102,10 +134,6 @@ class Encoder(Streams):
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property
-    def mixers(self) -> list[Mixer]:
-        return self.blocks.mixers
-
-    @property
     def max_len(self) -> int | None:
         return bound(self.config, self.embedding.position, self.mixers)
 
@@ -114,7 +142,7 @@ class Encoder(Streams):
         """The norm whose output is that of the stack."""
         if self.config.norm_first:
             return self.norm
-        block = cast(Block, cast(Blocks, self.blocks)[-1])
+        block = cast(Any, self.blocks)[-1]
         norm = block.feed_forward_norm
         return block.mixer_norm if norm is None else norm
 
@@ -134,38 +162,13 @@ class Encoder(Streams):
         mask = Mask(causal=self.causal, valid=valid, global_tokens=marks, documents=documents)
         return self.norm(self.blocks(x, mask=mask))
 
-    def check_tokens(self, tokens: Tokens, valid: Valid, documents: Numbers = None) -> None:
-        device = self.embedding.table.weight.device
-        check_tokens(self.who, tokens, valid, self.config.vocab_size, device)
-        if documents is not None:
-            check_like(self.who, "documents", documents, tokens)
-
-    def extend(
-        self,
-        tokens: Tokens,
-        state: State,
-        *,
-        valid: Valid = None,
-        documents: Numbers = None,
-        donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N width"], State]:
-        """The next N tokens of each row, and the state after them; any chunking gives what `forward` gives, unless a mixer streams by segments.
-
-        documents: a new number begins with a new state; without them all tokens belong to the last document.
-        Raises ShapeError for a state that is not of this model and batch, or beyond max_len.
-        """
-        self.check_tokens(tokens, valid, documents)
-        check_state(self.who, state, State, len(self.mixers), tokens)
+    def _embedded(self, tokens, state, valid, documents):
         if documents is None:
             place = next_places(self.who, tokens, state, valid, self.max_len)
         else:
             place = places(tokens, valid, documents) + tokens_before(state, valid, documents)
             check_length(self.who, "length", longest(place.flatten()) + 1, self.max_len)
-        x = self.embedding(tokens, place, valid)
-        x, blocks = self.blocks.stream(
-            x, state.blocks, valid=valid, documents=documents, donate=donate
-        )
-        return self.norm(x), State(blocks, blocks[0].length)
+        return self.embedding(tokens, place, valid)
 
 
 def tokens_before(

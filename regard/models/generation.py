@@ -216,8 +216,8 @@ class GenerativeModel(Model):
     def streamed(self) -> Sequence[Mixer]: ...
 
     @abstractmethod
-    def _extend(self, tokens: Tokens, state: Any, **how: Any) -> tuple[Hidden, Any]:
-        """Hidden tokens, and the state after them. how: `valid`, `documents` and `donate`, as in `extend`."""
+    def _extend(self, *args: Any, **how: Any) -> tuple[Hidden, Any]:
+        """Hidden tokens, and the state after them, of the arguments of `extend`."""
 
     @abstractmethod
     def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:

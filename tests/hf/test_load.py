@@ -336,7 +336,7 @@ def test_what_is_not_read_is_refused():
     with pytest.raises(OptionError, match=r"a BertForMaskedLM.* or a mapping of names to Tensors"):
         regard.hf.load(original)
     ours, (ids, valid) = regard.hf.load(state, config), tokens()
-    with pytest.raises(ShapeError, match="model: token id 99 is outside the vocabulary"):
+    with pytest.raises(ShapeError, match="this checkpoint: token id 99 is outside the vocabulary"):
         ours(torch.full((1, 3), 99))
     torch.testing.assert_close(
         ours(torch.where(valid, ids, -100), valid=valid)[valid], ours(ids, valid=valid)[valid]
