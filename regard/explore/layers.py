@@ -57,10 +57,12 @@ def layers(
                 "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
             )
         moved = kwargs.get("target_valid") if isinstance(model, Transformer) else None
-        how: dict[str, Any] = {"measure": measure, "probes": probes, "seed": seed}
         read = []
         for path, time, mixer, x, context, mask, _ in calls:
-            found, cross = readout(mixer, x, context=context, mask=mask, **how), context is not None
+            cross = context is not None
+            found = readout(
+                mixer, x, context=context, mask=mask, measure=measure, probes=probes, seed=seed
+            )
             if moved is not None and path.startswith("decoder."):
                 order = compaction(moved)
                 values = restored_weights(found.values, order, None if cross else order)

@@ -13,7 +13,7 @@ import copy
 import inspect
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -92,15 +92,13 @@ def teach(
     every: steps from one measurement to the next.
     Raises OptionError for an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
     """
-    student, teacher = (
-        cast(Stack, getattr(model, "inside", model)) for model in (student, teacher)
-    )
+    student, teacher = (getattr(model, "inside", model) for model in (student, teacher))
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
     taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
     if not any(id(z) in taught for z in student.parameters()):
         raise OptionError("teach: the optimizer holds no parameter of the student")
-    measured = stack_error if whole else layer_error
+    measured: Any = stack_error if whole else layer_error
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
 
     def compare() -> None:

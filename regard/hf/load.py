@@ -120,7 +120,7 @@ def _built(
     weights, fields = Weights(tensors), Fields(config)
     request = LoadRequest(weights, fields, pairing)
     with _described(kind):
-        request.require("per_layer_config", None)
+        request.require(per_layer_config=None)
         made = KINDS[kind](request)
     made.left = (*sorted(weights.left), *(f"config.{name}" for name in sorted(fields.left)))
     if isinstance(made, Stack):

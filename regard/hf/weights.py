@@ -108,7 +108,12 @@ class LoadRequest(NamedTuple):
     config: Fields
     pairing: Pairing
 
-    def require(self, name: str, *values: object) -> None:
+    def require(self, **settings: object) -> None:
+        """Raise UnsupportedError unless the settings have these values, which are also the defaults."""
+        for name, value in settings.items():
+            self.one_of(name, value)
+
+    def one_of(self, name: str, *values: object) -> None:
         """Raise UnsupportedError unless the setting has one of these values, the first by default."""
         found = self.config.get(name, values[0])
         if found not in values:
@@ -149,7 +154,7 @@ class LoadRequest(NamedTuple):
         return depth
 
     def activation(self, field: str) -> str:
-        self.require(field, *ACTIVATIONS)
+        self.one_of(field, *ACTIVATIONS)
         return self.config[field]
 
     def block(

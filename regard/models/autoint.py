@@ -11,7 +11,7 @@ are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 """
 
 import math
-from typing import cast
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -96,7 +96,7 @@ class AutoInt(FieldsModel):
         self.embedding = FieldEmbedding(config.fields, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         width = config.num_heads * config.head_dim
-        self.layers = nn.ModuleList(
+        self.layers: Any = nn.ModuleList(
             Interacting(config, width if i else config.dim) for i in range(config.num_layers)
         )
         M = len(config.fields)
@@ -125,7 +125,7 @@ class AutoInt(FieldsModel):
         e, present = self._embedded(batch)
         maps = []
         for layer in self.layers:
-            maps.append(cast(Interacting, layer).weights(e, present))
+            maps.append(layer.weights(e, present))
             e = layer(e, present)
         return maps
 

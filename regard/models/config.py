@@ -180,8 +180,8 @@ class StackConfig(SizesConfig):
         if self.mixers or not isinstance(self.mixer, str | type):
             object.__setattr__(self, "mixer", pattern(self.mixers or cast(Any, self.mixer)))
         object.__setattr__(self, "mixers", ())
-        if not isinstance(self.mixer, tuple):
-            check_mixer("mixer", cast(str, self.mixer), self.mixer_options)
+        if isinstance(self.mixer, str | type):
+            check_mixer("mixer", self.mixer, self.mixer_options)
         elif not self.mixer:
             raise OptionError("mixer must be a name, a class or a tuple of Layers, got none")
         elif self.mixer_options:

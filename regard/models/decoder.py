@@ -9,7 +9,7 @@ Streaming state: that of each self mixer, and that of each cross mixer, which ho
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -123,7 +123,7 @@ class Decoder(nn.Module):
     def __init__(self, config: EncoderDecoderConfig):
         super().__init__()
         options = options_with_position(config, config.decoder_mixer, config.decoder_mixer_options)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             DecoderBlock(
                 config.dim,
                 build(config.decoder_mixer, **config.facts, **options),
@@ -138,11 +138,11 @@ class Decoder(nn.Module):
 
     @property
     def self_mixers(self) -> list[Mixer]:
-        return [cast(DecoderBlock, block).self_mixer for block in self.blocks]
+        return [block.self_mixer for block in self.blocks]
 
     @property
     def cross_mixers(self) -> list[Mixer]:
-        return [cast(DecoderBlock, block).cross_mixer for block in self.blocks]
+        return [block.cross_mixer for block in self.blocks]
 
     def forward(
         self,

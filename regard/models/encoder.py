@@ -107,8 +107,10 @@ class Streams(nn.Module):
         """
         self.check_tokens(tokens, valid, documents)
         check_state(self.who, state, State, len(self.mixers), tokens)
-        x, how = self._embedded(tokens, state, valid, documents), {"documents": documents}
-        x, blocks = self.blocks.stream(x, state.blocks, valid=valid, donate=donate, **how)
+        x = self._embedded(tokens, state, valid, documents)
+        x, blocks = self.blocks.stream(
+            x, state.blocks, valid=valid, documents=documents, donate=donate
+        )
         return self.norm(x), State(blocks, blocks[0].length)
 
 

@@ -93,7 +93,11 @@ class PatchClassifier(Model):
     def __init__(self, config: PatchClassifierConfig):
         super().__init__(config)
         self.who = f"patch_classifier({config.mixer_name})"
-        self.stem, channels = stem(config)
+        self.stem, channels = nn.Sequential(), config.channels
+        for wider, stride in config.stem:
+            convolution = nn.Conv2d(channels, wider, 3, stride, padding=1, bias=False)
+            self.stem += nn.Sequential(convolution, nn.BatchNorm2d(wider), nn.ReLU())
+            channels = wider
         self.side = config.patch_size // config.stem_stride
         self.project = nn.Linear(channels * self.side**2, config.dim)
         self.position = added_position(config)
@@ -146,14 +150,3 @@ class PatchClassifier(Model):
         marked = self.config.global_at(place, len(x))
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
         return self.head(self.pool(x)[:, 0])
-
-
-def stem(config: PatchClassifierConfig) -> tuple[nn.Module, int]:
-    """The convolutions before the patches, and the channels of what they make."""
-    layers: list[nn.Module] = []
-    channels = config.channels
-    for wider, stride in config.stem:
-        convolution = nn.Conv2d(channels, wider, 3, stride, padding=1, bias=False)
-        layers += [convolution, nn.BatchNorm2d(wider), nn.ReLU()]
-        channels = wider
-    return nn.Sequential(*layers), channels

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
-from regard.core.request import compaction, permute
+from regard.core.request import compaction, restored_weights
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, added_position, bound
@@ -122,9 +122,8 @@ class Transformer(GenerativeModel):
         maps = [call.attention_map() for call in calls if call.context is not None]
         if target_valid is None:
             return maps
-        order = compaction(target_valid).target  # the decoder has moved valid tokens to the front
-        kept = target_valid[:, None, :, None]
-        return [permute(weights, order, dim=2).where(kept, 0) for weights in maps]
+        order = compaction(target_valid)  # the decoder has moved valid tokens to the front
+        return [restored_weights(weights, order, None) for weights in maps]
 
     def initial_state(
         self,

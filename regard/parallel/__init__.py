@@ -151,7 +151,7 @@ def _placed(
     valid = gathered(ranks, valid, 1, lengths)
     documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
     place = places(valid, valid, documents)
-    return place.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+    return place.split(lengths, 1)[ranks.rank]
 
 
 def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -220,7 +220,7 @@ def _by_tokens(
     if context is not None:
         context = gathered(ranks, context, 1, keys)
     y = whole(gathered(ranks, x, 1, lengths), context=context, mask=mask)
-    return y.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+    return y.split(lengths, 1)[ranks.rank]
 
 
 def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask: Mask) -> Tensor:
@@ -245,7 +245,7 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
         y = request.restore_output(mixer.mix(request.x, request.context, request.mask))
     answered = request.restore_output(empty + 1)
     y = heads.out(with_all_channels(ranks, y, lengths))
-    return y * answered.narrow(1, sum(lengths[: ranks.rank]), lengths[ranks.rank])
+    return y * answered.split(lengths, 1)[ranks.rank]
 
 
 def _replaced(held: ExitStack, module: nn.Module, y: Tensor | None = None) -> None:
@@ -286,7 +286,7 @@ def _by_halo(
     if mask.documents is not None:
         fields["documents"] = spread(mask.documents[..., None])[..., 0]
     y = whole(spread(x), mask=Mask(mask.causal, **fields))
-    return permute(y.narrow(1, sum(one[1] for one in shapes[:rank]), x.shape[1]), order.target)
+    return permute(y.split([one[1] for one in shapes], 1)[rank], order.target)
 
 
 def _whole_mask(

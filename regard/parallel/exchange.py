@@ -58,7 +58,7 @@ def with_all_tokens(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor:
 
 def with_all_channels(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor:
     """The way back."""
-    parts = z.split(list(lengths), 1)
+    parts = z.split(lengths, 1)
     return torch.cat(exchanged(ranks, parts, [parts[ranks.rank].shape] * ranks.size), 2)
 
 

@@ -22,15 +22,17 @@ def bert(request: LoadRequest) -> Stack:
     """BERT and its kin: post-norm, learned positions, types."""
     w, c = request.weights, request.config
     kind, norm = c["model_type"], w.norms(nn.LayerNorm, c["layer_norm_eps"])
-    request.require("is_decoder", False)
-    request.require("position_embedding_type", "absolute")
-    request.require("add_cross_attention", False)
-    request.require("use_tpu_fourier_optimizations", False)
+    request.require(
+        is_decoder=False,
+        position_embedding_type="absolute",
+        add_cross_attention=False,
+        use_tpu_fourier_optimizations=False,
+    )
     at = w.prefix(f"{'bert' if kind == 'big_bird' else kind}.")
     request.agree(at, SHAPES)
     if kind == "big_bird":
-        request.require("attention_type", "block_sparse", "original_full")
-        request.require("use_bias", f"{at}encoder.layer.0.attention.self.query.bias" in w)
+        request.one_of("attention_type", "block_sparse", "original_full")
+        request.require(use_bias=f"{at}encoder.layer.0.attention.self.query.bias" in w)
     first = norm(f"{at}embeddings.LayerNorm")
     projected = f"{at}embeddings.projection"
     embedding = TokenEmbedding(
@@ -69,8 +71,8 @@ def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
         options["window_size"] = each[i] // 2
     elif c.get("attention_type", "original_full") == "block_sparse":
         kind = "bigbird"
+        options = {"block_size": c["block_size"], "num_random": c["num_random_blocks"], "seed": i}
         options["max_len"] = c["max_position_embeddings"]
-        options |= {"block_size": c["block_size"], "num_random": c["num_random_blocks"], "seed": i}
     mixer = make_mixer(
         kind,
         c["hidden_size"],

@@ -18,9 +18,9 @@ from regard.models.block import Block
 def gpt2(request: LoadRequest) -> Stack:
     """Pre-norm, learned positions, one matrix for queries, keys and values, stored transposed."""
     w, c = request.weights, request.config
-    request.require("scale_attn_weights", True)
-    request.require("scale_attn_by_inverse_layer_idx", False)
-    request.require("add_cross_attention", False)
+    request.require(
+        scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False
+    )
     at, dim = w.prefix("transformer."), c["n_embd"]
     norm = w.norms(nn.LayerNorm, c["layer_norm_epsilon"])
     shapes = {"wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner"}  # fmt: skip
@@ -76,9 +76,9 @@ def llama(request: LoadRequest) -> Stack:
     at = w.prefix("model.")
     request.agree(at, SHAPES)
     if c["model_type"] in ("llama", "qwen3"):
-        request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
+        request.require(attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w)
     if c["model_type"] == "llama":
-        request.require("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w)
+        request.require(mlp_bias=f"{at}layers.0.mlp.up_proj.bias" in w)
     rope = c.get("rope_parameters") or {}
     return _decoder(request, full, {FULL: rotary_base(request, rope, "rope_theta")})
 
@@ -88,11 +88,13 @@ def gemma3(request: LoadRequest) -> Stack:
     w, c = request.weights, request.config
     at, depth = w.prefix("model."), request.depth("num_hidden_layers")
     request.agree(at, SHAPES)
-    for name in ("attn_logit_softcapping", "final_logit_softcapping"):
-        request.require(name, None)
-    request.require("use_bidirectional_attention", False)
-    request.require("attention_bias", f"{at}layers.0.self_attn.q_proj.bias" in w)
-    request.require("query_pre_attn_scalar", c["head_dim"])
+    request.require(
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        use_bidirectional_attention=False,
+        attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w,
+        query_pre_attn_scalar=c["head_dim"],
+    )
     every = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
     types = [NEAR if (i + 1) % every else FULL for i in range(depth)]
     types = list(c.get("layer_types") or types)
@@ -117,7 +119,7 @@ def rotary_base(
         raise UnsupportedError(
             f"load does not support scaled rotary positions: rope_parameters={shown(rope)}"
         )
-    request.require("rope_scaling", None)
+    request.require(rope_scaling=None)
     return float(rope.get("rope_theta", request.config.get(field, default)))
 
 

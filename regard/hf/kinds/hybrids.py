@@ -38,27 +38,25 @@ MAMBA2 = (
 
 def qwen3_next(request: LoadRequest) -> Stack:
     """Gated DeltaNet, and gated softmax attention whose rotation turns some of the channels; gains are stored less one."""
-    request.require("num_experts", 0)
-    request.require("attention_bias", False)
+    request.require(num_experts=0, attention_bias=False)
     mixers = {"linear_attention": _gated_delta, "full_attention": _softmax}
     return _hybrid(request, mixers, GainLessOne)
 
 
 def kimi_linear(request: LoadRequest) -> Stack:
     """Kimi Delta Attention, and latent attention without positions."""
-    request.require("attention_bias", False)
     dense = ["dense"] * len(request.config["layer_types"])
-    request.require("mlp_layer_types", dense)
+    request.require(attention_bias=False, mlp_layer_types=dense)
     return _hybrid(request, {"linear_attention": _kimi_delta, "full_attention": _latent})
 
 
 def mamba2(request: LoadRequest) -> Stack:
     """Mamba-2, whose blocks have no feed-forward layer; heads share their queries and keys."""
     w, c = request.weights, request.config
-    for name, value in (("n_groups", 1), ("use_bias", False), ("use_conv_bias", True)):
-        request.require(name, value)
-    request.require("hidden_act", "silu")
-    request.require("time_step_limit", *LIMITS)
+    request.require(
+        n_groups=1, use_bias=False, use_conv_bias=True, hidden_act="silu", conv_kernel=4
+    )
+    request.one_of("time_step_limit", *LIMITS)
     at = w.prefix("backbone.")
     request.agree(at, {"embeddings.weight": "vocab_size hidden_size"})
     norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
@@ -76,7 +74,7 @@ def _hybrid(
     kind_of_norm: type = nn.RMSNorm,
 ) -> Stack:
     w, c = request.weights, request.config
-    request.require("hidden_act", "silu")  # of the convolutions, too
+    request.require(hidden_act="silu")  # of the convolutions, too
     kinds, depth = c["layer_types"], request.depth("num_hidden_layers")
     if len(kinds) != depth or not set(kinds) <= set(mixers):
         raise UnsupportedError(
@@ -128,9 +126,15 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
     tensors = {f"{part}.weight": z for part, z in zip(parts, rows, strict=True)}
     tensors |= _named(request, at, GATED_DELTA)
     tensors["conv.weight"] = w[f"{at}conv1d.weight"][:, 0]
-    sizes = {"num_key_heads": G, "key_dim": K, "value_dim": V}
-    size = c["linear_conv_kernel_dim"]
-    mixer = build("gated_delta", dim=c["hidden_size"], num_heads=H, conv_size=size, **sizes)
+    mixer = build(
+        "gated_delta",
+        dim=c["hidden_size"],
+        num_heads=H,
+        num_key_heads=G,
+        key_dim=K,
+        value_dim=V,
+        conv_size=c["linear_conv_kernel_dim"],
+    )
     return _holding(mixer, c["rms_norm_eps"], tensors)
 
 
@@ -174,9 +178,14 @@ def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
         "conv1d.weight": "3*linear_num_heads*linear_head_dim ? linear_conv_kernel_dim",
     }
     request.agree(at, shapes)
-    K, size = c["linear_head_dim"], c["linear_conv_kernel_dim"]
-    sizes = {"num_heads": c["linear_num_heads"], "key_dim": K, "value_dim": K, "conv_size": size}
-    mixer: Any = build("kimi_delta", dim=c["hidden_size"], **sizes)
+    mixer: Any = build(
+        "kimi_delta",
+        dim=c["hidden_size"],
+        num_heads=c["linear_num_heads"],
+        key_dim=c["linear_head_dim"],
+        value_dim=c["linear_head_dim"],
+        conv_size=c["linear_conv_kernel_dim"],
+    )
     mixer.gate = nn.Sequential(*w.linears(f"{at}g_{{}}_proj", "ab"))
     mixer.decay.project = nn.Sequential(*w.linears(f"{at}forget_gate.f_{{}}_proj", "ab"))
     tensors = _named(request, at, KIMI_DELTA)
@@ -195,15 +204,17 @@ def _latent(request: LoadRequest, layer: str) -> Mixer:
         "kv_b_proj.weight": "num_attention_heads*qk_nope_head_dim+num_attention_heads*v_head_dim kv_lora_rank",
     }
     request.agree(at, shapes)
-    request.require("num_key_value_heads", c["num_attention_heads"])
-    sizes = {"latent_dim": "kv_lora_rank", "nope_dim": "qk_nope_head_dim", "rotary_dim": "qk_rope_head_dim", "value_dim": "v_head_dim"}  # fmt: skip
+    request.require(num_key_value_heads=c["num_attention_heads"])
     mixer: Any = build(
         "latent",
         dim=c["hidden_size"],
         num_heads=c["num_attention_heads"],
         query_rank=rank,
         base=None,
-        **{ours: c[theirs] for ours, theirs in sizes.items()},
+        latent_dim=c["kv_lora_rank"],
+        nope_dim=c["qk_nope_head_dim"],
+        rotary_dim=c["qk_rope_head_dim"],
+        value_dim=c["v_head_dim"],
     )
     names = "query.weight=q_proj.weight"
     if rank is not None:
@@ -225,11 +236,16 @@ def _mamba2(request: LoadRequest, at: str) -> Mixer:
     parts = "gate value key query decay.project".split()
     tensors = {f"{part}.weight": z for part, z in zip(parts, inside, strict=True)}
     for part in ("weight", "bias"):
-        # Of values, keys and queries, which go the other way round here.
+        # values, keys and queries, which go the other way round here
         joint = w[f"{at}conv1d.{part}"].squeeze().split([H * V, N, N])
         tensors[f"conv.{part}"] = torch.cat(joint[::-1])
     tensors |= _named(request, at, MAMBA2)
-    request.require("conv_kernel", 4)
-    sizes = {"key_dim": N, "value_dim": V}
-    mixer = build("scalar_decay", dim=c["hidden_size"], num_heads=H, form="mamba2", **sizes)
+    mixer = build(
+        "scalar_decay",
+        dim=c["hidden_size"],
+        num_heads=H,
+        form="mamba2",
+        key_dim=N,
+        value_dim=V,
+    )
     return _holding(mixer, c["layer_norm_epsilon"], tensors)

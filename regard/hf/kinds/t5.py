@@ -24,7 +24,7 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
     """Pre-norm with RMSNorm; one table of distances for all layers of a side; scores are not scaled."""
     w, c = request.weights, request.config
     norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
-    request.require("is_decoder", False)
+    request.require(is_decoder=False)
     request.agree("", SHAPES)
     shared = w.embedding("shared")
     depth = request.depth("num_layers")
@@ -34,7 +34,7 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
     )
     if "decoder.final_layer_norm.weight" not in w:
         return encoder
-    request.require("is_encoder_decoder", True)
+    request.require(is_encoder_decoder=True)
     decoder = []
     if c.get("num_decoder_layers"):
         depth = request.depth("num_decoder_layers")
@@ -91,7 +91,7 @@ def _block(request: LoadRequest, layer: str, mixer: Mixer, last: int = 1) -> Blo
     w, c = request.weights, request.config
     name, proj = f"{last}.DenseReluDense", c["feed_forward_proj"]
     gated = f"{layer}.{name}.wi.weight" not in w
-    request.require("is_gated_act", gated)
+    request.require(is_gated_act=gated)
     if proj.startswith("gated") != gated:
         raise UnsupportedError(
             f"load does not support feed_forward_proj={shown(proj)} of these tensors"
