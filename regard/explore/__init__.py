@@ -29,8 +29,7 @@ from regard.explore.attribution import (
     rollout,
 )
 from regard.explore.inputs import Inputs
-from regard.explore.layers import Layer, layers
-from regard.explore.readout import Readout, influence, kind_of, readout
+from regard.explore.readout import Layer, Readout, influence, kind_of, layers, readout
 from regard.explore.render import Page, page
 from regard.explore.statistics import HeadStatistics, head_divergence, head_statistics
 

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from regard.core import ShapeError
 
+Scores = Float[Tensor, "T"]
+"""One number for each token."""
+
 
 class Agreement(NamedTuple):
     """first, second: names. kendall, spearman: rank correlations, -1 to 1.
@@ -25,7 +28,7 @@ class Agreement(NamedTuple):
     overlap: float
 
 
-def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[Agreement]:
+def agreement(scores: Mapping[str, Scores], *, k: int = 5) -> list[Agreement]:
     """How far each two attributions of the same tokens agree; by magnitude for the overlap's k largest.
 
     A correlation with scores that are all equal is NaN. Raises ShapeError where the lengths differ.
@@ -39,7 +42,7 @@ def agreement(scores: Mapping[str, Float[Tensor, "T"]], *, k: int = 5) -> list[A
     ]
 
 
-def kendall(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
+def kendall(a: Scores, b: Scores) -> float:
     """Kendall's tau-b, which corrects for ties; NaN where a score is."""
     if (a + b).isnan().any():
         return math.nan
@@ -48,19 +51,19 @@ def kendall(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
     return ((left * right).sum() / size).item()
 
 
-def spearman(a: Float[Tensor, "T"], b: Float[Tensor, "T"]) -> float:
+def spearman(a: Scores, b: Scores) -> float:
     """Correlation of ranks; ties share their mean rank."""
     return torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1].item()
 
 
-def overlap(a: Float[Tensor, "T"], b: Float[Tensor, "T"], *, k: int) -> float:
+def overlap(a: Scores, b: Scores, *, k: int) -> float:
     """Share of the k tokens of largest magnitude in a that are among those in b."""
     k = min(k, len(a))
     left, right = (set(z.abs().topk(k).indices.tolist()) for z in (a, b))
     return len(left & right) / k
 
 
-def _ranks(z: Float[Tensor, "T"]) -> Float[Tensor, "T"]:
+def _ranks(z: Scores) -> Scores:
     z = z.double()
     below = (z[None] < z[:, None]).sum(1)
     same = (z[None] == z[:, None]).sum(1)

@@ -25,6 +25,7 @@ from regard.core.errors import shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
 from regard.explore.readout import kind_of
+from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid
 from regard.models.tokens import Hidden, Tokens, Valid
 from regard.nn.gated import GatedUnit
@@ -167,12 +168,11 @@ def integrated_gradients(
                 )
             x = tables[0](tokens)
             start = total = torch.zeros_like(x)
-            size = tables[0].num_embeddings
-            if baseline is not None and baseline >= size:
-                raise OptionError(
-                    f"integrated_gradients: baseline ({baseline}) must be below {size}"
-                )
             if baseline is not None:
+                if baseline >= (size := tables[0].num_embeddings):
+                    raise OptionError(
+                        f"integrated_gradients: baseline ({baseline}) must be below {size}"
+                    )
                 start = tables[0](torch.full_like(tokens, baseline))
 
         def value(point: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def _product(call: Call, gradient: Hidden | None) -> Float[Tensor, "B H T S"]:
         seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
         assert seen.weights is not None and seen.v is not None
         S, H = seen.v.shape[2], seen.weights.shape[1]
-        weights, v = seen.weights[..., -S:], seen.v.repeat_interleave(H // seen.v.shape[1], dim=1)
+        weights, v = seen.weights[..., -S:], grouped(seen.v, H)
     if gradient is None:  # the answer does not depend on this layer
         return torch.zeros_like(weights)
     mixed = (weights @ v).requires_grad_()
@@ -268,16 +268,16 @@ def leave_one_out(
             def values(shown: Tensor, row: int = row) -> Tensor:
                 own, rest = tree_map_only(
                     Tensor,
-                    lambda z: z[row : row + 1].expand(len(shown), *z.shape[1:]),
+                    lambda z: z[row].expand(len(shown), *z.shape[1:]),
                     ((tokens, *args), kwargs),
                 )
                 return answer(model(*own, valid=shown, **rest), shown)
 
             whole = values(valid[row : row + 1])
-            chosen = _chosen(whole, label)
+            chosen = _chosen(whole, label)[0, 0]
             without = valid[row] & ~torch.eye(T, dtype=torch.bool, device=tokens.device)
-            parts = [values(part)[:, chosen[0, 0]] for part in without.split(chunk)]
-            scores.append(torch.where(valid[row], whole[0, chosen[0, 0]] - torch.cat(parts), 0))
+            parts = [values(part)[:, chosen] for part in without.split(chunk)]
+            scores.append(torch.where(valid[row], whole[0, chosen] - torch.cat(parts), 0))
     return torch.stack(scores)
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions
-from regard.explore.layers import Layer, layers
-from regard.explore.readout import Kind, Measure, kind_of
+from regard.explore.readout import Kind, Layer, Measure, kind_of, layers
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating
 

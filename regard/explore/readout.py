@@ -1,24 +1,32 @@
-"""A mechanism's weights or influence, by one function for all of them.
+"""A mechanism's weights or influence, by one function for all of them, and those of every layer of a model.
 
     readout(mixer, x)              weights [B H T S] of the real code where it has some, else the influence
     influence(function, x)         |dy_t / dx_s|, the Frobenius norms of the Jacobian's blocks, [B T S]
+    layers(model, tokens)          the calls of its mixers in one forward, with the readout of each
 
 Weights are those that reproduce the output: mixed_t = sum_s weights_ts values_s, closed forms of kernel methods among them. A mechanism
 without such weights (FNet, MLP-Mixer) has its influence alone; of every other one it can be asked for, and it is the
 only measure in which all of them can be compared: it counts what passes through gates, values and projections too.
+
+A decoder of `regard.models.Transformer` moves valid target tokens to the front; its readouts are moved back.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, ShapeError
+from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.mask import OPEN
 from regard.core.options import Seed
+from regard.core.request import compaction, restored_weights
+from regard.models import Transformer
+from regard.models.generation import evaluating
 from regard.models.tokens import Hidden
+from regard.nn.recorded import recorded
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
@@ -112,3 +120,56 @@ def influence(
         (gradient,) = vmap(backward)(given)
         squares.index_add_(0, token, gradient.square().sum(-1).detach())
     return (squares / (1 if probes is None else n)).sqrt().transpose(0, 1)
+
+
+class Layer(NamedTuple):
+    """A call of a mixer and what it attends with. path: the mixer's name in the model. time: number of the call, from 0."""
+
+    path: str
+    time: int
+    mixer: Mixer
+    cross: bool
+    found: Readout
+
+
+@torch.no_grad()
+def layers(
+    model: nn.Module,
+    *args: Any,
+    measure: Measure = "auto",
+    probes: int | None = None,
+    seed: Seed = 0,
+    **kwargs: Any,
+) -> list[Layer]:
+    """The readout of each mixer's call in model(*args, **kwargs), in the order of the calls; the model is put in evaluation mode meanwhile.
+
+    measure, probes, seed: as in `readout`. Raises OptionError for arguments that its forward does not take, UnsupportedError where the
+    model has no mixer.
+    """
+    with evaluating(model):
+        try:
+            inspect.signature(model.forward).bind(*args, **kwargs)
+        except TypeError as error:
+            raise OptionError(
+                f"{type(model).__name__}: {error}. Give what its forward takes."
+            ) from None
+        with recorded(model) as calls:
+            model(*args, **kwargs)
+        if not calls:
+            raise UnsupportedError(
+                f"layers does not support {type(model).__name__}: none of its mixers was called. "
+                "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
+            )
+        moved = kwargs.get("target_valid") if isinstance(model, Transformer) else None
+        read = []
+        for path, time, mixer, x, context, mask, _ in calls:
+            cross = context is not None
+            found = readout(
+                mixer, x, context=context, mask=mask, measure=measure, probes=probes, seed=seed
+            )
+            if moved is not None and path.startswith("decoder."):
+                order = compaction(moved)
+                values = restored_weights(found.values, order, None if cross else order)
+                found = found._replace(values=values)
+            read.append(Layer(path, time, mixer, cross, found))
+        return read

@@ -108,7 +108,7 @@ def page(
             sides.append({"groups": packs, "document": reading.document, "attribution": told})
         drawn = pictures and pictures[row]
         examples.append({"label": pair[0].label, "image": drawn, "sides": sides})
-    shown_names = [str(name) for name in names[: len(models)]]
+    shown_names = [*map(str, names[: len(models)])]
     return Page(render({"title": title, "models": shown_names, "examples": examples}))
 
 

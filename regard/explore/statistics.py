@@ -9,6 +9,8 @@ from torch import Tensor
 
 from regard.core import ShapeError
 
+PerHead = Float[Tensor, "B H"]
+
 
 class HeadStatistics(NamedTuple):
     """Means over the queries that see anything, [B H] each; shares of a row's weight, distances in tokens.
@@ -16,12 +18,12 @@ class HeadStatistics(NamedTuple):
     entropy is in nats. Without a diagonal (a context), distance and the first three shares are NaN.
     """
 
-    entropy: Float[Tensor, "B H"]
-    distance: Float[Tensor, "B H"]
-    self: Float[Tensor, "B H"]
-    previous: Float[Tensor, "B H"]
-    next: Float[Tensor, "B H"]
-    first: Float[Tensor, "B H"]
+    entropy: PerHead
+    distance: PerHead
+    self: PerHead
+    previous: PerHead
+    next: PerHead
+    first: PerHead
 
 
 def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -> HeadStatistics:
@@ -38,7 +40,7 @@ def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -
     shares, seen = _shares(weights)
     count = seen.sum(-1).clamp(min=1)
 
-    def mean(per_query: Float[Tensor, "B H T"]) -> Float[Tensor, "B H"]:
+    def mean(per_query: Float[Tensor, "B H T"]) -> PerHead:
         return (per_query * seen).sum(-1) / count
 
     entropy, first = mean(-torch.xlogy(shares, shares).sum(-1)), mean(shares[..., 0])

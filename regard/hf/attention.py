@@ -88,11 +88,11 @@ class TokenMask(Tensor):
             )
         with torch._C.DisableTorchFunctionSubclass():
             result = function(*args, **(kwargs or {}))
-        return args[0]._moved(result.device) if name in _MOVES else result
-
-    def _moved(self, device: torch.device) -> "TokenMask":
-        mask = pytree.tree_map_only(Tensor, lambda part: part.to(device), self.mask)
-        return TokenMask.make(mask, tuple(self.shape), self.num_keys, device)
+        if name not in _MOVES:
+            return result
+        moved, device = args[0], result.device
+        mask = pytree.tree_map_only(Tensor, lambda part: part.to(device), moved.mask)
+        return cls.make(mask, tuple(moved.shape), moved.num_keys, device)
 
 
 _READS = {"__get__", "dim", "size", "is_floating_point", "numel", "__len__", "__repr__"}

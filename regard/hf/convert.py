@@ -179,12 +179,13 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str,
         raise UnsupportedError(
             f"{cls.name} does not support the {position.name} positions of the model's layers"
         )
-    inside = "position" in option_names(cls)
+    names = option_names(cls)
+    inside = "position" in names
     if isinstance(position, Rotary) and inside:
         options["position"] = position.name
-        own = {"base", "pairing", "channels"}
+        own = "base", "pairing", "channels"
         options["position_options"] = {name: getattr(position, name) for name in own}
-    H, G, names = heads.num_heads, heads.num_kv_heads, option_names(cls)
+    H, G = heads.num_heads, heads.num_kv_heads
     if "num_kv_heads" in names and not options.get("shared_qk"):
         options["num_kv_heads"] = G
     width = heads.query.out_features

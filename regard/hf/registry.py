@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -49,14 +50,14 @@ def register(name: str | None = None, config: AttentionConfig | None = None) -> 
     """
     if (name is None) != (config is None):
         raise OptionError("register takes a name and an AttentionConfig, or neither of them")
-    chosen = {} if name is None or config is None else {name: config}
-    for entry in MIXERS.values() if name is None else ():
-        try:
-            chosen[entry.name] = registered(PREFIX + entry.name) or AttentionConfig(entry)
-        except UnsupportedError:
-            continue
-    if name is None:
+    if name is not None and config is not None:
+        chosen = {name: config}
+    else:
         register_models()
+        chosen = {}
+        for entry in MIXERS.values():
+            with suppress(UnsupportedError):
+                chosen[entry.name] = registered(PREFIX + entry.name) or AttentionConfig(entry)
     patch_transformers()
     for short, one in chosen.items():
         enter(short, one)
@@ -209,8 +210,11 @@ def _read(name: str, found: object) -> AttentionConfig:
 
 
 def _parts(config: PretrainedConfig) -> dict[str, PretrainedConfig]:
-    parts = {key: getattr(config, key, None) for key in config.sub_configs}
-    return {key: part for key, part in parts.items() if isinstance(part, PretrainedConfig)}
+    return {
+        key: part
+        for key in config.sub_configs
+        if isinstance(part := getattr(config, key, None), PretrainedConfig)
+    }
 
 
 def _all_names(config: PretrainedConfig) -> list[str | None]:

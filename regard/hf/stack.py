@@ -65,7 +65,7 @@ class TokenEmbedding(nn.Module):
         x = self.scale * self.word(tokens)
         if self.kind is not None:
             if types is not None:
-                check_tokens("types", types, None, self.kind.num_embeddings, tokens.device)
+                check_tokens("types", types, None, self.kind.weight)
             x = x + self.kind(torch.zeros_like(tokens) if types is None else types)
         elif types is not None:
             raise UnsupportedError(
@@ -176,8 +176,7 @@ class EncoderDecoder(nn.Module):
         source_valid: SourceValid = None,
         target_valid: Valid = None,
     ) -> Hidden:
-        weight = self.embedding.word.weight
-        check_tokens("target", target, target_valid, len(weight), weight.device)
+        check_tokens("target", target, target_valid, self.embedding.table.weight)
         context = self.encoder(source, valid=source_valid)
         mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
         x = self.embedding(target, target_valid, None)

@@ -64,8 +64,7 @@ class StateCache(Cache):
         if self.state is not None:
             self.state = reorder(self.state, beam_idx.to(self.state.length.device))
 
-    def batch_select_indices(self, indices: Int[Tensor, "b"]) -> None:
-        self.reorder_cache(indices)
+    batch_select_indices = reorder_cache
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         self.reorder_cache(torch.arange(max(self.batch_size, 0)).repeat_interleave(repeats))

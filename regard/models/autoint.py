@@ -68,8 +68,7 @@ class Interacting(nn.Module):
     ) -> Float[Tensor, "B M F"]:
         q, k, v = (self._heads(f, e) for f in (self.query, self.key, self.value))
         dropout = self.dropout if self.training else 0.0
-        mask = Mask(valid=present)
-        z = softmax_attention(q, k, v, mask=mask, scale=self.scale, dropout=dropout)
+        z = softmax_attention(q, k, v, mask=Mask(valid=present), scale=self.scale, dropout=dropout)
         mixed = rearrange(z, "b h m k -> b m (h k)") + self.activation(self.residual(e))
         return clear(self.norm(mixed.relu()), present)
 
@@ -81,15 +80,13 @@ class Interacting(nn.Module):
         return torch.where(present[:, None, :, None], weights, 0.0)
 
     def _heads(self, projection: nn.Linear, e: Tensor) -> Tensor:
-        projected = self.activation(projection(e))
-        return rearrange(projected, "b m (h k) -> b h m k", h=self.num_heads)
+        return rearrange(self.activation(projection(e)), "b m (h k) -> b h m k", h=self.num_heads)
 
 
 class AutoInt(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "autoint"
-    config: AutoIntConfig
 
     def __init__(self, config: AutoIntConfig):
         super().__init__(config)

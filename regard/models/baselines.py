@@ -24,7 +24,6 @@ class LogisticRegression(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "logistic_regression"
-    config: LogisticRegressionConfig
 
     def __init__(self, config: LogisticRegressionConfig):
         super().__init__(config)
@@ -51,7 +50,6 @@ class FactorizationMachine(LogisticRegression):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "factorization_machine"
-    config: FactorizationMachineConfig
 
     def __init__(self, config: FactorizationMachineConfig):
         super().__init__(config)

@@ -5,7 +5,7 @@
 Reversible blocks give their two streams side by side (width 2 D), as in the official code of the Reformer, or as a mean.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, cast
 
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from regard.core import Mask, Mixer, OptionError, UnsupportedError
 from regard.functional.rows import recomputed
 from regard.mixers.build import build, option_names, resolve
 from regard.models.block import Block, layers_per_block
-from regard.models.config import StackConfig
+from regard.models.config import AnyMixer, Options, StackConfig
 from regard.models.tokens import Hidden
 from regard.nn import FEED_FORWARDS, NORMS, Chunked, ReversibleBlock, ReversibleSequence
 from regard.positions import POSITIONS
@@ -89,8 +89,7 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
     """Raises UnsupportedError, with its reason, if a mixer cannot serve; OptionError, UnknownNameError for its options."""
     mixers = []
     for layer in config.layers:
-        options = options_with_position(config, layer.mixer, layer.options)
-        given = {**config.facts, **options}
+        given = config.facts | options_with_position(config, layer.mixer, layer.options)
         first = build(layer.mixer, **given)
         first.require("causal" if causal else "bidirectional")
         if config.global_tokens:
@@ -109,9 +108,8 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
             for mixer in mixers
         ]
         return Blocks(blocks, width=config.dim, checkpoint=config.checkpoint)
-    concat = config.residual == "reversible"
     pairs = [_reversible(config, mixer) for mixer in mixers]
-    return ReversibleBlocks(pairs, dim=config.dim, concat=concat)
+    return ReversibleBlocks(pairs, dim=config.dim, concat=config.residual == "reversible")
 
 
 def _reversible(config: StackConfig, mixer: Mixer) -> ReversibleBlock:
@@ -137,7 +135,7 @@ def feed_forward(config: StackConfig) -> Any:
 
 
 def options_with_position(
-    config: StackConfig, mixer: str | type[Mixer], mixer_options: Mapping[str, Any]
+    config: StackConfig, mixer: AnyMixer, mixer_options: Options
 ) -> dict[str, Any]:
     """The mixer's options, and the config's positions among them where they are not of a kind that is added."""
     options, cls = dict(mixer_options), resolve(mixer)

@@ -67,6 +67,10 @@ class Model(nn.Module, metaclass=CheckedOptions):
         self.config = config
 
 
+Options = Mapping[str, Any]
+"""Options by name."""
+AnyMixer = str | type[Mixer]
+"""A name of MIXERS, or a class."""
 Residual = Literal["plain", "reversible", "reversible_mean"]
 
 
@@ -74,14 +78,14 @@ Residual = Literal["plain", "reversible", "reversible_mean"]
 class Layer(metaclass=CheckedOptions):
     """A mixer and its options, `num_heads` among them, of one layer or of some among others."""
 
-    mixer: str | type[Mixer]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    mixer: AnyMixer
+    options: Options = field(default_factory=dict)
 
     def __post_init__(self):
         check_mixer("layer", self.mixer, self.options)
 
 
-Entry = str | Layer | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+Entry = str | Layer | tuple[str, Options] | Options
 """A layer of a pattern: a name, a name and its options, or the fields of a Layer."""
 
 
@@ -130,13 +134,13 @@ class StackConfig(SizesConfig):
 
     hidden_dim: Count | None = None
     max_len: int = 1024
-    mixer: str | type[Mixer] | Sequence[Entry] = "softmax"
-    mixer_options: Mapping[str, Any] = field(default_factory=dict)
+    mixer: AnyMixer | Sequence[Entry] = "softmax"
+    mixer_options: Options = field(default_factory=dict)
     mixers: str | Sequence[Entry] = ()
     embedding_scale: float | None = None
     feed_forward_bias: bool = False
     position: str = "sinusoidal"
-    position_options: Mapping[str, Any] = field(default_factory=dict)
+    position_options: Options = field(default_factory=dict)
     norm: str = "layer"
     norm_first: bool = True
     norm_after: bool = False
@@ -227,7 +231,7 @@ def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def check_mixer(name: str, mixer: str | type[Mixer], options: Mapping[str, Any]) -> None:
+def check_mixer(name: str, mixer: AnyMixer, options: Options) -> None:
     """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
     resolve(mixer)
     facts = {"dim", "max_len"} if name == "layer" else {"dim", "num_heads", "max_len"}
@@ -257,8 +261,6 @@ class FieldsConfig(ModelConfig):
 
 class FieldsModel(Model):
     """Base of models of a table's fields. Raises OptionError where the configuration has none."""
-
-    config: FieldsConfig
 
     def __init__(self, config: FieldsConfig):
         if not config.fields:

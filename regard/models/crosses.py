@@ -34,7 +34,6 @@ class CrossNetwork(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "cross_network"
-    config: CrossNetworkConfig
 
     def __init__(self, config: CrossNetworkConfig):
         super().__init__(config)
@@ -80,7 +79,6 @@ class CompressedInteraction(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "compressed_interaction"
-    config: CompressedInteractionConfig
 
     def __init__(self, config: CompressedInteractionConfig):
         super().__init__(config)

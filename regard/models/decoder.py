@@ -7,7 +7,6 @@ layer. The cross mixer must stream: that proves that no query depends on a later
 Streaming state: that of each self mixer, and that of each cross mixer, which holds its projections of the context.
 """
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -24,7 +23,7 @@ from regard.functional.rows import recomputed
 from regard.mixers.build import build
 from regard.models.block import ResidualPaths
 from regard.models.blocks import feed_forward, options_with_position, streamed
-from regard.models.config import StackConfig, check_mixer
+from regard.models.config import AnyMixer, Options, StackConfig, check_mixer
 from regard.models.tokens import Hidden, SourceValid, Valid, check_state
 from regard.nn import NORMS
 
@@ -41,10 +40,10 @@ class EncoderDecoderConfig(StackConfig):
     """
 
     decoder_layers: Depth | None = None
-    decoder_mixer: str | type[Mixer] = "softmax"
-    decoder_mixer_options: Mapping[str, Any] = field(default_factory=dict)
-    cross_mixer: str | type[Mixer] = "softmax"
-    cross_mixer_options: Mapping[str, Any] = field(default_factory=dict)
+    decoder_mixer: AnyMixer = "softmax"
+    decoder_mixer_options: Options = field(default_factory=dict)
+    cross_mixer: AnyMixer = "softmax"
+    cross_mixer_options: Options = field(default_factory=dict)
 
     def __post_init__(self):
         super().__post_init__()

@@ -14,7 +14,7 @@ mini-batch-aware L2 is a term of the loss: loss + lambda * model.batch_l2(batch,
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.mixers import build
-from regard.models.config import FieldsConfig, FieldsModel
+from regard.models.config import FieldsConfig, FieldsModel, Options
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import (
@@ -53,7 +53,7 @@ class DINConfig(FieldsConfig):
     history: tuple[str, ...]
     dim: int = 16
     pool: str | type[Pool] = "target_query"
-    pool_options: Mapping[str, Any] = field(default_factory=dict)
+    pool_options: Options = field(default_factory=dict)
     hidden_dims: tuple[int, ...] = (200, 80)
     activation: Literal["dice", "prelu"] = "dice"
 
@@ -85,7 +85,6 @@ class DIN(FieldsModel):
     """model(batch) -> logits [B num_tasks]"""
 
     name = "din"
-    config: DINConfig
 
     def __init__(self, config: DINConfig):
         super().__init__(config)

@@ -77,8 +77,7 @@ class Streams(nn.Module):
         """The tokens that follow this state. Raises ShapeError beyond the greatest length."""
 
     def check_tokens(self, tokens: Tokens, valid: Valid, documents: Numbers = None) -> None:
-        table = self.embedding.table
-        check_tokens(self.who, tokens, valid, table.num_embeddings, table.weight.device)
+        check_tokens(self.who, tokens, valid, self.embedding.table.weight)
         if documents is not None:
             check_like(self.who, "documents", documents, tokens)
 

@@ -24,7 +24,7 @@ from regard.core.request import compaction, one_row, permute
 from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import Model, ModelConfig, check_mixer
+from regard.models.config import Model, ModelConfig, Options, check_mixer
 from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS
 from regard.pools import Pool, build_pool
@@ -54,12 +54,12 @@ class HANConfig(ModelConfig):
     attention_dim: int = 100
     word_encoder: str = "gru"
     sentence_encoder: str = "gru"
-    word_encoder_options: Mapping[str, Any] = field(default_factory=dict)
-    sentence_encoder_options: Mapping[str, Any] = field(default_factory=dict)
+    word_encoder_options: Options = field(default_factory=dict)
+    sentence_encoder_options: Options = field(default_factory=dict)
     num_heads: int = 4
     max_len: int = 512
     pool: str | type[Pool] = "context_query"
-    pool_options: Mapping[str, Any] = field(default_factory=dict)
+    pool_options: Options = field(default_factory=dict)
     flat: bool = False
 
     def __post_init__(self):
@@ -150,8 +150,7 @@ class HAN(Model):
         return self._read(tokens, valid, weights=True)
 
     def _read(self, tokens: Tensor, valid: Tensor | None, *, weights: bool) -> Reading:
-        weight = self.embedding.weight
-        check_tokens(self.name, tokens, valid, len(weight), weight.device, axes=("S", "T"))
+        check_tokens(self.name, tokens, valid, self.embedding.weight, axes=("S", "T"))
         if valid is None:
             valid = torch.ones_like(tokens, dtype=torch.bool)
         B, S, T = tokens.shape
@@ -243,7 +242,7 @@ PLAIN: Mapping[str, Callable[[int, int], nn.Module]] = {
 """Encoders without a mixer, by name: x [N T D], valid tokens first -> [N T F], whatever where a token is not valid."""
 
 
-def _encoder(config: HANConfig, encoder: str, options: Mapping[str, Any], dim: int) -> nn.Module:
+def _encoder(config: HANConfig, encoder: str, options: Options, dim: int) -> nn.Module:
     width = 2 * config.hidden_dim
     if encoder in PLAIN:
         return PLAIN[encoder](dim, width)

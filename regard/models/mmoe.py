@@ -12,9 +12,8 @@ gates, and no top-k: all experts are computed. Dropout on the gates' weights (`g
 saturate; they are not rescaled to sum to 1. Cost: n experts, K n d for the gates.
 """
 
-from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -24,7 +23,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
-from regard.models.config import FieldsConfig, Model
+from regard.models.config import FieldsConfig, Model, Options
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 from regard.pools import Pool, build_pool
@@ -55,7 +54,7 @@ class MMoEConfig(FieldsConfig):
     expert_dims: tuple[int, ...] = (16,)
     tower_dim: int = 8
     gate: Gating = "linear"
-    gate_options: Mapping[str, Any] = field(default_factory=dict)
+    gate_options: Options = field(default_factory=dict)
     gate_dropout: Rate = 0.0
 
     def __post_init__(self):
@@ -136,14 +135,11 @@ class MMoE(Model):
 
 
 def _gate(config: MMoEConfig, width: int, expert_dim: int) -> Pool | None:
+    K, n = config.num_tasks, config.num_experts
     if config.gate == "none":
         return None
     if config.gate == "attention_query":
-        options = {"max_len": config.num_experts, **config.gate_options}
-        return build_pool(
-            "attention_query_gate", expert_dim, num_queries=config.num_tasks, **options
-        )
-    gates = config.num_tasks if config.gate == "linear" else 1
-    return build_pool(
-        "gate", expert_dim, query_dim=width, num_queries=gates, num_experts=config.num_experts
-    )
+        options = {"max_len": n, **config.gate_options}
+        return build_pool("attention_query_gate", expert_dim, num_queries=K, **options)
+    gates = K if config.gate == "linear" else 1
+    return build_pool("gate", expert_dim, query_dim=width, num_queries=gates, num_experts=n)

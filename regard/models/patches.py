@@ -122,7 +122,7 @@ class PatchClassifier(Model):
                 f"{self.who} does not support valid: its images are all of one size, so no pixel is padding"
             )
         levels = self.config.vocab_size
-        check_tokens(self.who, tokens, None, levels, self.project.weight.device)
+        check_tokens(self.who, tokens, None, self.project.weight, levels)
         if tokens.shape[1] != self.config.max_len:
             raise ShapeError(
                 f"{self.who}: {tokens.shape[1]} pixels, and an image has {self.config.max_len}: "

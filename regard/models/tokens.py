@@ -32,11 +32,15 @@ def check_tokens(
     who: str,
     tokens: object,
     valid: Bool[Tensor, "B *axes"] | None,
-    vocab_size: int,
-    device: torch.device,
+    weight: Tensor,
+    vocab_size: int | None = None,
     axes: Sequence[str] = ("T",),
 ) -> None:
-    """Integer ids [B, T >= 1] within the vocabulary; values are read where that costs no synchronisation."""
+    """Integer ids [B, T >= 1] within the vocabulary, by default the rows of `weight`, where the model is.
+
+    Values are read where that costs no synchronisation.
+    """
+    size, device = len(weight) if vocab_size is None else vocab_size, weight.device
     if (
         not isinstance(tokens, Tensor)
         or not is_dense(tokens)
@@ -53,11 +57,9 @@ def check_tokens(
         raise ShapeError(
             f"{who}: tokens are on {tokens.device}, the model on {device}. Move one of them."
         )
-    wrong = outside(tokens if valid is None else tokens.masked_fill(~valid, 0), vocab_size)
+    wrong = outside(tokens if valid is None else tokens.masked_fill(~valid, 0), size)
     if wrong is not None:
-        raise ShapeError(
-            f"{who}: token id {wrong} is outside the vocabulary (vocab_size {vocab_size})"
-        )
+        raise ShapeError(f"{who}: token id {wrong} is outside the vocabulary (vocab_size {size})")
 
 
 def check_like(

@@ -168,9 +168,7 @@ class Transformer(GenerativeModel):
         Runs in eval mode, and leaves every module's mode as it was.
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
-        start = self._checked_start(source, start, valid, start_valid)
-        how = start_valid, max_new_tokens, eos
-        return self._go_on(sampling, start, *how, source, valid=valid)
+        return self._decoded(sampling, source, start, valid, start_valid, max_new_tokens, eos)
 
     def beam_search(
         self,
@@ -186,14 +184,10 @@ class Transformer(GenerativeModel):
     ) -> Beams:
         """The most likely targets after `start`; see `regard.models.generation`."""
         search = Search(beams, length_penalty)
-        start = self._checked_start(source, start, valid, start_valid)
-        how = start_valid, max_new_tokens, eos
-        return self._go_on(search, start, *how, source, valid=valid)
+        return self._decoded(search, source, start, valid, start_valid, max_new_tokens, eos)
 
-    def _checked_start(
-        self, source: Tensor, start: Any, valid: Tensor | None, start_valid: Tensor | None
-    ) -> Tokens:
-        """The targets to go on with: one id is that of every row."""
+    def _decoded(self, decode, source, start, valid, start_valid, max_new_tokens, eos):
+        """What `decode` makes of the targets to go on with: one id is that of every row."""
         self.encoder.check_tokens(source, valid)
         size = self.target_embedding.table.num_embeddings
         if isinstance(start, int):
@@ -207,13 +201,12 @@ class Transformer(GenerativeModel):
                 )
             start = torch.full_like(source[:, :1], start)
         self._check_target(start, start_valid, source)
-        return start
+        return self._go_on(decode, start, start_valid, max_new_tokens, eos, source, valid=valid)
 
     def _check_target(
         self, target: Any, valid: Tensor | None, source: Tensor | None = None
     ) -> None:
-        weight = self.target_embedding.table.weight
-        check_tokens(f"{self.who}: target", target, valid, len(weight), weight.device)
+        check_tokens(f"{self.who}: target", target, valid, self.target_embedding.table.weight)
         if source is not None and len(target) != len(source):
             raise ShapeError(
                 f"{self.who}: target has batch {len(target)}, the source {len(source)}"

@@ -85,7 +85,6 @@ class TransformerXL(LanguageModel):
     """
 
     name = "transformer_xl"
-    config: TransformerXLConfig
 
     def __init__(self, config: TransformerXLConfig):
         super().__init__(config.stack)

@@ -110,7 +110,7 @@ class Trunk(nn.Module):
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(torch.cat([memory, h], dim=1).detach().gather(1, last))
-            given = (h, g, memory, masks, ranks.segments, predicted)
+            given = h, g, memory, masks, ranks.segments, predicted
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         if g is not None and index is not None:
             g = torch.zeros_like(h).scatter(1, index, g)
@@ -204,8 +204,7 @@ class XLNet(Model):
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
     def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
-        weight = self.trunk.table.weight
-        check_tokens(self.name, tokens, valid, len(weight), weight.device)
+        check_tokens(self.name, tokens, valid, self.trunk.table.weight)
         check_like(self.name, "order", order, tokens)
         if segments is not None:
             check_like(self.name, "segments", segments, tokens)

@@ -58,7 +58,7 @@ class SequenceClassifier(Model):
     def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
         who = self.config.name
         for tokens, valid in texts:
-            check_tokens(who, tokens, valid, self.config.vocab_size, self.special.device)
+            check_tokens(who, tokens, valid, self.trunk.table.weight)
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
         one = torch.ones(B, 1, dtype=torch.bool, device=closing.device)

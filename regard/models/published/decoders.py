@@ -5,12 +5,10 @@ Unlike the releases of Qwen3 and Gemma 3, the eps of norms is 1e-5 (theirs: 1e-6
 (Llama 3.1's scaled rotation) is not part of them. `small`: for small machines.
 """
 
-from typing import Any
-
 from regard.models.config import Layer
-from regard.models.published.stack import Published, sizes
+from regard.models.published.stack import Preset, Published, sizes
 
-_PLAIN: dict[str, Any] = {
+_PLAIN: Preset = {
     "feed_forward": "swiglu",
     "norm": "rms",
     "position": "rotary",
@@ -36,7 +34,7 @@ llama3 = Published(
 )
 
 
-def _qwen(dim: int, num_heads: int, num_layers: int, width: int, tied: bool) -> dict[str, Any]:
+def _qwen(dim: int, num_heads: int, num_layers: int, width: int, tied: bool) -> Preset:
     more = {"hidden_dim": width * 3 // 2, "max_len": 40960, "mixer_options": _OWN, "tied": tied}
     return {**_QWEN, **sizes(dim, num_heads, num_layers, **more)}
 
@@ -59,7 +57,7 @@ qwen3 = Published(
 )
 
 
-def _gemma(head_dim: int, window: int, **stack: int) -> dict[str, Any]:
+def _gemma(head_dim: int, window: int, **stack: int) -> Preset:
     """Five windows of so many tokens, the query among them, before each layer that sees all."""
     own = {"num_kv_heads": 1, "head_dim": head_dim, "qk_norm": True, "position": "rotary"}
     near = Layer("local", {**own, "window_size": window - 1, "position_options": {"base": 10000.0}})

@@ -11,12 +11,12 @@ say (`scale="paper"` is the paper's).
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Head, Published, mixed
+from regard.models.published.stack import SMALL, Head, Preset, Published, mixed
 
 _HEADS: tuple[Head, ...] = ("language_model", "masked_language_model", "classifier")
 
 
-def _presets(mixer: str, **small: Any) -> dict[str, dict[str, Any]]:
+def _presets(mixer: str, **small: Any) -> dict[str, Preset]:
     shared = {"num_heads": 1, "norm": "scale", "position": "sinusoidal"}
     base = {"dim": 768, "num_layers": 12, "max_len": 8192}
     return {

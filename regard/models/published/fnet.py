@@ -9,13 +9,11 @@ form, the norms' eps is 1e-5, attention of the hybrids has no biases; and paddin
 changes every output.
 """
 
-from typing import Any
-
 from regard.models.config import Layer
-from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published
+from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Preset, Published
 
 
-def _hybrid(num_layers: int) -> dict[str, Any]:
+def _hybrid(num_layers: int) -> Preset:
     return {"mixer": (Layer("fnet"),) * (num_layers - 2) + (Layer("softmax"),) * 2}
 
 

@@ -10,19 +10,19 @@ ordinary block, so num_layers is half the paper's. small: for small machines.
 
 from typing import Any
 
-from regard.models.published.stack import SMALL, Published, mixed
+from regard.models.published.stack import SMALL, Preset, Published, mixed
 
 
-def _text(dim: int, layers: int, hidden_dim: int, attention_dim: int | None = None) -> dict:
+def _text(dim: int, layers: int, hidden_dim: int, attention_dim: int | None = None) -> Preset:
     own = _gated(hidden_dim=hidden_dim, attention_dim=attention_dim, toeplitz=True)
     return {"dim": dim, "num_layers": layers // 2, "max_len": 512, **own}
 
 
-def _image(dim: int, hidden_dim: int) -> dict[str, Any]:
+def _image(dim: int, hidden_dim: int) -> Preset:
     return {"dim": dim, "num_layers": 15, "patch_size": 16, **_gated(hidden_dim=hidden_dim)}
 
 
-def _gated(**options: Any) -> dict[str, Any]:
+def _gated(**options: Any) -> Preset:
     return {**mixed("gmlp", **options), "num_heads": 1, "position": "none"}
 
 

@@ -7,10 +7,10 @@ Unlike the paper: attention has no biases, gelu is exact; the form that shares o
 among the sizes, since a configuration holds no module (the mixer `linformer` has it: sharing="layerwise").
 """
 
-from regard.models.published.stack import BERT_BASE, SMALL, Published, mixed
+from regard.models.published.stack import BERT_BASE, SMALL, Preset, Published, mixed
 
 
-def _slots(num_slots: int) -> dict[str, object]:
+def _slots(num_slots: int) -> Preset:
     return mixed("linformer", num_slots=num_slots, sharing="key_value")
 
 

@@ -10,18 +10,24 @@ says how many first ones are). The language models add sinusoids to the embeddin
 positions in every layer; the widths of the windows between bottom and top are ours, in geometric steps.
 """
 
-from typing import Any
-
 from regard.models.config import Layer
-from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Published, mixed, sizes
+from regard.models.published.stack import (
+    BERT_BASE,
+    BERT_LARGE,
+    SMALL,
+    Preset,
+    Published,
+    mixed,
+    sizes,
+)
 
 
-def _encoder(window_size: int) -> dict[str, Any]:
+def _encoder(window_size: int) -> Preset:
     own = mixed("longformer", window_size=window_size, max_global=1)
     return {**own, "global_tokens": 1}
 
 
-def _character(num_layers: int, dense: int, each: int) -> dict[str, Any]:
+def _character(num_layers: int, dense: int, each: int) -> Preset:
     """The first `dense` layers step over nothing; then the step grows by one every `each` layers."""
     layers = []
     for n in range(num_layers):

@@ -7,12 +7,10 @@ small: for small machines, patches of 2. Unlike the paper: gelu is exact, the he
 no stochastic depth.
 """
 
-from typing import Any
-
-from regard.models.published.stack import Published, mixed
+from regard.models.published.stack import Preset, Published, mixed
 
 
-def _mixer(patch_size: int, num_layers: int, dim: int) -> dict[str, Any]:
+def _mixer(patch_size: int, num_layers: int, dim: int) -> Preset:
     """Layers across patches are half as wide as the channels, those across channels four times."""
     return {
         "patch_size": patch_size,

@@ -8,12 +8,12 @@ from typing import Any
 
 from regard.models.config import Layer
 from regard.models.published.decoders import _PLAIN, _SMALL
-from regard.models.published.stack import Published, mixed, sizes
+from regard.models.published.stack import Preset, Published, mixed, sizes
 
-_STATES: dict[str, Any] = {**_PLAIN, "position": "none", "tied": False}
+_STATES: Preset = {**_PLAIN, "position": "none", "tied": False}
 
 
-def _retention(dim: int, num_heads: int, num_layers: int, **more: Any) -> dict[str, Any]:
+def _retention(dim: int, num_heads: int, num_layers: int, **more: Any) -> Preset:
     own = mixed("scalar_decay", value_dim=2 * dim // num_heads)
     shape = sizes(dim, num_heads, num_layers, hidden_dim=2 * dim, **more)
     return {**_STATES, **own, "feed_forward": "gelu", "norm": "layer", **shape}
@@ -32,7 +32,7 @@ retnet = Published(
 )
 
 
-def _mamba(dim: int, num_layers: int, key_dim: int = 128, head_dim: int = 64) -> dict[str, Any]:
+def _mamba(dim: int, num_layers: int, key_dim: int = 128, head_dim: int = 64) -> Preset:
     own = mixed("scalar_decay", form="mamba2", key_dim=key_dim, value_dim=head_dim)
     shape = sizes(dim, 2 * dim // head_dim, num_layers, hidden_dim=0)
     return {**_STATES, **own, "tied": True, **shape}

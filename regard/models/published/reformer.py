@@ -16,12 +16,10 @@ share the width (128 channels of 1,024 where the code's enwik8 has 64), local la
 code's are blocks and the block before, no dropout on weights.
 """
 
-from typing import Any
-
 from regard.models.config import Layer
-from regard.models.published.stack import SMALL, Published, mixed, sizes
+from regard.models.published.stack import SMALL, Preset, Published, mixed, sizes
 
-_LARGE: dict[str, Any] = {
+_LARGE: Preset = {
     "feed_forward": "relu",
     "feed_forward_bias": True,
     "residual": "reversible",

@@ -26,11 +26,15 @@ _HEADS = (
 CONFIGS: Mapping[str, type[StackConfig]] = {config.name: config for config in _HEADS}
 
 
-def sizes(dim: int, num_heads: int, num_layers: int, **more: Any) -> dict[str, Any]:
+Preset = dict[str, Any]
+"""Fields of a configuration by name."""
+
+
+def sizes(dim: int, num_heads: int, num_layers: int, **more: Any) -> Preset:
     return {"dim": dim, "num_heads": num_heads, "num_layers": num_layers, **more}
 
 
-def mixed(mixer: str, **options: Any) -> dict[str, Any]:
+def mixed(mixer: str, **options: Any) -> Preset:
     return {"mixer": mixer, "mixer_options": options}
 
 

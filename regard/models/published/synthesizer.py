@@ -9,9 +9,7 @@ dot product. small: random_vanilla for small machines.
 As a language model or a classifier it is one such stack of 6 layers. Unlike the paper: attention has no biases.
 """
 
-from typing import Any
-
-from regard.models.published.stack import SMALL, Published, mixed, sizes
+from regard.models.published.stack import SMALL, Preset, Published, mixed, sizes
 
 _BASE = {
     **sizes(512, 8, 6, hidden_dim=2048, max_len=256),
@@ -22,7 +20,7 @@ _BASE = {
 }
 
 
-def _blend(*members: str) -> dict[str, Any]:
+def _blend(*members: str) -> Preset:
     return mixed("mixture", members=members)
 
 
