@@ -77,12 +77,7 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
             heads.append([{"max": most, "codes": text} for most, text in parts])
         sheets.append(_about(sheet, group) | {"data": heads})
     thumbnails = torch.stack([_thumbnail(v) for s in group.sheets for v in s.values])
-    return {
-        "name": group.name,
-        "rows": group.rows,
-        "cols": group.cols,
-        "cross": group.cross,
-        "prefix": group.prefix,
+    return group._asdict() | {
         "levels": levels,
         "windows": [[r.start, r.stop, c.start, c.stop] for r, c in ws],
         "thumbnails": {"size": list(thumbnails.shape[1:]), "codes": _text(thumbnails.numpy())},

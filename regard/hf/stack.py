@@ -103,8 +103,7 @@ class Stack(Streams):
         causal: bool = False,
     ):
         super().__init__()
-        width = embedding.word.embedding_dim
-        self.embedding, self.blocks = embedding, Blocks(blocks, width=width, checkpoint=False)
+        self.embedding, self.blocks = embedding, Blocks(blocks, embedding.word.embedding_dim)
         self.norm = nn.Identity() if norm is None else norm
         self.head, self.causal = head, causal
         self.left: tuple[str, ...] = ()

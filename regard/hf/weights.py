@@ -165,7 +165,7 @@ class LoadRequest(NamedTuple):
         names: Iterable[str],
         *,
         activation: str = "hidden_act",
-        norm_first: bool,
+        norm_first: bool = True,
         transposed: bool = False,
     ) -> Block:
         """names, below the layer: the norms of mixer and feed-forward layer, and the latter's value, out and, where it has one, gate."""

@@ -35,7 +35,7 @@ def streamed(
 class Blocks(nn.ModuleList):
     """x [B T D] -> [B T width]. `checkpoint`: each block is computed again for its backward."""
 
-    def __init__(self, blocks: list[Block], *, width: int, checkpoint: bool):
+    def __init__(self, blocks: list[Block], width: int, *, checkpoint: bool = False):
         super().__init__(blocks)
         self.width, self.checkpoint = width, checkpoint
 
@@ -107,7 +107,7 @@ def make_blocks(config: StackConfig, *, causal: bool) -> Blocks | ReversibleBloc
             )
             for mixer in mixers
         ]
-        return Blocks(blocks, width=config.dim, checkpoint=config.checkpoint)
+        return Blocks(blocks, config.dim, checkpoint=config.checkpoint)
     pairs = [_reversible(config, mixer) for mixer in mixers]
     return ReversibleBlocks(pairs, dim=config.dim, concat=config.residual == "reversible")
 

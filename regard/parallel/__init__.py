@@ -165,8 +165,7 @@ def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable
             return _by_heads(mixer, ranks, x, context, mask)
         if way == "state":
             state = None if ranks.rank else mixer.initial_state(len(x))
-            tokens = {"valid": mask.valid, "documents": mask.documents}
-            return extend(mixer, ranks, x, state, **tokens)[0]
+            return extend(mixer, ranks, x, state, valid=mask.valid, documents=mask.documents)[0]
         if way == "context":
             return _by_context(mixer, ranks, x, context, mask.valid)
         return _by_tokens(whole, ranks, x, context, mask)

@@ -20,7 +20,7 @@ SHAPES = {
 
 def bert(request: LoadRequest) -> Stack:
     """BERT and its kin: post-norm, learned positions, types."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     kind, norm = c["model_type"], w.norms(nn.LayerNorm, c["layer_norm_eps"])
     request.require(
         is_decoder=False,
@@ -56,7 +56,7 @@ def bert(request: LoadRequest) -> Stack:
 
 
 def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
-    w, c = request.weights, request.config
+    w, c, _ = request
     parts = "self.query", "self.key", "self.value", "output.dense"
     options: dict[str, Any] = {}
     kind = "softmax"
@@ -88,7 +88,7 @@ def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
 
 def _head(request: LoadRequest, embedding: TokenEmbedding, norm: Norms) -> nn.Module | None:
     """The head of masked language models, whose last matrix may be the embedding."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     if "cls.predictions.transform.dense.weight" in w:
         at, activation = "cls.predictions.", request.activation("hidden_act")
         dense, last = f"{at}transform.dense", f"{at}transform.LayerNorm"

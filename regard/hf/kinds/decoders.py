@@ -1,23 +1,24 @@
 """GPT-2, Llama and its kin, Gemma 3."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import UnsupportedError
+from regard.core import Mixer, UnsupportedError
 from regard.core.errors import shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_mixer
+from regard.hf.weights import LoadRequest, Norms, linear, make_mixer
 from regard.models.block import Block
 
 
 def gpt2(request: LoadRequest) -> Stack:
     """Pre-norm, learned positions, one matrix for queries, keys and values, stored transposed."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     request.require(
         scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False
     )
@@ -34,10 +35,10 @@ def gpt2(request: LoadRequest) -> Stack:
         query, key, value = (linear(weight, bias) for weight, bias in parts)
         out = w.linear(f"{layer}.attn.c_proj", transposed=True)
         mixer = make_mixer("softmax", dim, c["n_head"], (query, key, value, out))
-        names, activation = ("ln_1", "ln_2", "mlp.c_fc", "mlp.c_proj"), "activation_function"
+        names = "ln_1", "ln_2", "mlp.c_fc", "mlp.c_proj"
         blocks.append(
             request.block(
-                mixer, norm, layer, names, activation=activation, norm_first=True, transposed=True
+                mixer, norm, layer, names, activation="activation_function", transposed=True
             )
         )
     return causal_stack(request, embedding, blocks, norm(f"{at}ln_f"))
@@ -61,7 +62,7 @@ NAMES = (
 
 def llama(request: LoadRequest) -> Stack:
     """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward; Qwen3 normalises queries and keys."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     window = c.get("sliding_window")
     if c.get("use_sliding_window", True) and window is not None:
         raise UnsupportedError(
@@ -80,12 +81,14 @@ def llama(request: LoadRequest) -> Stack:
     if c["model_type"] == "llama":
         request.require(mlp_bias=f"{at}layers.0.mlp.up_proj.bias" in w)
     rope = c.get("rope_parameters") or {}
-    return _decoder(request, full, {FULL: rotary_base(request, rope, "rope_theta")})
+    base, norm = rotary_base(request, rope, "rope_theta"), w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    mixer = partial(_mixer, base=base, norm=norm if c["model_type"] == "qwen3" else None)
+    return layered(request, full, {FULL: mixer}, norm)
 
 
 def gemma3(request: LoadRequest) -> Stack:
     """Gemma 3, the text model: windows before layers that see all, each with its own base of angles; norms before and after a layer."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     at, depth = w.prefix("model."), request.depth("num_hidden_layers")
     request.agree(at, SHAPES)
     request.require(
@@ -103,12 +106,29 @@ def gemma3(request: LoadRequest) -> Stack:
         told = ("layer_types", "num_hidden_layers", "rope_parameters", "sliding_window")
         said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
         raise UnsupportedError(f"load does not support {said}")
-    bases = {
-        kind: rotary_base(request, rope.get(kind) or {}, field, default)
-        for kind, field, default in ((NEAR, "rope_local_base_freq", 1e4), (FULL, "rope_theta", 1e6))
-        if kind in types
-    }
-    return _decoder(request, types, bases)
+    norm = w.norms(GainLessOne, c["rms_norm_eps"])
+    mixers = {}
+    for kind, field, default, window in (
+        (NEAR, "rope_local_base_freq", 1e4, c["sliding_window"] - 1),
+        (FULL, "rope_theta", 1e6, None),
+    ):
+        if kind in types:
+            base = rotary_base(request, rope.get(kind) or {}, field, default)
+            mixers[kind] = partial(_mixer, base=base, norm=norm, window=window)
+    stack = layered(
+        request,
+        types,
+        mixers,
+        norm,
+        names=(NAMES[0], "pre_feedforward_layernorm", *NAMES[2:]),
+        activation="hidden_activation",
+        scale=c["hidden_size"] ** 0.5,
+    )
+    for i, block in enumerate(stack.blocks):
+        block.mixer_after = norm(f"{at}layers.{i}.post_attention_layernorm")
+        after = norm(f"{at}layers.{i}.post_feedforward_layernorm")
+        block.feed_forward = nn.Sequential(block.feed_forward, after)
+    return stack
 
 
 def rotary_base(
@@ -123,41 +143,51 @@ def rotary_base(
     return float(rope.get("rope_theta", request.config.get(field, default)))
 
 
-def _decoder(request: LoadRequest, types: Sequence[str], bases: Mapping[str, float]) -> Stack:
-    """Layers of these types; those of NEAR have a window, which counts the query in a config and not here."""
-    w, c = request.weights, request.config
-    gemma = c["model_type"] == "gemma3_text"
-    at, norm = w.prefix("model."), w.norms(GainLessOne if gemma else nn.RMSNorm, c["rms_norm_eps"])
-    names = (NAMES[0], "pre_feedforward_layernorm", *NAMES[2:]) if gemma else NAMES
-    scale = c["hidden_size"] ** 0.5 if gemma else 1.0
-    embedding = TokenEmbedding(w.embedding(f"{at}embed_tokens"), scale=scale)
-    blocks = []
-    for i, kind in enumerate(types):
+def layered(
+    request: LoadRequest,
+    kinds: Sequence[str],
+    mixers: Mapping[str, Callable[[LoadRequest, str], Mixer]],
+    norm: Norms,
+    *,
+    names: Sequence[str] = NAMES,
+    activation: str = "hidden_act",
+    scale: float = 1.0,
+) -> Stack:
+    """A causal stack of layers of these kinds; mixers: kind -> a function that reads the mixer below a layer's name."""
+    at, blocks = request.weights.prefix("model."), []
+    embedding = TokenEmbedding(request.weights.embedding(f"{at}embed_tokens"), scale=scale)
+    for i, kind in enumerate(kinds):
         layer = f"{at}layers.{i}"
-        options = {"window_size": c["sliding_window"] - 1} if kind == NEAR else {}
-        mixer: Any = make_mixer(
-            "local" if kind == NEAR else "softmax",
-            c["hidden_size"],
-            c["num_attention_heads"],
-            w.linears(f"{layer}.self_attn.{{}}_proj", "qkvo"),
-            num_kv_heads=c["num_key_value_heads"],
-            position="rotary",
-            position_options={"base": bases[kind], "pairing": request.pairing},
-            **options,
-        )
-        if gemma or c["model_type"] == "qwen3":
-            mixer.heads.query_norm = norm(f"{layer}.self_attn.q_norm")
-            mixer.heads.key_norm = norm(f"{layer}.self_attn.k_norm")
-        activation = "hidden_activation" if gemma else "hidden_act"
-        block: Any = request.block(
-            mixer, norm, layer, names, activation=activation, norm_first=True
-        )
-        if gemma:
-            block.mixer_after = norm(f"{layer}.post_attention_layernorm")
-            after = norm(f"{layer}.post_feedforward_layernorm")
-            block.feed_forward = nn.Sequential(block.feed_forward, after)
-        blocks.append(block)
+        mixer = mixers[kind](request, layer)
+        blocks.append(request.block(mixer, norm, layer, names, activation=activation))
     return causal_stack(request, embedding, blocks, norm(f"{at}norm"))
+
+
+def _mixer(
+    request: LoadRequest,
+    layer: str,
+    *,
+    base: float,
+    norm: Norms | None,
+    window: int | None = None,
+) -> Mixer:
+    """norm: that of queries and keys. window: tokens before the query, which a config counts, too."""
+    w, c, pairing = request
+    options = {} if window is None else {"window_size": window}
+    mixer: Any = make_mixer(
+        "softmax" if window is None else "local",
+        c["hidden_size"],
+        c["num_attention_heads"],
+        w.linears(f"{layer}.self_attn.{{}}_proj", "qkvo"),
+        num_kv_heads=c["num_key_value_heads"],
+        position="rotary",
+        position_options={"base": base, "pairing": pairing},
+        **options,
+    )
+    if norm is not None:
+        mixer.heads.query_norm = norm(f"{layer}.self_attn.q_norm")
+        mixer.heads.key_norm = norm(f"{layer}.self_attn.k_norm")
+    return mixer
 
 
 class GainLessOne(nn.RMSNorm):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.errors import shown
-from regard.hf.kinds.decoders import NAMES, GainLessOne, causal_stack, rotary_base
+from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary_base
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear, make_mixer
 from regard.mixers.build import build
@@ -52,7 +52,7 @@ def kimi_linear(request: LoadRequest) -> Stack:
 
 def mamba2(request: LoadRequest) -> Stack:
     """Mamba-2, whose blocks have no feed-forward layer; heads share their queries and keys."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     request.require(
         n_groups=1, use_bias=False, use_conv_bias=True, hidden_act="silu", conv_kernel=4
     )
@@ -73,7 +73,7 @@ def _hybrid(
     mixers: Mapping[str, Callable[..., Mixer]],
     kind_of_norm: type = nn.RMSNorm,
 ) -> Stack:
-    w, c = request.weights, request.config
+    w, c, _ = request
     request.require(hidden_act="silu")  # of the convolutions, too
     kinds, depth = c["layer_types"], request.depth("num_hidden_layers")
     if len(kinds) != depth or not set(kinds) <= set(mixers):
@@ -81,16 +81,12 @@ def _hybrid(
             f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "
             "one for each layer"
         )
-    at, norm = w.prefix("model."), w.norms(kind_of_norm, c["rms_norm_eps"])
-    request.agree(at, {"embed_tokens.weight": "vocab_size hidden_size"})
-    request.agree(at, {"layers.0.mlp.up_proj.weight": "intermediate_size"})
-    embedding, blocks = TokenEmbedding(w.embedding(f"{at}embed_tokens")), []
-    for i, kind in enumerate(kinds):
-        layer = f"{at}layers.{i}"
-        blocks.append(
-            request.block(mixers[kind](request, layer), norm, layer, NAMES, norm_first=True)
-        )
-    return causal_stack(request, embedding, blocks, norm(f"{at}norm"))
+    shapes = {
+        "embed_tokens.weight": "vocab_size hidden_size",
+        "layers.0.mlp.up_proj.weight": "intermediate_size",
+    }
+    request.agree(w.prefix("model."), shapes)
+    return layered(request, kinds, mixers, w.norms(kind_of_norm, c["rms_norm_eps"]))
 
 
 def _holding(mixer: Any, eps: float, tensors: Mapping[str, Tensor]) -> Mixer:
@@ -224,7 +220,7 @@ def _latent(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _mamba2(request: LoadRequest, at: str) -> Mixer:
-    w, c = request.weights, request.config
+    w, c, _ = request
     shapes = {
         "in_proj.weight": "2*num_heads*head_dim+2*state_size+num_heads hidden_size",
         "out_proj.weight": "hidden_size expand*hidden_size",

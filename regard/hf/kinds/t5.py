@@ -22,7 +22,7 @@ SHAPES = {
 
 def t5(request: LoadRequest) -> Stack | EncoderDecoder:
     """Pre-norm with RMSNorm; one table of distances for all layers of a side; scores are not scaled."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
     request.require(is_decoder=False)
     request.agree("", SHAPES)
@@ -65,7 +65,7 @@ def _tokens(request: LoadRequest, side: str, shared: nn.Embedding) -> TokenEmbed
 
 def _mixers(request: LoadRequest, side: str, depth: int) -> list[tuple[str, Mixer]]:
     """The names of a side's layers, and their self-mixers around one table of distances."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     table = w[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
     position = T5(
         num_heads=c["num_heads"],
@@ -88,7 +88,7 @@ def _mixer(request: LoadRequest, name: str, **options: Any) -> Mixer:
 
 def _block(request: LoadRequest, layer: str, mixer: Mixer, last: int = 1) -> Block:
     """last: the number of the part of the layer that is the feed-forward layer."""
-    w, c = request.weights, request.config
+    w, c, _ = request
     name, proj = f"{last}.DenseReluDense", c["feed_forward_proj"]
     gated = f"{layer}.{name}.wi.weight" not in w
     request.require(is_gated_act=gated)
@@ -101,4 +101,4 @@ def _block(request: LoadRequest, layer: str, mixer: Mixer, last: int = 1) -> Blo
     parts = ("wi_1", "wo", "wi_0") if gated else ("wi", "wo")
     names = ("0.layer_norm", f"{last}.layer_norm", *(f"{name}.{part}" for part in parts))
     norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
-    return request.block(mixer, norm, layer, names, activation="dense_act_fn", norm_first=True)
+    return request.block(mixer, norm, layer, names, activation="dense_act_fn")
