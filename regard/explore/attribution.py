@@ -24,7 +24,7 @@ from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
-from regard.explore.readout import kind_of
+from regard.explore.readout import Weights, kind_of
 from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid
 from regard.models.tokens import Hidden, Tokens, Valid
@@ -197,7 +197,7 @@ def gradient_times_attention(
     answer: Answer = last_logits,
     label: Count | None = None,
     **kwargs: Any,
-) -> list[Float[Tensor, "B H T S"]]:
+) -> list[Weights]:
     """A * dF/dA for each call of a mixer, in their order; of a layer's tokens, sum over layers, heads and queries.
 
     dF/dA_ts = <dF/d mixed_t, value_s>, so that it needs no kernel that forms A. Columns of external tokens are left out.
@@ -210,12 +210,11 @@ def gradient_times_attention(
         for call in calls:
             call.mixer.require("attention_map")
         value = logits.gather(1, _chosen(logits, label)).sum()
-        outputs = [call.y for call in calls]
-        gradients = torch.autograd.grad(value, outputs, allow_unused=True)
+        gradients = torch.autograd.grad(value, [call.y for call in calls], allow_unused=True)
         return [_product(*both) for both in zip(calls, gradients, strict=True)]
 
 
-def _product(call: Call, gradient: Hidden | None) -> Float[Tensor, "B H T S"]:
+def _product(call: Call, gradient: Hidden | None) -> Weights:
     """A * dF/dA: the output's gradient goes back through the part of the mixer that projects what was mixed."""
     parts = (m for m in call.mixer.modules() if isinstance(m, Heads | Values | GatedUnit))
     if (owner := next(parts, None)) is None:

@@ -101,19 +101,20 @@ class Reading(NamedTuple):
     document: dict[str, list] | None = None
 
 
+@torch.no_grad()
 def readings(
     model: nn.Module, inputs: Inputs, *, measure: Measure, probes: int | None
 ) -> list[Reading]:
     """One for each row. Raises UnsupportedError where the model has nothing to show."""
-    if isinstance(model, HAN):
-        return _documents(model, inputs)
     table = next((make for cls, make in _TABLES.items() if isinstance(model, cls)), None)
-    if table is not None:
-        with evaluating(model):
+    with evaluating(model):
+        if isinstance(model, HAN):
+            return _documents(model, inputs)
+        if table is not None:
             found = [table(model, inputs, row) for row in range(inputs.rows)]
-    else:
-        read = layers(model, *inputs.args, measure=measure, probes=probes, **inputs.kwargs)
-        found = [_groups(read, inputs, row, model) for row in range(inputs.rows)]
+        else:
+            read = layers(model, *inputs.args, measure=measure, probes=probes, **inputs.kwargs)
+            found = [_groups(read, inputs, row, model) for row in range(inputs.rows)]
     return [Reading(_label(inputs, row), groups) for row, groups in enumerate(found)]
 
 
@@ -182,7 +183,7 @@ def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
     given = {
         name: z[row : row + 1].expand_as(z) if name in histories else z for name, z in batch.items()
     }
-    weights = model.weights(given)[None].detach()
+    weights = model.weights(given)[None]
     first = model.config.sequences[0]
     ids = batch[first.of.name].tolist()
     targets = [(inputs.row(inputs.others, b) or [str(id)])[0] for b, id in enumerate(ids)]
@@ -196,14 +197,14 @@ def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
 def _autoint(model: AutoInt, inputs: Inputs, row: int) -> list[Group]:
     names = [field.name for field in model.config.fields]
     sheets = [
-        Sheet(f"layer {n + 1}", "softmax", kind_of(weights), weights[row].detach())
+        Sheet(f"layer {n + 1}", "softmax", kind_of(weights), weights[row])
         for n, weights in enumerate(model.attention_maps(inputs.args[0]))
     ]
     return [Group("fields", names, names, False, sheets)]
 
 
 def _mmoe(model: MMoE, inputs: Inputs, row: int) -> list[Group]:
-    weights = model.weights(inputs.args[0])[row][None].detach()
+    weights = model.weights(inputs.args[0])[row][None]
     tasks = numbered(inputs.row(inputs.others, row), weights.shape[1])
     experts = [f"expert {n + 1}" for n in range(weights.shape[2])]
     sheet = Sheet(f"gate {model.config.gate}", "gate", kind_of(weights[None]), weights)
@@ -214,8 +215,7 @@ _TABLES: dict[type, Any] = {DIN: _din, AutoInt: _autoint, MMoE: _mmoe}
 
 
 def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
-    with evaluating(model):
-        read = model.read(*inputs.args, **inputs.kwargs)
+    read = model.read(*inputs.args, **inputs.kwargs)
     tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
     valid = inputs.kwargs.get("valid", torch.ones_like(tokens, dtype=torch.bool))
     found = []

@@ -31,6 +31,9 @@ from regard.nn.recorded import recorded
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
 
+Weights = Float[Tensor, "B H T S"]
+"""How much each query takes of each key, by head."""
+
 Measure = Literal["auto", "weights", "influence"]
 
 ROOM = 2**25
@@ -40,7 +43,7 @@ ROOM = 2**25
 class Readout(NamedTuple):
     """values [B H T S]; the first `prefix` columns are external tokens, which are no tokens of the input."""
 
-    values: Float[Tensor, "B H T S"]
+    values: Weights
     kind: Kind
     prefix: int = 0
 
@@ -73,7 +76,7 @@ def readout(
     return Readout(norms[:, None], "influence")
 
 
-def kind_of(weights: Float[Tensor, "B H T S"]) -> Kind:
+def kind_of(weights: Weights) -> Kind:
     """The kind of weights, by their values."""
     if (weights < 0).any():
         return "signed"

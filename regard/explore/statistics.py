@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import ShapeError
+from regard.explore.readout import Weights
 
 PerHead = Float[Tensor, "B H"]
 
@@ -26,7 +27,7 @@ class HeadStatistics(NamedTuple):
     first: PerHead
 
 
-def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -> HeadStatistics:
+def head_statistics(weights: Weights, *, cross: bool = False) -> HeadStatistics:
     """Statistics of weights, or of an influence; rows are normalised, of magnitudes where there are signs.
 
     cross: keys are other tokens than the queries. Raises ShapeError where there are other than T keys otherwise.
@@ -65,7 +66,7 @@ def head_statistics(weights: Float[Tensor, "B H T S"], *, cross: bool = False) -
     )
 
 
-def head_divergence(weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H H"]:
+def head_divergence(weights: Weights) -> Float[Tensor, "B H H"]:
     """Jensen-Shannon divergence of each two heads, a mean over queries: 0 (alike) to log 2 nats; rows as in `head_statistics`."""
     shares, seen = _shares(weights)
     own = torch.xlogy(shares, shares).sum(-1)

@@ -4,7 +4,7 @@ Each is registered together with its mask function: one alone would let Transfor
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -28,6 +28,7 @@ from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, option_names, resolve
+from regard.models.config import Options
 from regard.nn.centroids import Centroids
 from regard.nn.given_heads import packed, with_given_heads
 
@@ -41,7 +42,7 @@ class AttentionConfig(metaclass=CheckedOptions):
     """
 
     mixer: str | type[Mixer]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     cross: "AttentionConfig | None" = None
     windowed: "AttentionConfig | None" = None
     max_len: int = 4096
@@ -253,10 +254,10 @@ def _scored(
     k: Tensor,
     v: Tensor,
     mask: Mask,
-    given: Mapping[str, Any],
-    dropout: float,
+    given: Options,
+    rate: float,
 ) -> Float[Tensor, "B T H K"]:
-    """Softmax attention with what SCORED names."""
+    """Softmax attention with what SCORED names, and dropout at this rate."""
     told = " beside ".join(given)
     if config.cls.name != "softmax" or config.options:
         raise UnsupportedError(
@@ -275,7 +276,7 @@ def _scored(
         mask = replace(mask, pairwise=pairs, documents=None)
     if "s_aux" in given:
         q, k, v, mask, how = behind_sink(q, k, v, given["s_aux"], mask, how)
-    y = softmax_attention(q, k, v, mask=mask, dropout=dropout, **how)
+    y = softmax_attention(q, k, v, mask=mask, dropout=rate, **how)
     return y[:, :, -T:].transpose(1, 2)
 
 

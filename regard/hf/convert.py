@@ -12,7 +12,7 @@ the student's and the optimiser's state dicts. With `held_out` batches it leaves
 import copy
 import inspect
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from regard.core.options import Whole
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, check_own, option_names, resolve
+from regard.models.config import Options
 from regard.models.generation import evaluating
 from regard.models.tokens import Hidden, Tokens, Valid
 from regard.nn.after_step import after_step
@@ -40,7 +41,7 @@ def converted(
     mixer: str | type[Mixer],
     max_len: int | None,
     layers: Collection[Whole] | None,
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Stack:
     """`regard.hf.convert` of a stack."""
     if not isinstance(model, Stack):
@@ -168,7 +169,7 @@ def _error(y: Hidden, want: Hidden, valid: Valid) -> Float[Tensor, ""]:
     return (y - want).square().mean() / want.square().mean()
 
 
-def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Mapping[str, Any]) -> Mixer:
+def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> Mixer:
     heads, options = getattr(old, "heads", None), dict(given)
     if not isinstance(heads, Heads) or heads.key is None:
         raise UnsupportedError(

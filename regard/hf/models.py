@@ -287,8 +287,7 @@ def _built(config: RegardConfig) -> nn.Module:
         raise OptionError(
             f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"
         )
-    settings = tuples(config.settings)
-    return WRAPPERS[config.model].kind(**settings).build()
+    return WRAPPERS[config.model].kind(**tuples(config.settings)).build()
 
 
 class AfterStep(TrainerCallback):

@@ -34,8 +34,9 @@ class StateCache(Cache):
         if self.state is None:
             require_exact_streams(model.streamed)
             self.state = model.initial_state(len(tokens))
-        donate = not torch.is_grad_enabled()
-        y, self.state = model.extend(tokens, self.state, valid=valid, donate=donate)
+        y, self.state = model.extend(
+            tokens, self.state, valid=valid, donate=not torch.is_grad_enabled()
+        )
         self.columns += tokens.shape[1]
         return y
 

@@ -22,12 +22,10 @@ from regard.core import Mask
 from regard.core.options import Depth, Rate
 from regard.core.request import clear
 from regard.functional.softmax import softmax_attention, softmax_weights
-from regard.models.config import FieldsConfig, FieldsModel
+from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding
 from regard.nn.starts import Glorot, glorot
-
-OFFICIAL_EPS = 1e-8
 
 
 class AutoIntConfig(FieldsConfig):
@@ -61,7 +59,7 @@ class Interacting(nn.Module):
         glorot(self)
         self.scale = 1 / math.sqrt(config.head_dim) if official else 1.0
         self.activation = nn.ReLU() if official else nn.Identity()
-        self.norm = nn.LayerNorm(width, eps=OFFICIAL_EPS) if official else nn.Identity()
+        self.norm = nn.LayerNorm(width, eps=1e-8) if official else nn.Identity()
 
     def forward(
         self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
@@ -107,7 +105,7 @@ class AutoInt(FieldsModel):
             self.deep = DNN(M * config.dim, config.hidden_dims, activation=relu)
             self.deep_head = nn.Linear(self.deep.out_dim, config.num_tasks)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         fields, present = self._embedded(batch)
         e = fields
         for layer in self.layers:

@@ -7,10 +7,9 @@ w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from regard.models.config import FieldsConfig, FieldsModel
+from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.fields import FieldBatch, FieldEmbedding
 
 
@@ -34,7 +33,7 @@ class LogisticRegression(FieldsModel):
     def reset_parameters(self) -> None:
         nn.init.zeros_(self.bias)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         self.check(batch)
         return self.linear(batch)[0].sum(1) + self.bias
 
@@ -55,7 +54,7 @@ class FactorizationMachine(LogisticRegression):
         super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.num_tasks * config.dim)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         linear = super().forward(batch)
         e = rearrange(self.embedding(batch)[0], "b m (k d) -> b m k d", d=self.config.dim)
         return linear + (e.sum(1).square() - e.square().sum(1)).sum(-1) / 2

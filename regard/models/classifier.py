@@ -8,7 +8,7 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.models.config import Model, StackConfig
+from regard.models.config import Logits, Model, StackConfig
 from regard.models.encoder import Encoder
 from regard.models.tokens import Tokens, Valid
 from regard.pools import build_pool
@@ -47,5 +47,5 @@ class Classifier(Summariser):
         super().__init__(config)
         self.head = nn.Linear(self.encoder.width, config.num_classes)
 
-    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Logits:
         return self.head(self.encode(tokens, valid))

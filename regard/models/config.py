@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, ClassVar, Literal, cast, dataclass_transform
 
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
@@ -71,6 +71,8 @@ Options = Mapping[str, Any]
 """Options by name."""
 AnyMixer = str | type[Mixer]
 """A name of MIXERS, or a class."""
+Logits = Float[Tensor, "B C"]
+"""Logits of C classes or tasks for each row."""
 Residual = Literal["plain", "reversible", "reversible_mean"]
 
 

@@ -11,12 +11,11 @@ paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, a
 """
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import OptionError
 from regard.core.options import Depth
-from regard.models.config import FieldsConfig, FieldsModel
+from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding
 
@@ -49,7 +48,7 @@ class CrossNetwork(FieldsModel):
         nn.init.normal_(self.weights, std=self.weights.shape[1] ** -0.5)
         nn.init.zeros_(self.biases)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         self.check(batch)
         first = x = self.embedding(batch)[0].flatten(1)
         for w, b in zip(self.weights, self.biases, strict=True):
@@ -99,7 +98,7 @@ class CompressedInteraction(FieldsModel):
         for weight in self.weights:
             nn.init.normal_(weight, std=(weight.shape[1] * weight.shape[2]) ** -0.5)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         self.check(batch)
         first = x = self.embedding(batch)[0]
         sums = []

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.mixers import build
-from regard.models.config import FieldsConfig, FieldsModel, Options
+from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
 from regard.nn.dnn import DNN
 from regard.nn.fields import (
@@ -97,7 +97,7 @@ class DIN(FieldsModel):
         self.network = DNN(inputs, config.hidden_dims, activation=activation)
         self.head = nn.Linear(self.network.out_dim, config.num_tasks)
 
-    def forward(self, batch: FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, batch: FieldBatch) -> Logits:
         history, candidate, valid = self._interest(batch)
         interest = self.pool(history, candidate, valid=valid)[:, 0]
         fields = self.embedding(batch)[0][:, self.others].flatten(1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.models.classifier import Summariser, Summary
-from regard.models.config import StackConfig
+from regard.models.config import Logits, StackConfig
 from regard.models.tokens import Source, SourceValid, Tokens, Valid
 
 
@@ -58,7 +58,7 @@ class DualEncoder(Summariser):
         *,
         first_valid: SourceValid = None,
         second_valid: Valid = None,
-    ) -> Float[Tensor, "B num_classes"]:
+    ) -> Logits:
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
         e1, e2 = self.encode(first, first_valid), self.encode(second, second_valid)
         if len(e1) != len(e2):

@@ -24,7 +24,7 @@ from regard.core.request import compaction, one_row, permute
 from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
-from regard.models.config import Model, ModelConfig, Options, check_mixer
+from regard.models.config import Logits, Model, ModelConfig, Options, check_mixer
 from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS
 from regard.pools import Pool, build_pool
@@ -77,7 +77,7 @@ class HANConfig(ModelConfig):
 class Reading(NamedTuple):
     """Logits, and the weights that led to them; weights are zero where there is no word or sentence."""
 
-    logits: Float[Tensor, "B num_classes"]
+    logits: Logits
     words: Float[Tensor, "B S T"]
     sentences: Float[Tensor, "B S"]
 
@@ -137,7 +137,7 @@ class HAN(Model):
 
     def forward(
         self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
-    ) -> Float[Tensor, "B num_classes"]:
+    ) -> Logits:
         return self._read(tokens, valid, weights=False).logits
 
     def read(

@@ -23,7 +23,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
-from regard.models.config import FieldsConfig, Model, Options
+from regard.models.config import FieldsConfig, Logits, Model, Options
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 from regard.pools import Pool, build_pool
@@ -102,7 +102,7 @@ class MMoE(Model):
             for _ in range(config.num_tasks)
         )
 
-    def forward(self, x: Float[Tensor, "B d"] | FieldBatch) -> Float[Tensor, "B K"]:
+    def forward(self, x: Float[Tensor, "B d"] | FieldBatch) -> Logits:
         inputs = self._inputs(x)
         outputs = self.experts(inputs)
         fused = self.dropout(self._weights(inputs, outputs)) @ outputs

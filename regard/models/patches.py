@@ -23,7 +23,7 @@ from regard.core.errors import shown
 from regard.core.request import check_place
 from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary
-from regard.models.config import Model, StackConfig
+from regard.models.config import Logits, Model, StackConfig
 from regard.models.encoder import added_position
 from regard.models.tokens import Tokens, Valid, check_tokens
 from regard.nn import NORMS
@@ -115,7 +115,7 @@ class PatchClassifier(Model):
     def mixers(self) -> list[Mixer]:
         return self.blocks.mixers
 
-    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Logits:
         """Raises ShapeError for levels, or numbers of them, that do not fit, UnsupportedError for `valid`."""
         if valid is not None:
             raise UnsupportedError(
@@ -132,7 +132,7 @@ class PatchClassifier(Model):
         images = rearrange(tokens, "b (c y x) -> b c y x", y=height, x=width)
         return self.read(images.to(self.project.weight.dtype) * (2 / (levels - 1)) - 1)
 
-    def read(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B num_classes"]:
+    def read(self, images: Float[Tensor, "B C Y X"]) -> Logits:
         """Logits of images given as numbers; those made from levels run from -1 to 1.
 
         Raises ShapeError for images of another size.

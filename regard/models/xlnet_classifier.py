@@ -10,12 +10,11 @@ any tokens: `model.trunk.load_state_dict(xlnet.trunk.state_dict())`. Cost: one s
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import ShapeError
 from regard.core.request import compaction, permute
-from regard.models.config import Model
+from regard.models.config import Logits, Model
 from regard.models.generation import last_valid
 from regard.models.tokens import Source, SourceValid, Tokens, Valid, check_tokens, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
@@ -55,7 +54,7 @@ class SequenceClassifier(Model):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.special, std=0.02)
 
-    def summarise(self, texts: Sequence[Text]) -> Float[Tensor, "B num_classes"]:
+    def summarise(self, texts: Sequence[Text]) -> Logits:
         who = self.config.name
         for tokens, valid in texts:
             check_tokens(who, tokens, valid, self.trunk.table.weight)
@@ -82,7 +81,7 @@ class XLNetClassifier(SequenceClassifier):
 
     name = "xlnet_classifier"
 
-    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Logits:
         return self.summarise([(tokens, valid)])
 
 
@@ -101,5 +100,5 @@ class XLNetMatcher(SequenceClassifier):
         *,
         first_valid: SourceValid = None,
         second_valid: Valid = None,
-    ) -> Float[Tensor, "B num_classes"]:
+    ) -> Logits:
         return self.summarise([(first, first_valid), (second, second_valid)])

@@ -150,8 +150,7 @@ def _placed(
     valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
     valid = gathered(ranks, valid, 1, lengths)
     documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
-    place = places(valid, valid, documents)
-    return place.split(lengths, 1)[ranks.rank]
+    return places(valid, valid, documents).split(lengths, 1)[ranks.rank]
 
 
 def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -80,8 +80,8 @@ def llama(request: LoadRequest) -> Stack:
         request.require(attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w)
     if c["model_type"] == "llama":
         request.require(mlp_bias=f"{at}layers.0.mlp.up_proj.bias" in w)
-    rope = c.get("rope_parameters") or {}
-    base, norm = rotary_base(request, rope, "rope_theta"), w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    norm = w.norms(nn.RMSNorm, c["rms_norm_eps"])
+    base = rotary_base(request, c.get("rope_parameters") or {}, "rope_theta")
     mixer = partial(_mixer, base=base, norm=norm if c["model_type"] == "qwen3" else None)
     return layered(request, full, {FULL: mixer}, norm)
 
@@ -107,14 +107,11 @@ def gemma3(request: LoadRequest) -> Stack:
         said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
         raise UnsupportedError(f"load does not support {said}")
     norm = w.norms(GainLessOne, c["rms_norm_eps"])
-    mixers = {}
-    for kind, field, default, window in (
-        (NEAR, "rope_local_base_freq", 1e4, c["sliding_window"] - 1),
-        (FULL, "rope_theta", 1e6, None),
-    ):
-        if kind in types:
-            base = rotary_base(request, rope.get(kind) or {}, field, default)
-            mixers[kind] = partial(_mixer, base=base, norm=norm, window=window)
+    older, mixers = {NEAR: ("rope_local_base_freq", 1e4), FULL: ("rope_theta", 1e6)}, {}
+    for kind in dict.fromkeys(types):
+        base = rotary_base(request, rope.get(kind) or {}, *older[kind])
+        window = c["sliding_window"] - 1 if kind == NEAR else None
+        mixers[kind] = partial(_mixer, base=base, norm=norm, window=window)
     stack = layered(
         request,
         types,
@@ -164,12 +161,7 @@ def layered(
 
 
 def _mixer(
-    request: LoadRequest,
-    layer: str,
-    *,
-    base: float,
-    norm: Norms | None,
-    window: int | None = None,
+    request: LoadRequest, layer: str, *, base: float, norm: Norms | None, window: int | None = None
 ) -> Mixer:
     """norm: that of queries and keys. window: tokens before the query, which a config counts, too."""
     w, c, pairing = request

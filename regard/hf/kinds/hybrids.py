@@ -122,14 +122,9 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
     tensors = {f"{part}.weight": z for part, z in zip(parts, rows, strict=True)}
     tensors |= _named(request, at, GATED_DELTA)
     tensors["conv.weight"] = w[f"{at}conv1d.weight"][:, 0]
+    D, size = c["hidden_size"], c["linear_conv_kernel_dim"]
     mixer = build(
-        "gated_delta",
-        dim=c["hidden_size"],
-        num_heads=H,
-        num_key_heads=G,
-        key_dim=K,
-        value_dim=V,
-        conv_size=c["linear_conv_kernel_dim"],
+        "gated_delta", dim=D, num_heads=H, num_key_heads=G, key_dim=K, value_dim=V, conv_size=size
     )
     return _holding(mixer, c["rms_norm_eps"], tensors)
 
@@ -174,13 +169,9 @@ def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
         "conv1d.weight": "3*linear_num_heads*linear_head_dim ? linear_conv_kernel_dim",
     }
     request.agree(at, shapes)
+    H, K, size = c["linear_num_heads"], c["linear_head_dim"], c["linear_conv_kernel_dim"]
     mixer: Any = build(
-        "kimi_delta",
-        dim=c["hidden_size"],
-        num_heads=c["linear_num_heads"],
-        key_dim=c["linear_head_dim"],
-        value_dim=c["linear_head_dim"],
-        conv_size=c["linear_conv_kernel_dim"],
+        "kimi_delta", dim=c["hidden_size"], num_heads=H, key_dim=K, value_dim=K, conv_size=size
     )
     mixer.gate = nn.Sequential(*w.linears(f"{at}g_{{}}_proj", "ab"))
     mixer.decay.project = nn.Sequential(*w.linears(f"{at}forget_gate.f_{{}}_proj", "ab"))
@@ -237,11 +228,6 @@ def _mamba2(request: LoadRequest, at: str) -> Mixer:
         tensors[f"conv.{part}"] = torch.cat(joint[::-1])
     tensors |= _named(request, at, MAMBA2)
     mixer = build(
-        "scalar_decay",
-        dim=c["hidden_size"],
-        num_heads=H,
-        form="mamba2",
-        key_dim=N,
-        value_dim=V,
+        "scalar_decay", dim=c["hidden_size"], num_heads=H, form="mamba2", key_dim=N, value_dim=V
     )
     return _holding(mixer, c["layer_norm_epsilon"], tensors)
