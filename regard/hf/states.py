@@ -65,7 +65,7 @@ class StateCache(Cache):
         if self.state is not None:
             self.state = reorder(self.state, beam_idx.to(self.state.length.device))
 
-    batch_select_indices = reorder_cache
+    batch_select_indices = reorder_cache  # type: ignore[assignment]
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         self.reorder_cache(torch.arange(max(self.batch_size, 0)).repeat_interleave(repeats))

@@ -1,6 +1,7 @@
 """Tensors of a checkpoint by name, and the parts that are made of them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -127,17 +128,14 @@ class LoadRequest(NamedTuple):
         for name, fields in shapes.items():
             shape = list(self.weights.tensors[at + name].shape) if at + name in self.weights else []
             for size, total in zip(shape, fields.split(), strict=False):
-                terms = [term.split("*") for term in total.split("+")]
-                names = dict.fromkeys(f for term in terms for f in term if not f.isdigit())
-                values: dict[str, Any] = {field: self.config.get(field) for field in names}
-                if None in values.values():
-                    continue
-                if size != sum(
-                    math.prod(values[f] if f in values else int(f) for f in term) for term in terms
-                ):
-                    said = " and ".join(
-                        f"{field}={shown(value)}" for field, value in values.items()
-                    )
+                values: dict[str, Any] = {
+                    field: int(field) if field.isdigit() else self.config.get(field)
+                    for field in re.split(r"[*+]", total)
+                }
+                terms = (math.prod(map(values.get, term.split("*"))) for term in total.split("+"))
+                if None not in values.values() and size != sum(terms):
+                    told = ((field, z) for field, z in values.items() if not field.isdigit())
+                    said = " and ".join(f"{field}={shown(value)}" for field, value in told)
                     raise StoredDataError(
                         f"load: the config of this {self.config['model_type']} has {said}, and its tensor "
                         f"{at + name!r} the shape {shape}"

@@ -98,11 +98,11 @@ class AutoInt(FieldsModel):
         self.head = nn.Linear(M * width, config.num_tasks)
         self.deep = self.deep_head = None
         if config.hidden_dims:
-
-            def relu(width: int) -> nn.Module:
-                return nn.Sequential(nn.ReLU(), nn.Dropout(config.dropout))
-
-            self.deep = DNN(M * config.dim, config.hidden_dims, activation=relu)
+            self.deep = DNN(
+                M * config.dim,
+                config.hidden_dims,
+                activation=lambda _: nn.Sequential(nn.ReLU(), nn.Dropout(config.dropout)),
+            )
             self.deep_head = nn.Linear(self.deep.out_dim, config.num_tasks)
 
     def forward(self, batch: FieldBatch) -> Logits:

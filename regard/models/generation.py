@@ -200,6 +200,7 @@ class GenerativeModel(Model):
     """
 
     who: str
+    initial_state: Callable[..., Any]
 
     @property
     @abstractmethod

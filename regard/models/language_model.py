@@ -71,8 +71,8 @@ class LanguageModel(GenerativeModel):
         """The state before the first token; `max_len` reserves room for so many."""
         return self.encoder.initial_state(batch_size, max_len=max_len)
 
-    def _extend(self, tokens, state, **how):
-        return self.encoder.extend(tokens, state, **how)
+    def _extend(self, *args, **how):
+        return self.encoder.extend(*args, **how)
 
     def _logits(self, hidden):
         if self.own_logits is not None:

@@ -10,9 +10,6 @@ from regard.core.shapes import check_positive
 from regard.mixers.build import build, option_names, resolve
 from regard.models.config import Layer, ModelConfig, StackConfig
 
-TOLERANCE = 0.1
-STEP = 8  # widths are multiples of it
-
 Config = TypeVar("Config", bound=StackConfig)
 
 
@@ -23,7 +20,7 @@ def count_parameters(config: ModelConfig) -> int:
 
 
 def match_parameters(
-    config: Config, target: int, *, tolerance: float = TOLERANCE, step: int = STEP
+    config: Config, target: int, *, tolerance: float = 0.1, step: int = 8
 ) -> Config:
     """The configuration with hidden_dim changed so that its parameter count is within `tolerance` of `target`.
 
@@ -50,20 +47,21 @@ def match_parameters(
 def with_hidden_dim(config: Config, hidden_dim: int) -> Config:
     """hidden_dim of the feed-forward layers, or of the mixers where they include them."""
     if isinstance(config.mixer, tuple):
-        layers = tuple(_widened(config, layer, hidden_dim) or layer for layer in config.mixer)
+        layers = tuple(_widened(config, layer, hidden_dim) for layer in config.mixer)
         return replace(config, mixer=layers, hidden_dim=hidden_dim)
-    widened = _widened(config, config.layers[0], hidden_dim)
-    if widened is None:
+    layer = config.layers[0]
+    widened = _widened(config, layer, hidden_dim)
+    if widened is layer:
         return replace(config, hidden_dim=hidden_dim)
     return replace(config, mixer_options=widened.options)
 
 
-def _widened(config: StackConfig, layer: Layer, hidden_dim: int) -> Layer | None:
-    """None where the mixer does not include its feed-forward layer."""
+def _widened(config: StackConfig, layer: Layer, hidden_dim: int) -> Layer:
+    """The layer itself where the mixer does not include its feed-forward layer."""
     with torch.device("meta"):
         mixer = build(layer.mixer, **config.facts, **layer.options)
     if not mixer.capabilities.includes_ffn:
-        return None
+        return layer
     if "hidden_dim" not in option_names(resolve(layer.mixer)):
         raise OptionError(
             f"{mixer.name} includes its feed-forward layer and has no option hidden_dim to change"

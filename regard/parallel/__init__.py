@@ -123,12 +123,10 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
         raise OptionError(f"regard.parallel.sequence cannot cut {type(model).__name__}: {why}")
     sharded = Sharded()
     for mixer in mixers:
-        vars(mixer)["forward"] = _forward(mixer, ranks, mixer.forward)
-        sharded.callback(vars(mixer).pop, "forward")
+        _replaced(sharded, mixer, "forward", _forward(mixer, ranks, mixer.forward))
     for module in model.modules():
         if hasattr(module, "initial_state") and not isinstance(module, Mixer):
-            vars(module)["extend"] = partial(_unshared, type(module).__name__)
-            sharded.callback(vars(module).pop, "extend")
+            _replaced(sharded, module, "extend", partial(_unshared, type(module).__name__))
         if isinstance(module, Places):
             hook = module.register_forward_hook(lambda _, given, at: _placed(ranks, *given))
             sharded.callback(hook.remove)
@@ -238,18 +236,19 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
         ):
             if projection is not None:
                 part = with_all_tokens(ranks, projection(z), counts)
-                _replaced(held, projection, part if order is None else order.of(part))
-        _replaced(held, heads.out)
+                part = part if order is None else order.of(part)
+                _replaced(held, projection, "forward", lambda x, part=part: part)
+        _replaced(held, heads.out, "forward", lambda x: x)
         y = request.restore_output(mixer.mix(request.x, request.context, request.mask))
     answered = request.restore_output(empty + 1)
     y = heads.out(with_all_channels(ranks, y, lengths))
     return y * answered.split(lengths, 1)[ranks.rank]
 
 
-def _replaced(held: ExitStack, module: nn.Module, y: Tensor | None = None) -> None:
-    """The module gives y, or what it is given, while `held` is open."""
-    vars(module)["forward"] = lambda x: x if y is None else y
-    held.callback(vars(module).pop, "forward")
+def _replaced(held: ExitStack, module: nn.Module, name: str, method: Callable[..., Any]) -> None:
+    """The module's method of this name is another one while `held` is open."""
+    vars(module)[name] = method
+    held.callback(vars(module).pop, name)
 
 
 def _by_halo(

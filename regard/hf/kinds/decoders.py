@@ -121,7 +121,8 @@ def gemma3(request: LoadRequest) -> Stack:
         activation="hidden_activation",
         scale=c["hidden_size"] ** 0.5,
     )
-    for i, block in enumerate(stack.blocks):
+    blocks: Any = stack.blocks
+    for i, block in enumerate(blocks):
         block.mixer_after = norm(f"{at}layers.{i}.post_attention_layernorm")
         after = norm(f"{at}layers.{i}.post_feedforward_layernorm")
         block.feed_forward = nn.Sequential(block.feed_forward, after)
