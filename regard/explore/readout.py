@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.options import Seed
 from regard.core.request import compaction, restored_weights
 from regard.models import Transformer

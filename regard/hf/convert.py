@@ -138,18 +138,14 @@ def rates(error: float) -> tuple[float, float]:
     return (5e-4, 2e-4) if error > 0.5 else (1e-4, 5e-5)
 
 
-def stack_error(
-    student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
-) -> Float[Tensor, ""]:
+def stack_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Float[Tensor, ""]:
     """Squared error of the stack's output over the teacher's mean square, at valid tokens."""
     with torch.no_grad():
         want = teacher(tokens, valid=valid)
     return _error(student(tokens, valid=valid), want, valid)
 
 
-def layer_error(
-    student: Stack, teacher: Stack, tokens: Tensor, valid: Tensor | None
-) -> Float[Tensor, ""]:
+def layer_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Float[Tensor, ""]:
     """The mean of the errors of those mixers that differ in kind from the teacher's, each on the teacher's own input."""
     with torch.no_grad(), recorded(teacher) as calls:
         teacher(tokens, valid=valid)

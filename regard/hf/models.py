@@ -41,7 +41,7 @@ from regard.models.classifier import ClassifierConfig
 from regard.models.config import ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
-from regard.models.tokens import Numbers, Tokens, places
+from regard.models.tokens import Numbers, Tokens, Valid, places
 from regard.nn import after_step
 
 
@@ -112,7 +112,7 @@ class RegardModel(PreTrainedModel):
     def _documents(
         self,
         ids: Tensor,
-        valid: Tensor | None,
+        valid: Valid,
         position: Tensor | None,
         others: dict[str, Any],
         after: Tensor | int = 0,

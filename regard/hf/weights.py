@@ -132,7 +132,9 @@ class LoadRequest(NamedTuple):
                     field: int(field) if field.isdigit() else self.config.get(field)
                     for field in re.split(r"[*+]", total)
                 }
-                terms = (math.prod(map(values.get, term.split("*"))) for term in total.split("+"))
+                terms = (
+                    math.prod(map(values.__getitem__, term.split("*"))) for term in total.split("+")
+                )
                 if None not in values.values() and size != sum(terms):
                     told = ((field, z) for field, z in values.items() if not field.isdigit())
                     said = " and ".join(f"{field}={shown(value)}" for field, value in told)

@@ -14,10 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError
+from regard.core import Mask, Mixer, OptionError, Streamed, as_state
 from regard.core.options import Depth
 from regard.core.request import compaction, permute
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build

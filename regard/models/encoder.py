@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, UnsupportedError
+from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
 from regard.core.request import clear
-from regard.core.states import Streamed, as_state
 from regard.models.blocks import Blocks, ReversibleBlocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
@@ -43,8 +42,9 @@ class State(Streamed):
 class Embedding(nn.Module):
     """sqrt(D) E[token] + position, normed if so configured; rows of E with variance 1/D. `embedding_scale` replaces sqrt(D). Tokens that are not valid become zero."""
 
-    def __init__(self, config: StackConfig, position: AbsolutePosition, vocab_size: int):
+    def __init__(self, config: StackConfig, vocab_size: int):
         super().__init__()
+        position = added_position(config)
         scale = config.embedding_scale
         self.scale = math.sqrt(config.dim) if scale is None else scale
         self.table = NormalRows(vocab_size, config.dim)
@@ -126,9 +126,8 @@ class Encoder(Streams):
             raise OptionError(
                 f"{self.who}: global_tokens ({config.global_tokens}) must be 0 in a causal stack, whose streams have none"
             )
-        position = added_position(config)
         self.causal = causal
-        self.embedding = Embedding(config, position, config.vocab_size)
+        self.embedding = Embedding(config, config.vocab_size)
         self.places = Places()
         self.blocks = make_blocks(config, causal=causal)
         self.config, self.width = config, self.blocks.width

@@ -20,12 +20,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
+from regard.core import Mixer, OptionError, ShapeError, Streamed, UnsupportedError
 from regard.core.errors import shown
 from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
-from regard.core.states import Streamed, stamped
+from regard.core.states import stamped
 from regard.models.config import Model
 from regard.models.encoder import Embedding
 from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest

@@ -22,7 +22,7 @@ from regard.core.errors import shown
 from regard.core.request import compaction, restored_weights
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
-from regard.models.encoder import Embedding, Encoder, added_position, bound
+from regard.models.encoder import Embedding, Encoder, bound
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
 from regard.models.tokens import (
     Places,
@@ -68,7 +68,7 @@ class Transformer(GenerativeModel):
         self.own_embedding = (
             None
             if config.target_vocab_size is None
-            else Embedding(config, added_position(config), config.target_vocab_size)
+            else Embedding(config, config.target_vocab_size)
         )
 
     @property
@@ -203,9 +203,7 @@ class Transformer(GenerativeModel):
         self._check_target(start, start_valid, source)
         return self._go_on(decode, start, start_valid, max_new_tokens, eos, source, valid=valid)
 
-    def _check_target(
-        self, target: Any, valid: Tensor | None, source: Tensor | None = None
-    ) -> None:
+    def _check_target(self, target: Any, valid: Valid, source: Tensor | None = None) -> None:
         check_tokens(f"{self.who}: target", target, valid, self.target_embedding.table.weight)
         if source is not None and len(target) != len(source):
             raise ShapeError(

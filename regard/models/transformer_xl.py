@@ -31,7 +31,7 @@ from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import SizesConfig
 from regard.models.language_model import LanguageModel, LanguageModelConfig
-from regard.models.tokens import Tokens, Valid
+from regard.models.tokens import Numbers, Tokens, Valid
 
 
 class TransformerXLConfig(SizesConfig):
@@ -104,7 +104,7 @@ class TransformerXL(LanguageModel):
         return self
 
     def forward(
-        self, tokens: Tokens, *, valid: Valid = None, documents: Tensor | None = None
+        self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
     ) -> Float[Tensor, "B T vocab"]:
         """Raises UnsupportedError for documents."""
         self.encoder.check_tokens(tokens, valid)

@@ -87,12 +87,13 @@ class TwoStreamLayer(Block):
         after = self.after_mixer(h, mixed(self.mixer, h, seen, content, segments))
         if g is None:
             return after, None
+        given = g, seen, query, segments
         if predicted is None:
-            return after, self.after_mixer(g, mixed(self.mixer, g, seen, query, segments))
-        return after, self.after_mixer(g, self._mix_predicted(g, seen, query, segments, predicted))
+            return after, self.after_mixer(g, mixed(self.mixer, *given))
+        return after, self.after_mixer(g, self._mix_predicted(*given, predicted))
 
     def _mix_predicted(
-        self, g: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None, place: Tensor
+        self, g: Tensor, seen: Tensor, mask: Mask, segments: Numbers, place: Tensor
     ) -> Tensor:
         """`mixed` for queries at these places: their P S pairs with keys are gathered one by one."""
         mixer, S = self.mixer, seen.shape[1]
@@ -111,9 +112,7 @@ class TwoStreamLayer(Block):
         return mixer.heads.merge(weights @ v)
 
 
-def mixed(
-    mixer: TransformerXL, x: Tensor, seen: Tensor, mask: Mask, segments: Tensor | None
-) -> Tensor:
+def mixed(mixer: TransformerXL, x: Tensor, seen: Tensor, mask: Mask, segments: Numbers) -> Tensor:
     """What x mixes of memory and tokens, `seen`."""
     if segments is None:
         return mixer(x, context=seen, mask=mask)

@@ -22,11 +22,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import ShapeError
+from regard.core import ShapeError, Streamed, as_state
 from regard.core.memory import require_memory
 from regard.core.options import Count, check_option
 from regard.core.request import clear, compaction, permute
-from regard.core.states import Streamed, as_state
 from regard.functional.cache import readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
@@ -185,8 +184,8 @@ class XLNet(Model):
         tokens: Tensor,
         state: State,
         order: Tensor,
-        valid: Tensor | None,
-        segments: Tensor | None,
+        valid: Valid,
+        segments: Numbers,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
         exists = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         source, back, valid = compaction(exists)
@@ -203,7 +202,7 @@ class XLNet(Model):
         )
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
-    def _check(self, tokens: Tensor, order: Any, valid: Tensor | None, segments: object) -> None:
+    def _check(self, tokens: Tensor, order: Any, valid: Valid, segments: object) -> None:
         check_tokens(self.name, tokens, valid, self.trunk.table.weight)
         check_like(self.name, "order", order, tokens)
         if segments is not None:

@@ -24,12 +24,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.capabilities import growth
+from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError, growth
 from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
-from regard.models.tokens import Places, places
+from regard.models.tokens import Numbers, Places, Valid, places
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
 from regard.parallel.exchange import (
@@ -140,9 +139,7 @@ def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
     )
 
 
-def _placed(
-    ranks: Ranks, tokens: Tensor, valid: Tensor | None, documents: Tensor | None = None
-) -> Tensor:
+def _placed(ranks: Ranks, tokens: Tensor, valid: Valid, documents: Numbers = None) -> Tensor:
     """Positions of this rank's tokens in the whole sequence."""
     lengths = ranks.facts(tokens.shape[1])
     valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
@@ -171,7 +168,7 @@ def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable
 
 
 def _by_context(
-    mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, valid: Tensor | None
+    mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, valid: Valid
 ) -> Tensor:
     source, exchange = x if context is None else context, mixer.capabilities.exchange
     lengths = ranks.facts(source.shape[1])
