@@ -1,4 +1,4 @@
-"""Which tokens an output is owed to, by five methods; none of them is a proof, and `agreement` says how far they differ.
+"""Attributions: which tokens an output is owed to, by five methods; none of them is a proof, and `agreement` says how far they differ.
 
     rollout(maps)                        products of the layers' weights with a residual share (Abnar & Zuidema 2020, arXiv 2005.00928)
     flow(maps, query=...)                maximum flows through the same layers (the same paper)

@@ -238,7 +238,7 @@ def _repeated(layer: nn.Linear, num_groups: int, repeats: int) -> nn.Linear:
 
 def _tiled(place: nn.Embedding, offset: int, max_len: int) -> nn.Embedding:
     """The table with its rows repeated from the first position on, up to max_len; its first `offset` rows stay."""
-    first, rows = place.weight.detach()[:offset], place.weight.detach()[offset:]
+    first, rows = place.weight.detach().tensor_split([offset])
     if max_len <= len(rows):
         return place
     copies = rows.repeat(-(-max_len // len(rows)), 1)[:max_len]

@@ -276,7 +276,7 @@ def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
-    """Those of one file, or of all parts `model-00001-of-00002.safetensors`, whose names say how many there are."""
+    """The tensors of one file, or of all parts `model-00001-of-00002.safetensors`, whose names say how many there are."""
     parts = sorted(path.name for path in folder.glob(f"{SHARDS}.safetensors"))
     names = [WEIGHTS] if (folder / WEIGHTS).exists() or not parts else parts
     if names is parts and {name[-17:-12] for name in names} != {f"{len(names):05}"}:

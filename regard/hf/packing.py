@@ -38,16 +38,16 @@ def documents(
     documents than the queries'.
     """
     position, of_queries, of_keys, numbers = (given.get(name) for name in PACKING)
+    if position is not None and position.dim() != 2:
+        position = None
     offsets = of_keys if of_queries is None else of_queries
-    found = [z for z in (known, numbers) if z is not None]
+    found = [z for z in (known, numbers, position) if z is not None]
     if offsets is not None:
         if of_keys is not None and not torch.equal(offsets, of_keys):
             raise UnsupportedError(
                 f"{who} does not support cu_seq_lens_k unlike cu_seq_lens_q: queries and keys are of the same documents"
             )
         found.append(Mask.packed(cu_seqlens=offsets).documents)
-    if position is not None and position.dim() == 2:
-        found.append(position)
     if not found:
         return None
     B, T = shape
@@ -65,7 +65,7 @@ def documents(
         return F.pad(z.expand(B, T).gather(1, latest).diff() != 0, (1, 0))
 
     starts = [begins(z) for z in found if z is not position]
-    if position is not None and position.dim() == 2:  # which may count what is absent, or not
+    if position is not None:  # which may count what is absent, or not
         starts.append(begins(position - place) & begins(position - at))
     numbers = (torch.stack(starts).any(0) & (place > 0)).cumsum(1)
     return numbers if bool(numbers.any()) else None

@@ -1,4 +1,4 @@
-"""Whose keys an attention module of Transformers mixes: those of its own tokens, or of others.
+"""Tells whose keys an attention module of Transformers mixes: those of its own tokens, or of others.
 
 An attention function is given q, k and v, and equal lengths do not say where they came from. The module that calls it
 was given the hidden states, so its arguments are read.

@@ -141,7 +141,6 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
     H, K = c["num_attention_heads"], c["head_dim"]
     share = rope.get(SHARE, c.get(SHARE, 0.25))
     base = rotary_base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
-    turned = {"base": base, "channels": int(K * share)}
     joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
     query, gate = (linear(joint[:, i].flatten(0, 1)) for i in (0, 1))
     mixer: Any = make_mixer(
@@ -154,7 +153,7 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
         qk_norm=True,
         gate=True,
         position="rotary",
-        position_options=turned,
+        position_options={"base": base, "channels": int(K * share)},
     )
     norm, heads = w.norms(GainLessOne, c["rms_norm_eps"]), mixer.heads
     heads.gate, heads.query_norm, heads.key_norm = gate, norm(f"{at}q_norm"), norm(f"{at}k_norm")

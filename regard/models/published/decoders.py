@@ -35,8 +35,8 @@ llama3 = Published(
 
 
 def _qwen(dim: int, num_heads: int, num_layers: int, width: int, tied: bool) -> Preset:
-    more = {"hidden_dim": width * 3 // 2, "max_len": 40960, "mixer_options": _OWN, "tied": tied}
-    return {**_QWEN, **sizes(dim, num_heads, num_layers, **more)}
+    own = {**_QWEN, "max_len": 40960, "mixer_options": _OWN, "tied": tied}
+    return sizes(dim, num_heads, num_layers, hidden_dim=width * 3 // 2, **own)
 
 
 _OWN = {"num_kv_heads": 8, "head_dim": 128, "qk_norm": True}

@@ -14,9 +14,9 @@ _STATES: Preset = {**_PLAIN, "position": "none", "tied": False}
 
 
 def _retention(dim: int, num_heads: int, num_layers: int, **more: Any) -> Preset:
-    own = mixed("scalar_decay", value_dim=2 * dim // num_heads)
-    shape = sizes(dim, num_heads, num_layers, hidden_dim=2 * dim, **more)
-    return {**_STATES, **own, "feed_forward": "gelu", "norm": "layer", **shape}
+    own = _STATES | mixed("scalar_decay", value_dim=2 * dim // num_heads)
+    own |= {"feed_forward": "gelu", "norm": "layer"}
+    return own | sizes(dim, num_heads, num_layers, hidden_dim=2 * dim, **more)
 
 
 retnet = Published(
@@ -34,8 +34,8 @@ retnet = Published(
 
 def _mamba(dim: int, num_layers: int, key_dim: int = 128, head_dim: int = 64) -> Preset:
     own = mixed("scalar_decay", form="mamba2", key_dim=key_dim, value_dim=head_dim)
-    shape = sizes(dim, 2 * dim // head_dim, num_layers, hidden_dim=0)
-    return {**_STATES, **own, "tied": True, **shape}
+    shape = sizes(dim, 2 * dim // head_dim, num_layers, hidden_dim=0, tied=True)
+    return _STATES | own | shape
 
 
 mamba2 = Published(
