@@ -42,7 +42,9 @@ def build(
 def check_own(who: str, options: Mapping[str, Any], *facts: str) -> None:
     """Raise OptionError for a mechanism's option that is the caller's to give."""
     if taken := sorted({"dim", "num_heads", "max_len", *facts} & {*options}):
-        raise OptionError(f"{who}: {taken[0]} cannot be among a mechanism's options: it is the model's")
+        raise OptionError(
+            f"{who}: {taken[0]} cannot be among a mechanism's options: it is the model's"
+        )
 
 
 def resolve(mixer: str | type[Mixer]) -> type[Mixer]:
