@@ -55,6 +55,13 @@ def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
         )
 
 
+def marks(what: str, given: Tensor) -> Tensor:
+    """True at a token. Raises ShapeError for what is neither boolean nor 0 and 1 alone."""
+    if given.dtype != torch.bool and not bool(((given == 0) | (given == 1)).all()):
+        raise ShapeError(f"{what} must be boolean or hold 0 and 1 alone, 1 at a token")
+    return given == 1
+
+
 def first_parameter(module: nn.Module) -> Tensor | None:
     """The module's first parameter, without the sets of names that `module.parameters()` builds: they slow a decoding step."""
     for parameter in module._parameters.values():

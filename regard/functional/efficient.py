@@ -57,7 +57,7 @@ def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
 
 
 def present_keys(
-    k: Float[Tensor, "B H S K"], valid: Bool[Tensor, "B S"] | None
+    k: Float[Tensor, "B H S K"], valid: Bool[Tensor, "#B S"] | None
 ) -> Float[Tensor, "B H S K"]:
     """Keys whose exponentials are zero where there is no token; half of them is above, and the m of no tokens."""
     return k if valid is None else k.masked_fill(~valid[:, None, :, None], lowest(k.dtype))

@@ -19,7 +19,7 @@ def projected_attention(
     E: Float[Tensor, "#B #H M S"],
     F: Float[Tensor, "#B #H M S"],
     valid: Bool[Tensor, "B S"] | None = None,
-    slots: Bool[Tensor, "B M"] | None = None,
+    slots: Bool[Tensor, "#B M"] | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """softmax(q (E k)^T / sqrt(K)) (F v). Keys that are not valid are cleared first: afterwards they could not be.

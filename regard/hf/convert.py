@@ -85,15 +85,25 @@ def teach(
     """One step for each batch; yields its loss, the squared error over the teacher's mean square at valid tokens.
 
     By default each mixer learns what the teacher's gives for the teacher's own input, all layers at once; `whole`
-    compares the outputs of the stacks. Both are stacks, or models that `wrap` or `convert` put around stacks.
+    compares the outputs of the stacks. Both are stacks, or models that `wrap` or `convert` put around stacks, of one depth.
 
     held_out: batches that are not among those taught on. The error of the stack is measured on them before the first
     step, at times between and after the last, and the student ends with the weights of the least error, however the
     iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
     every: steps from one measurement to the next.
-    Raises OptionError for an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
+    Raises UnsupportedError for a model that is no stack, OptionError for stacks of unlike depths, an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
     """
-    student, teacher = (getattr(model, "inside", model) for model in (student, teacher))
+    stacks: list[Any] = [getattr(model, "inside", model) for model in (student, teacher)]
+    for model in stacks:
+        if not isinstance(model, Stack):
+            raise UnsupportedError(
+                f"teach does not support {type(model).__name__}: it takes stacks, and models around them. Of one of "
+                "Transformers, load(model.state_dict(), model.config.to_dict()) is the stack."
+            )
+    depths = [len(model.blocks) for model in stacks]
+    if depths[0] != depths[1]:
+        raise OptionError(f"teach takes two stacks of one depth, got {depths} layers")
+    student, teacher = stacks
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
     taught = {id(z) for group in optimizer.param_groups for z in group["params"]}

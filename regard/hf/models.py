@@ -8,7 +8,7 @@
 A folder holds config.json and safetensors, and no code: Regard must be installed where it is read.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,7 @@ from transformers.modeling_outputs import (
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import Count, checked, tuples
+from regard.core.request import marks
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import restored
 from regard.hf.packing import FOLLOWS, PACKING, documents
@@ -64,12 +65,30 @@ class RegardModel(PreTrainedModel):
             raise OptionError(
                 f"{type(self).__name__} takes a {self.kind.name}, got a {config.model}"
             )
+        classes = config.settings.get("num_classes")
+        if classes is not None and config.num_labels != classes:
+            raise OptionError(
+                f"{type(self).__name__}: it has {classes} classes, got num_labels={config.num_labels}"
+            )
         if config.model == STACK:
             weights = dict(self.named_parameters(remove_duplicate=False))
             table = weights.pop(word := "inside.embedding.word.weight")
             self._tied_weights_keys = {name: word for name, z in weights.items() if z is table}
             config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        embedding: Any = (
+            self.inside.encoder.embedding
+            if hasattr(self.inside, "encoder")
+            else self.inside.embedding
+        )
+        return embedding.word if isinstance(self.inside, Stack) else embedding.table
+
+    def resize_token_embeddings(self, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError(
+            f"{type(self).__name__} does not support resize_token_embeddings: vocab_size is the configuration's"
+        )
 
     def _init_weights(self, module: nn.Module) -> None:
         """The model inside has started its own weights."""
@@ -99,7 +118,7 @@ class RegardModel(PreTrainedModel):
         others: dict[str, Any],
     ) -> tuple[Tensor, Numbers]:
         """What the model inside gives, and the numbers of documents."""
-        valid = None if attention_mask is None else attention_mask.bool()
+        valid = None if attention_mask is None else marks("attention_mask", attention_mask)
         numbers = self._documents(ids, valid, position, others)
         if numbers is None:
             return self.inside(ids, valid=valid), None
@@ -225,7 +244,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
                     f"{who}: attention_mask must be of {N} new tokens, or of {cache.columns} before them too, got "
                     f"{list(attention_mask.shape)}"
                 )
-            valid = attention_mask[:, -N:].bool()
+            valid = marks("attention_mask", attention_mask[:, -N:])
             valid = None if bool(valid.all()) else valid
         if self._documents(ids, valid, position, others, cache.length) is not None:
             raise UnsupportedError(

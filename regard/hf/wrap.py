@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.options import Whole
@@ -15,6 +16,9 @@ from regard.hf.load import load
 from regard.hf.models import WRAPPERS, RegardForCausalLM, RegardModel, wrapper_of
 from regard.hf.stack import Stack
 from regard.models.config import ModelConfig
+
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["regard"] = RegardForCausalLM.__name__
+"""Where Trainer's label smoothing looks whether labels are to be shifted, and pipelines what they know."""
 
 
 def wrap(model: ModelConfig | nn.Module) -> RegardModel:

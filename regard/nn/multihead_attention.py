@@ -19,7 +19,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import CheckedOptions, Rate, check_option
-from regard.core.request import check_mask, check_tokens
+from regard.core.request import check_mask, check_tokens, marks
 from regard.core.shapes import check_flag, is_dense
 from regard.nn.given_heads import packed, with_given_heads
 
@@ -258,11 +258,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 raise OptionError("MultiheadAttention takes one of valid and key_padding_mask")
             valid, _ = _allowed("key_padding_mask", given["key_padding_mask"], adds=False)
         elif valid is not None and valid.dtype != torch.bool:
-            if not bool(((valid == 0) | (valid == 1)).all()):
-                raise ShapeError(
-                    "MultiheadAttention: valid must be boolean or hold 0 and 1 alone, 1 at a token"
-                )
-            valid = valid == 1
+            valid = marks("MultiheadAttention: valid", valid)
         counted = (
             one_axis or valid is None or T != S
         )  # else keys keep their places beside absent ones

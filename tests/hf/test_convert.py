@@ -124,10 +124,16 @@ def test_gates_caps_and_factors_go_along():
 def test_what_teaches_nothing_is_refused():
     teacher = loaded("bert")
     student, batch = convert(teacher, "linear", max_len=100), tokens()
+    shallow = copy.deepcopy(teacher)
+    del shallow.blocks[-1]
     other = torch.optim.SGD(teacher.parameters(), 0.1)
     with pytest.raises(OptionError, match="the optimizer holds no parameter of the student"):
         next(teach(student, teacher, [batch], other))
     mine = torch.optim.SGD(student.parameters(), 0.1)
+    with pytest.raises(UnsupportedError, match="teach does not support Linear: it takes stacks"):
+        next(teach(student, torch.nn.Linear(2, 2), [batch], mine))
+    with pytest.raises(OptionError, match="two stacks of one depth"):
+        next(teach(student, shallow, [batch], mine))
     with pytest.raises(OptionError, match="the loss of step 0 is nan"):
         next(teach(student, teacher, [(batch[0], batch[1] & False)], mine))
 

@@ -8,7 +8,7 @@ import torch
 from tests.hf.small import transformers
 
 import regard.hf  # isort: skip
-from regard import MIXERS, OptionError, UnsupportedError
+from regard import MIXERS, OptionError, ShapeError, UnsupportedError
 from regard.models import (
     ClassifierConfig,
     LanguageModelConfig,
@@ -90,6 +90,23 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
 
 
+def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path):
+    torch.manual_seed(0)
+    model = regard.hf.wrap(LanguageModelConfig(**SMALL, mixer="linear"))
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, label_smoothing_factor=0.1, neftune_noise_alpha=5, report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    rows = [{"input_ids": ids, "labels": ids} for ids in IDS]
+    trainer = transformers.Trainer(model, arguments, train_dataset=rows)
+    trainer.train()
+    with torch.no_grad():
+        found = trainer.compute_loss(model.eval(), {"input_ids": IDS, "labels": IDS})
+        logits = model(IDS).logits[:, :-1].mT
+    expected = torch.nn.functional.cross_entropy(logits, IDS[:, 1:], label_smoothing=0.1)
+    torch.testing.assert_close(found, expected)
+
+
 def test_what_is_refused():
     with pytest.raises(
         UnsupportedError, match="wrap does not support Linear: it takes language_model"
@@ -100,6 +117,14 @@ def test_what_is_refused():
     model = regard.hf.wrap(LanguageModelConfig(**SMALL))
     with pytest.raises(UnsupportedError, match="RegardForCausalLM does not support inputs_embeds"):
         model(IDS, inputs_embeds=torch.zeros(2, 11, 24))
+    with pytest.raises(ShapeError, match="attention_mask must be boolean or hold 0 and 1 alone"):
+        model(IDS, attention_mask=(1.0 - VALID.float()) * -1e9)
+    with pytest.raises(UnsupportedError, match="does not support resize_token_embeddings"):
+        model.resize_token_embeddings(50)
+    classifier = regard.hf.wrap(ClassifierConfig(**SMALL, num_classes=3))
+    classifier.config.num_labels = 5
+    with pytest.raises(OptionError, match="it has 3 classes, got num_labels=5"):
+        type(classifier)(classifier.config)
     with pytest.raises(UnsupportedError, match="does not support output_attentions"):
         model(IDS, output_attentions=True)
     with pytest.raises(
