@@ -157,8 +157,9 @@ class Mixer(Recorded):
         Raises UnsupportedError where the mechanism does not stream, or not over a context, ShapeError for sizes that do not fit.
         """
         self.require("streaming")
-        check_option(self.name, "batch_size", batch_size, Count)
-        check_option(self.name, "max_len", max_len, int | None)
+        if not torch.compiler.is_compiling():
+            check_option(self.name, "batch_size", batch_size, Count)
+            check_option(self.name, "max_len", max_len, int | None)
         if max_len is not None:
             self._check_length("max_len", max_len)
         if context is None:

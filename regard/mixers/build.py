@@ -11,7 +11,6 @@ from regard.functional.rows import Impl, check_impl
 
 def build(
     mixer: str | type[Mixer],
-    /,
     *,
     dim: int,
     num_heads: int | None = None,
@@ -41,7 +40,7 @@ def build(
 
 def check_own(who: str, options: Mapping[str, Any], *facts: str) -> None:
     """Raise OptionError for a mechanism's option that is the caller's to give."""
-    if taken := sorted({"dim", "num_heads", "max_len", *facts} & {*options}):
+    if taken := sorted({"mixer", "dim", "num_heads", "max_len", *facts} & {*options}):
         raise OptionError(
             f"{who}: {taken[0]} cannot be among a mechanism's options: it is the model's"
         )

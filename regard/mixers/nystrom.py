@@ -16,6 +16,7 @@ from torch import nn
 
 from regard.core import No, OptionError
 from regard.functional.nystrom import nystrom_attention
+from regard.functional.rows import ranged
 from regard.mixers._base import ALL, HeadsMixer
 
 
@@ -64,5 +65,7 @@ class Nystrom(HeadsMixer):
         filters, v = self.filters, v if mask.valid is None else v * mask.valid[:, None, :, None]
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
-        near_by = F.conv1d(rows, filters[:, None].to(v.dtype), groups=self.num_heads)
+        # oneDNN's float16 form of this never ends on some processors
+        rows, filters = ranged(rows, filters[:, None].to(v.dtype))
+        near_by = F.conv1d(rows, filters, groups=self.num_heads).to(y.dtype)
         return self.heads.merge(y + near_by.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1))

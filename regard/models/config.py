@@ -236,7 +236,7 @@ def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:
 def check_mixer(name: str, mixer: AnyMixer, options: Options) -> None:
     """`name` is the field's, and `<name>_options` that of its options. Raises OptionError, UnknownNameError."""
     resolve(mixer)
-    facts = {"dim", "max_len"} if name == "layer" else {"dim", "num_heads", "max_len"}
+    facts = {"mixer", "dim", "max_len"} | ({"num_heads"} if name != "layer" else set())
     for fact in options.keys() & facts:
         raise OptionError(
             f"{name}_options must not hold {fact}: the config's own {fact} is given to every mixer"

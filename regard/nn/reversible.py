@@ -60,6 +60,7 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
         self.merge, self.recompute = merge, recompute
 
     def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
+        """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
         if self.recompute and torch.is_grad_enabled() and not plain_alone():
             leaves = tree_leaves((args, kwargs))
             if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -51,7 +51,9 @@ class FitResult:
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
-    losses: list[tuple[int, float]]  # (step, mean training loss in nats since the entry before)
+    losses: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # (step, mean training loss in nats since the entry before)
 
 
 def fit(
