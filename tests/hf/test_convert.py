@@ -10,8 +10,9 @@ import torch
 
 from regard import OptionError, StoredDataError, UnsupportedError
 from regard.core import PathError
-from regard.hf import convert, load, save, teach
+from regard.hf import AttentionConfig, convert, load, save, teach
 from regard.hf.convert import stack_error
+from regard.lab import Entry
 from regard.mixers.linear import Linear
 from tests.hf.small import transformers
 from tests.hf.test_load import T5, theirs, tokens
@@ -136,6 +137,18 @@ def test_what_teaches_nothing_is_refused():
         next(teach(student, shallow, [batch], mine))
     with pytest.raises(OptionError, match="the loss of step 0 is nan"):
         next(teach(student, teacher, [(batch[0], batch[1] & False)], mine))
+
+
+def test_what_the_model_sets_is_no_option():
+    for given in ({"num_heads": 2}, {"dim": 24}, {"mixer": "x"}):
+        with pytest.raises(OptionError, match="cannot be among a mechanism's options"):
+            Entry(mixer="local", options=given)
+        with pytest.raises(OptionError, match="cannot be among a mechanism's options"):
+            AttentionConfig("local", given)
+    with pytest.raises(OptionError, match="convert: num_heads cannot be among"):
+        convert(loaded("bert"), "local", num_heads=2)
+    with pytest.raises(OptionError, match="needs a function and a title"):
+        Entry(make=3, title="m")
 
 
 def test_what_cannot_be_converted_is_refused():
