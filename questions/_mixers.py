@@ -6,9 +6,8 @@ convolution  y_i = sum_s W_s x_(i - s),  s = 0 .. size - 1
 import torch.nn.functional as F
 from torch import nn
 
-from regard.core import Capabilities, Mixer, No
-
-_PLAIN = No("it is a baseline of a question")
+from regard.core import Mixer
+from regard.lab.experiment.baselines import Gru
 
 
 class Convolution(Mixer):
@@ -17,18 +16,7 @@ class Convolution(Mixer):
     name = "convolution"
     family = "convolution"
     paper = "Gehring et al. 2017, arXiv 1705.03122"
-    capabilities = Capabilities(
-        causal=True,
-        bidirectional=No("it reads forwards alone"),
-        pairwise=_PLAIN,
-        global_tokens=_PLAIN,
-        cross=_PLAIN,
-        streaming=_PLAIN,
-        attention_map=_PLAIN,
-        positions=frozenset({"absolute"}),
-        time="T D^2",
-        memory="T D",
-    )
+    capabilities = Gru.capabilities
 
     def __init__(self, dim: int, *, size: int):
         super().__init__(dim)

@@ -107,6 +107,10 @@ def readings(
 ) -> list[Reading]:
     """One for each row. Raises UnsupportedError where the model has nothing to show."""
     table = next((make for cls, make in _TABLES.items() if isinstance(model, cls)), None)
+    if measure == "influence" and (table is not None or isinstance(model, HAN)):
+        raise UnsupportedError(
+            f"page does not support influence for {type(model).__name__}: it shows weights alone"
+        )
     with evaluating(model):
         if isinstance(model, HAN):
             return _documents(model, inputs)

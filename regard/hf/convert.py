@@ -93,17 +93,7 @@ def teach(
     every: steps from one measurement to the next.
     Raises UnsupportedError for a model that is no stack, OptionError for stacks of unlike depths, an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
     """
-    stacks: list[Any] = [getattr(model, "inside", model) for model in (student, teacher)]
-    for model in stacks:
-        if not isinstance(model, Stack):
-            raise UnsupportedError(
-                f"teach does not support {type(model).__name__}: it takes stacks, and models around them. Of one of "
-                "Transformers, load(model.state_dict(), model.config.to_dict()) is the stack."
-            )
-    depths = [len(model.blocks) for model in stacks]
-    if depths[0] != depths[1]:
-        raise OptionError(f"teach takes two stacks of one depth, got {depths} layers")
-    student, teacher = stacks
+    student, teacher = _stacks(student, teacher)
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
     taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
@@ -141,6 +131,21 @@ def teach(
     finally:
         if weights is not None:
             student.load_state_dict(weights)
+
+
+def _stacks(*given: nn.Module) -> list[Any]:
+    """The stacks of student and teacher, which the models are or hold."""
+    stacks: list[Any] = [getattr(model, "inside", model) for model in given]
+    for model in stacks:
+        if not isinstance(model, Stack):
+            raise UnsupportedError(
+                f"teach does not support {type(model).__name__}: it takes stacks, and models around them. Of one of "
+                "Transformers, load(model.state_dict(), model.config.to_dict()) is the stack."
+            )
+    depths = [len(model.blocks) for model in stacks]
+    if depths[0] != depths[1]:
+        raise OptionError(f"teach takes two stacks of one depth, got {depths} layers")
+    return stacks
 
 
 def rates(error: float) -> tuple[float, float]:

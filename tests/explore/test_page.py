@@ -537,5 +537,7 @@ def test_a_table_is_drawn_in_evaluation():
     batch = {"item": torch.tensor([2, 3]), "seen": torch.tensor([[2, 3], [3, 0]])}
     was = {name: z.clone() for name, z in model.state_dict().items()}
     page(model, batch)
+    with pytest.raises(regard.UnsupportedError, match="does not support influence for DIN"):
+        page(model, batch, measure="influence")
     assert model.training
     assert all(torch.equal(was[name], z) for name, z in model.state_dict().items())
