@@ -136,7 +136,9 @@ def share_on_ray(
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    compute: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(lambda make, data: make(data))
+    compute: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(
+        lambda make, data: make(data)
+    )
     waiting, lost = [], 0
     for job in jobs:
         if job.found():
