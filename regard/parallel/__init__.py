@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Literal, NoReturn
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -28,7 +29,7 @@ from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedE
 from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, permute
 from regard.core.states import stamped
-from regard.models.tokens import Numbers, Places, Valid, places
+from regard.models.tokens import Numbers, Places, Tokens, Valid, places
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
 from regard.parallel.exchange import (
@@ -114,7 +115,7 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
 
     Raises OptionError for a group that this process is not part of, and for a model that has no mixer or is cut already.
     """
-    ranks = group if hasattr(group, "receive") else Ranks(group)
+    ranks = _ranks(group)
     # An inner mixer gets what the outer one has gathered.
     mixers = {mixer for _, mixer in outermost(model)}
     if not mixers or any("forward" in vars(mixer) for mixer in mixers):
@@ -130,6 +131,33 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
             hook = module.register_forward_hook(lambda _, given, at: _placed(ranks, *given))
             sharded.callback(hook.remove)
     return sharded
+
+
+def next_tokens(
+    tokens: Tokens, group: Any = None, *, valid: Valid = None, documents: Numbers = None
+) -> Tokens:
+    """Targets of a causal model for this rank's part: at each token the next valid one of its row, or of its document.
+
+    -100, which `cross_entropy` leaves out, where there is none and at padding. All ranks call it at the same time, and send
+    the first valid token of each row. group: as for `sequence`.
+    """
+    ranks, length = _ranks(group), tokens.shape[1]
+    valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+    documents = torch.zeros_like(tokens) if documents is None else documents
+    # The last column holds no token.
+    facts = F.pad(torch.stack((tokens.long(), documents.long(), valid.long())), (0, 1))
+    first = facts.take_along_dim(valid.long().argmax(1)[None, :, None], 2)
+    later = gathered(ranks, first, 2, [1] * ranks.size)[..., ranks.rank + 1 :]
+    facts = torch.cat((facts[..., :-1], later, facts[..., -1:]), 2)
+    columns = torch.arange(facts.shape[2], device=tokens.device)
+    columns = columns.where(facts[2] > 0, columns[-1])
+    after = columns.flip(1).cummin(1).values.flip(1)[:, 1 : length + 1]
+    token, document, found = facts.take_along_dim(after[None], 2)
+    return token.where(valid & (found > 0) & (document == documents), -100)
+
+
+def _ranks(group: Any) -> Any:
+    return group if hasattr(group, "receive") else Ranks(group)
 
 
 def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
@@ -302,5 +330,7 @@ def _whole_mask(
     return lengths, keys, Mask(mask.causal, **fields)
 
 
-__all__ = ["Ranks", "Sharded", "elements", "extend", "sequence", "tensor_plan", "way_of"]
+__all__ = [
+    "Ranks", "Sharded", "elements", "extend", "next_tokens", "sequence", "tensor_plan", "way_of",
+]  # fmt: skip
 check_calls(globals(), {*__all__} - {"extend"})  # to which a test gives ranks of its own

@@ -3,6 +3,7 @@
 from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
+from itertools import pairwise
 from unittest import mock
 
 import pytest
@@ -20,7 +21,7 @@ from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
 from regard.models.transformer_xl import TransformerXLConfig
 from regard.nn.recorded import outermost
-from regard.parallel import elements, sequence, tensor_plan, way_of
+from regard.parallel import elements, next_tokens, sequence, tensor_plan, way_of
 from tests.command import in_processes
 from tests.parallel.simulated import on_ranks
 from tests.parallel.test_shards import cut
@@ -210,6 +211,9 @@ def _process(rank, folder):
         for name, config in EXCHANGES.items() if rank < size else ():
             own = partial(cut, dim=1, lengths=PARTS[size], rank=rank)
             found[f"{name}, {size}"] = curve(config, group, own)
+    own = partial(cut, dim=1, lengths=PARTS[4], rank=rank)
+    shifted = nn.functional.pad(TOKENS[:, 1:], (0, 1), value=-100)
+    assert torch.equal(next_tokens(own(TOKENS)), own(shifted))
     with pytest.raises(OptionError, match="that this process is part of, got"):
         sequence(nn.Sequential(), dist.GroupMember.NON_GROUP_MEMBER)
     if rank < 2:
@@ -264,6 +268,32 @@ def test_what_cannot_be_divided_is_refused(name, options, why):
     mixer = regard.build(name, dim=24, num_heads=3, **options)
     with pytest.raises(UnsupportedError, match=f"{name} does not support tensor parallel: {why}"):
         tensor_plan(nn.Sequential(mixer))
+
+
+def test_targets_are_those_of_the_whole_row():
+    """Each rank's part of what a loop over the row finds; rank 1 has no valid token, borders cut a document."""
+    documents = torch.tensor([[0] * 3 + [1] * 11, [0] * 7 + [1] * 2 + [2] * 5])
+
+    def whole(valid, documents):
+        found = torch.full_like(TOKENS, -100)
+        for row, at in enumerate(valid):
+            columns = at.nonzero().flatten().tolist()
+            for i, j in pairwise(columns):
+                if documents[row, i] == documents[row, j]:
+                    found[row, i] = TOKENS[row, j]
+        return found
+
+    every, one = torch.ones_like(VALID), torch.zeros_like(documents)
+    for fields in ({}, {"valid": VALID}, {"documents": documents, "valid": VALID}):
+
+        def job(ranks, fields=fields):
+            own = {name: cut(z, 1, LENGTHS, ranks.rank) for name, z in fields.items()}
+            return next_tokens(cut(TOKENS, 1, LENGTHS, ranks.rank), ranks, **own)
+
+        expected = whole(fields.get("valid", every), fields.get("documents", one))
+        assert torch.equal(torch.cat(on_ranks(3, job), 1), expected)
+        if not fields:
+            assert (expected == -100).sum() == len(TOKENS)
 
 
 class Alone:
