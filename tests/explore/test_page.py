@@ -163,6 +163,14 @@ def test_long_inputs_are_read_by_window(explored):
     assert texts(tab, "#window option:checked") == ["queries 65–128, keys 65–128"]
 
 
+def test_a_byte_model_reads_the_bytes_of_a_file(trained, tmp_path):
+    text, path = tmp_path / "text", tmp_path / "explored.html"
+    text.write_bytes(b"caf\xe9 \xff\r\nok")
+    assert main(["explore", str(trained("bytes")), "--file", str(text), "--page", str(path)]) == 0
+    sides = embedded(path.read_text(encoding="utf-8"))["examples"][0]["sides"]
+    assert sides[0]["groups"][0]["rows"] == [*"café ÿ\r\nok"]
+
+
 @needs_browser
 def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
     words = [["שלום", "עולם", "مرحبا", "x" * 400, "a", "b", "c", "d"]]
