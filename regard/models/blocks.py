@@ -145,7 +145,8 @@ def options_with_position(
     if config.position not in takes or "position" not in option_names(cls):
         raise UnsupportedError(
             f"{cls.name} does not support {config.position} positions: it takes {', '.join(takes) or 'none'}. "
-            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS.values() if p.kind == 'absolute')}."
+            f"Added ones serve every mixer: {', '.join(p.name for p in POSITIONS.values() if p.kind == 'absolute')}. "
+            f"A layer takes its own in mixers=[..., ('softmax', {{'position': '{config.position}'}})]."
         )
     if given := sorted({"position", "position_options"} & options.keys()):
         raise OptionError(
