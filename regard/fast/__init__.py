@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, scan, sdpa
-from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
+from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks, sums
 from regard.functional.rows import Form, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -87,6 +87,7 @@ FAST: dict[tuple[str, str], Entry] = {
     **{(name, device): e for name, e in FUSED.items() for device in ("cpu", "cuda", "meta")},
     ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
+    ("causal sums", "cpu"): PIECES(sums.attend, unfit=sums.unfit),
     ("causal sums", "cuda"): FLA,
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
     ("pattern", "cpu"): TILES(pattern.attend),

@@ -8,11 +8,13 @@ import torch
 import regard
 from regard import Mask
 from regard.fast.cpu.efficient import piece_sizes
-from regard.functional import efficient_attention, favor_attention
+from regard.functional import efficient_attention, favor_attention, linear_attention
+from regard.functional.linear import chosen_sums
 from regard.functional.rows import Form, recorded
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
+    "linear": lambda q, k, v, w, mask, impl: linear_attention(q, k, v, mask=mask, impl=impl),
     "efficient": lambda q, k, v, w, mask, impl: efficient_attention(q, k, v, mask=mask, impl=impl),
     "positive": favor_attention,
     "hyperbolic": partial(favor_attention, features="hyperbolic"),
@@ -55,6 +57,20 @@ def test_two_losses_share_what_is_kept(name, causal):
     y = KERNELS[name](q, k, v, W, mask=Mask(causal=causal), impl=Form("pieces", tile=40))
     one = torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True)
     assert all(map(torch.equal, one, torch.autograd.grad(y.sum(), (q, k, v))))
+
+
+def test_sums_go_on_from_those_before():
+    """Outputs and gradients, of the sums before as well."""
+    shapes = [(2, 3, 50, 4)] * 2 + [(2, 3, 50, 5), (2, 3, 4, 5), (2, 3, 4)]
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    a, e, v, S, z = leaves
+    results = []
+    for impl in ("plain", Form("pieces", chunk=7)):
+        made = chosen_sums(a, e, v, None, S, z, impl=impl)
+        loss = sum(part.cos().sum() for part in made)
+        results.append((*made, *torch.autograd.grad(loss, leaves)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_small_features_are_left_to_the_plain_form():

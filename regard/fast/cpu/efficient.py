@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.fast.cpu.favor import KEPT, TILE, chunk_sums, unfit_sums
+from regard.fast.cpu.favor import KEPT, TILE
+from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK
 from regard.functional.rows import Form, exp, recomputed, wide_type

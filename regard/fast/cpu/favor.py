@@ -16,14 +16,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.features import EPS, Favor, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored
-from regard.functional.rows import Form, fitted, in_chunks, recomputed, wide_type
+from regard.functional.rows import Form, recomputed, wide_type
 
 TILE = 512
 """Tokens of a piece."""
-LEAST, ROOM, KEPT = 1 << 21, 1 << 22, 1 << 25
-"""Bytes of the features of all keys from which pieces are faster, those that the rows of a piece may have, and those that are kept for the backward."""
+ROOM, KEPT = 1 << 22, 1 << 25
+"""Bytes of the features that the rows of a piece may have, and of those of all keys that are kept for the backward."""
 RANGE = 40.0
 
 
@@ -57,18 +58,6 @@ def unfit(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) ->
     if stabiliser == "published":
         return "the published stabiliser is one maximum over all keys"
     return unfit_sums(q, k, v, w.shape[1], mask, form)
-
-
-def unfit_sums(q, k, v, width: int, mask: Mask, form: Form) -> str | None:
-    """Why sums of so many features cannot, or need not, be taken in pieces."""
-    if not (q.numel() and v.numel()):
-        return "there is nothing to compute"
-    if mask.causal and (mask.shift is not None or q.shape[2] != k.shape[2]):
-        return "causal order is for as many keys as queries, on one axis"
-    features = k.element_size() * width * k[..., 0].numel()
-    if form.name == "auto" and features < (form.room or LEAST):
-        return "the features fit into the cache, and the plain form is as fast"
-    return None
 
 
 def _cut(z: Float[Tensor, "B H T K"], tile: int) -> list[Tensor]:
@@ -159,57 +148,6 @@ def _keys(
     so_far = torch.maximum(c, top).cummax(-1).values
     rise = (new - so_far).masked_fill(so_far <= none, 0.0)
     return phi, (c - new).exp()[..., None], new, rise
-
-
-def chunk_sums(
-    a: Float[Tensor, "B H t M"],
-    e: Float[Tensor, "B H t M"],
-    v: Float[Tensor, "B H t V"],
-    S: Float[Tensor, "B H M V"],
-    chunk: int,
-) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H M V"]]:
-    """Sums of the values up to each query, and S after them, from that before."""
-    t = a.shape[2]
-    a, e, v = (in_chunks(z, fitted(chunk, t)) for z in (a, e, v))
-    # (v^T e)^T, not e^T v: so gradients of features have rows of features.
-    before, S = _States.apply(S, (v.mT @ e).mT)
-    sums = _Pairs.apply(a, e) @ v + a @ before
-    return sums.flatten(2, 3)[:, :, :t], S
-
-
-class _Pairs(torch.autograd.Function):
-    """The products of each query with the keys up to it."""
-
-    @staticmethod
-    def forward(ctx, a: Float[Tensor, "*b C M"], e: Float[Tensor, "*b C M"]):
-        ctx.save_for_backward(a, e)
-        return (a @ e.mT).tril_()
-
-    @staticmethod
-    def backward(ctx, pairs):
-        a, e = ctx.saved_tensors
-        pairs = pairs.tril()
-        return pairs @ e, pairs.mT @ a
-
-
-class _States(torch.autograd.Function):
-    """S before each chunk, and after the last."""
-
-    @staticmethod
-    def forward(ctx, S: Float[Tensor, "B H M V"], gain: Float[Tensor, "B H N M V"]):
-        before, ctx.dtype = torch.empty_like(gain), gain.dtype
-        for i, more in enumerate(gain.unbind(2)):
-            before[:, :, i] = S
-            S = S + more
-        return before, S
-
-    @staticmethod
-    def backward(ctx, dbefore, dS):
-        dgain = torch.empty_like(dbefore)
-        for i in reversed(range(dbefore.shape[2])):
-            dgain[:, :, i] = dS
-            dS = dS + dbefore[:, :, i]
-        return dS, dgain
 
 
 class _Exponential(torch.autograd.Function):
