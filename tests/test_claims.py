@@ -52,6 +52,11 @@ def test_the_list_of_frozen_pages_only_shrinks_and_each_says_so():
             assert (FOLDER / figure).exists()
 
 
+def test_each_page_shows_its_picture():
+    for picture in FOLDER.glob("*.svg"):
+        assert f"]({picture.name})" in picture.with_suffix(".md").read_text(), picture.name
+
+
 @pytest.mark.parametrize("name", KEPT["frozen"])
 def test_a_commit_that_a_page_names_exists(name):
     root = FOLDER.parent.parent

@@ -108,7 +108,7 @@ class Report:
             rows = [row for row in rows if row.kind != "asked" or row.question == self.question]
         page = write_page(rows, self.page).resolve()
         drawn = picture(rows, self.picture) if self.picture else None
-        written = document(rows, self.document) if self.document else None
+        written = document(rows, self.document, drawn) if self.document else None
         if self.json:
             paths = {"page": page, "picture": drawn, "document": written}
             print_json(told(rows) | {name: path and str(path) for name, path in paths.items()})

@@ -129,8 +129,8 @@ def _text(told_text: str, style: str = "") -> Text:
     return Text(visible_lines(told_text), style=style)
 
 
-def markdown(question: Told) -> str:
-    """What was asked, how the laws were met, and what came of it."""
+def markdown(question: Told, picture: str | None = None) -> str:
+    """What was asked, how the laws were met, and what came of it. picture: where one is, from the text."""
     screen = (
         "A screen: it asks of each entry alone, and says of none that it is better than another."
     )
@@ -138,6 +138,8 @@ def markdown(question: Told) -> str:
     lines = [f"# {question['name']}", "", about, "", f"**{question['headline']}.**", ""]
     kind = screen if question["kind"] == "screen" else "A comparison."
     lines += [f"{kind} {question['device']}; commit `{question['commit']}`.", ""]
+    if picture is not None:
+        lines += [f"![Result of each entry]({picture})", ""]
     if question["claims"]:
         lines += ["## Claims", ""]
         for claim in question["claims"]:

@@ -133,7 +133,8 @@ def test_a_measurement_of_recommend_is_never_the_newest_question(tmp_path):
     config = first.config | {"name": MEASURED}
     given = [first, *made, replace(first, question=MEASURED, config=config, provenance=later)]
     assert [one["name"] for one in told(given)["questions"]] == ["tiny", MEASURED]
-    assert document(given, tmp_path / "d.md").read_text().startswith("# tiny\n")
+    written = document(given, tmp_path / "d.md", tmp_path / "drawn" / "d.svg").read_text()
+    assert written.startswith("# tiny\n") and "](drawn/d.svg)" in written
 
 
 @pytest.mark.parametrize("where", ["unknown", "0123456789ab+changes"])
