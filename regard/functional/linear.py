@@ -123,7 +123,9 @@ def favor_attention(
         return sums / floored(total)
 
     how = {"mask": mask, "features": features, "stabiliser": stabiliser}
-    return choose("favor", plain, impl)(*ranged(q, k, v, w), **how).to(v.dtype)
+    with unrounded(q):
+        given = [z.to(ranged(q)[0].dtype) for z in (q, k, v, w)]
+        return choose("favor", plain, impl)(*given, **how).to(v.dtype)
 
 
 def weighted_sums(

@@ -15,7 +15,7 @@ from regard.fast.cpu.favor import KEPT, TILE
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.efficient import no_keys, present_keys
 from regard.functional.linear import CHUNK
-from regard.functional.rows import Form, exp, recomputed, wide_type
+from regard.functional.rows import Form, exp, recomputed, unrounded, wide_type
 
 RANGE = 40.0
 
@@ -35,9 +35,10 @@ def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
     again = k.element_size() * k.numel() > (form.room or KEPT)
     state, y = no_keys(v[:, :, :0].to(wide), k.shape[-1]), []
     sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)
-    for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):
-        out, *state = recomputed(step, *part, *state, when=again)
-        y.append(out)
+    with unrounded(k):
+        for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):
+            out, *state = recomputed(step, *part, *state, when=again)
+            y.append(out)
     return torch.cat(y, 2).to(v.dtype)
 
 

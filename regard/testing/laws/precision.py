@@ -15,7 +15,7 @@ from regard.core.states import tensors
 from regard.functional.rows import recorded
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
-from regard.testing.subject import B, LawError, Request, Subject, T, require, seeded
+from regard.testing.subject import B, LawError, Request, Subject, T, require, results, seeded
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
@@ -218,17 +218,19 @@ def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label
 
 
 def autocast(subject: Subject) -> None:
-    """Under bfloat16 autocast forward and backward of a float32 module stay finite, and equal it to bfloat16's precision."""
+    """Under autocast to bfloat16 or float16 a float32 module's forward, and the backward after it, stay finite, and equal it to bfloat16's precision."""
     mixer = subject.make(torch.float32, blocks="own")
-    x = subject.tokens(B, T, dtype=torch.float32)
     for order in subject.orders():
+        x = subject.tokens(B, T, dtype=torch.float32).requires_grad_()
         expected = order.results(mixer, x)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = order.results(mixer, x)
-        for name, value in found.items():
-            require(value.isfinite().all(), f"autocast: {name} is not finite")
-        for name, bound in AUTOCAST_BOUNDS.items():
-            error = (found[name].float() - expected[name]).norm()
-            error = error / expected[name].norm().clamp_min(1e-12)
-            said = f"autocast: {name}: relative error {error:.3f}, allowed {bound}"
-            require(error < bound, said)
+        for dtype in (torch.bfloat16, torch.float16):
+            with torch.autocast("cpu", dtype=dtype):
+                y = order(mixer, x)
+            found = results(mixer, y, x=x, context=order.context)  # outside, where training has it
+            for name, value in found.items():
+                require(value.isfinite().all(), f"autocast: {name} is not finite in {dtype}")
+            for name, bound in AUTOCAST_BOUNDS.items():
+                error = (found[name].float() - expected[name]).norm()
+                error = error / expected[name].norm().clamp_min(1e-12)
+                said = f"autocast: {name}: relative error {error:.3f} in {dtype}, allowed {bound}"
+                require(error < bound, said)
