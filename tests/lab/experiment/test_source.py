@@ -80,11 +80,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two edits in a second, of one size
-    for name in (
-        "_code",
-        "_located",
-        "_imported",
-    ):  # the library's files are read once, one's own anew
+    # the library's files are read once, one's own anew
+    for name in ("_code", "_located", "_imported"):
         known = getattr(module, name)
 
         def read(*given, known=known, **how):
@@ -191,6 +188,19 @@ def test_comments_and_docstrings_are_no_code_and_all_else_is(tmp_path, old, new,
     assert (module._code(one) != module._code(two)) == changes
 
 
+@pytest.fixture
+def edit(tmp_path, monkeypatch):
+    """Has this file of the library read as if it had one more line."""
+
+    def edit(path):
+        real, copy = module._located, tmp_path / "edited.py"
+        copy.write_text((HOME / path).read_text() + "\nEDITED = 1\n")
+        located = lambda name: copy if real(name) == HOME / path else real(name)  # noqa: E731
+        monkeypatch.setattr(module, "_located", located)
+
+    return edit
+
+
 @pytest.mark.parametrize(
     ("edited", "concerned"),
     [
@@ -203,35 +213,24 @@ def test_comments_and_docstrings_are_no_code_and_all_else_is(tmp_path, old, new,
         ("lab/report/told.py", set()),
     ],
 )
-def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(
-    tmp_path, monkeypatch, edited, concerned
-):
-    real, copy = module._located, tmp_path / "edited.py"
-    copy.write_text((HOME / edited).read_text() + "\nEDITED = 1\n")
-
+def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(edit, edited, concerned):
     def sources():
         return {name: module.source.__wrapped__(regard.MIXERS[name]) for name in ("local", "softmax", "linear")}  # fmt: skip
 
     before = sources()
-    monkeypatch.setattr(
-        module, "_located", lambda name: copy if real(name) == HOME / edited else real(name)
-    )
+    edit(edited)
     after = sources()
     assert {name for name in before if before[name] != after[name]} == concerned
 
 
-def test_an_edit_of_what_trains_makes_its_own_results_old(tmp_path, monkeypatch):
-    real, copy = module._located, tmp_path / "edited.py"
-    copy.write_text((HOME / "lab/train/loop.py").read_text() + "\nEDITED = 1\n")
+def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
     columns = TINY.vary[0], replace(TINY.vary[0], train=TrainConfig(steps=2))
 
     def keys():
         return [trial.content(one, TINY.entries[0], None, None, None) for one in columns[::-1]]
 
     before = keys()
-    monkeypatch.setattr(
-        module, "_located", lambda name: copy if name == "regard.lab.train.loop" else real(name)
-    )
+    edit("lab/train/loop.py")
     after = keys()
     assert before[0] != after[0] and before[1] == after[1]
     assert {**before[0], "trained by": 0} == {**after[0], "trained by": 0}
