@@ -24,16 +24,7 @@ from regard.lab.report import document, picture, read_rows, terminal, told, writ
 from regard.lab.report.page import render
 from regard.lab.report.pictures import Bubble, place_labels
 from regard.lab.report.terminal import claim_lines
-from tests.lab.experiment.tiny import (  # fmt: skip
-    CLAIM,
-    FAIR,
-    GOOD,
-    LINE,
-    LOCAL,
-    TINY,
-    asked,
-    made_up,
-)
+from tests.lab.experiment.tiny import CLAIM, FAIR, GOOD, LINE, LOCAL, TINY, asked, made_up
 from tests.payloads import PAYLOADS
 
 TIME = Setting(kind="forward", length=2048, dim=64)
