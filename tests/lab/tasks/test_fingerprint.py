@@ -13,13 +13,7 @@ from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
 from regard.lab.experiment.trial import as_run, model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
-from regard.lab.tasks.fingerprint import (
-    Address,
-    Capacity,
-    Counting,
-    Lookup,
-    Order,
-)  # fmt: skip
+from regard.lab.tasks.fingerprint import Address, Capacity, Counting, Lookup, Order
 from regard.lab.train.short import Short, short_fit
 from regard.mixers import MIXERS
 from regard.testing import check_mixer

@@ -13,14 +13,7 @@ from regard.core import OptionError, UnsupportedError
 from regard.explore.agreement import count_links, error_rate
 from regard.lab.data.pairs import Pair, split_pairs
 from regard.lab.data.vocabulary import BEGIN, END
-from regard.lab.tasks import (
-    IGNORED,
-    DebianSummary,
-    Dialogue,
-    GreekEnglish,
-    TextPairs,
-    TranslateDe,
-)
+from regard.lab.tasks import IGNORED, DebianSummary, Dialogue, GreekEnglish, TextPairs, TranslateDe
 from regard.lab.tasks.text_pairs import METRICS
 from regard.models import TransformerConfig
 from tests.lab.data import test_readers
