@@ -32,7 +32,7 @@ from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import RMSNorm
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import Glorot, alone, glorot
 
 
 class Latent(CachedMixer):
@@ -103,25 +103,22 @@ class Latent(CachedMixer):
     def _attend(self, q, k, v, mask, query=None, key=None):
         """A whole request expands keys and values; a stream folds what expands them into query and output. v: unit values for a map."""
         how = {"mask": mask, "scale": (self.nope_dim + self.rotary_dim) ** -0.5, "impl": self.impl}
-        if query is None:
+        if query is None or not alone(self.expand):
             k, values = self._expanded(k)
             v = v.expand(-1, self.num_heads, -1, -1) if v.shape[3] else values
             return softmax_attention(q, k, v, **how)
-        of_k, of_v = self._expanding()
+        weight = self.expand.weight.unflatten(0, (self.num_heads, -1))
+        of_k, of_v = weight.split([self.nope_dim, self.value_dim], 1)
         plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
         q = torch.cat([plain @ of_k, turned], -1)
         return softmax_attention(q, k, k[..., : self.latent_dim], **how) @ of_v.mT
 
     def _expanded(self, k: Float[Tensor, "B 1 S _"]) -> tuple[Tensor, Tensor]:
         """Keys and values of all heads."""
-        of_k, of_v = self._expanding()
-        c, r = k.split([self.latent_dim, self.rotary_dim], -1)
-        return torch.cat([c @ of_k.mT, r.expand(-1, self.num_heads, -1, -1)], -1), c @ of_v.mT
-
-    def _expanding(self) -> tuple[Float[Tensor, "H K L"], Float[Tensor, "H V L"]]:
-        """What makes keys and values of the latent."""
-        weight = self.expand.weight.unflatten(0, (self.num_heads, -1))
-        return weight.split([self.nope_dim, self.value_dim], 1)
+        c, r = k[:, 0].split([self.latent_dim, self.rotary_dim], -1)
+        z = apart(self.expand(c), self.nope_dim + self.value_dim)
+        k, v = z.split([self.nope_dim, self.value_dim], -1)
+        return torch.cat([k, r[:, None].expand(-1, self.num_heads, -1, -1)], -1), v
 
     def _merge(self, x, mixed):
         return self.out(side_by_side(mixed))

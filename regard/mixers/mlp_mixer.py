@@ -16,6 +16,7 @@ from torch import nn
 from regard.core import Mixer, No
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
+from regard.nn.starts import alone
 
 
 class MLPMixer(Mixer):
@@ -44,5 +45,8 @@ class MLPMixer(Mixer):
     def mix(self, x, context, mask):
         T = x.shape[1]
         gather, spread = self.gather, self.spread
+        if not (alone(gather) and alone(spread)):  # which is cut to T, what is around it is not
+            whole = F.pad(x, (0, 0, 0, self.max_len - T))
+            return spread(F.gelu(gather(whole.mT))).mT[:, :T]
         hidden = F.gelu(spatial_mixing(gather.weight[None, :, :T], x, bias=gather.bias[None]))
         return spatial_mixing(spread.weight[None, :T], hidden, bias=spread.bias[None, :T])

@@ -1,0 +1,52 @@
+"""What stands around a linear layer is called: an adapter gives what its merged weights give."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+import regard
+from regard import Mask
+
+
+class Adapted(nn.Module):
+    """y = W x + B A x, with the attributes of the layer inside."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.a = nn.Parameter(torch.randn(2, layer.in_features, dtype=layer.weight.dtype))
+        self.b = nn.Parameter(0.1 * torch.randn(layer.out_features, 2, dtype=layer.weight.dtype))
+
+    weight = property(lambda self: self.layer.weight)
+    bias = property(lambda self: self.layer.bias)
+
+    def forward(self, x):
+        return self.layer(x) + x @ self.a.mT @ self.b.mT
+
+
+def adapted(mixer):
+    """The mixer with an adapter around each linear layer, and one into which they are merged."""
+    around, merged = deepcopy(mixer), deepcopy(mixer)
+    for name, layer in mixer.named_modules():
+        if isinstance(layer, nn.Linear):
+            one = Adapted(around.get_submodule(name))
+            around.set_submodule(name, one)
+            merged.get_submodule(name).weight.data += (one.b @ one.a).detach()
+    return around, merged
+
+
+@pytest.mark.parametrize("name", [*regard.MIXERS])
+def test_an_adapter_is_its_merged_weights(name):
+    torch.manual_seed(0)
+    mixer = regard.build(name, dim=24, num_heads=3, max_len=32).double().eval()
+    around, merged = adapted(mixer)
+    x, mask = torch.randn(2, 13, 24).double(), Mask(causal=bool(mixer.capabilities.causal))
+    torch.testing.assert_close(around(x, mask=mask), merged(x, mask=mask))
+    if mixer.capabilities.streaming == "exact":
+        streamed, state = [], around.initial_state(2)
+        for part in x.split([9, 1, 3], 1):
+            y, state = around.extend(part, state)
+            streamed.append(y)
+        torch.testing.assert_close(torch.cat(streamed, 1), merged(x, mask=mask))
