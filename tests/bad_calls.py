@@ -268,7 +268,7 @@ def _plainly_not(kind: Any, value: Any) -> bool:
 
 
 def _cases() -> Iterator[Case]:
-    of_parts = (_mixers, _functionals, _parts, _pools_scores_positions, _models, _torchs_layer)
+    of_parts = (_mixers, functionals, _parts, _pools_scores_positions, _models, _torchs_layer)
     for part in (*of_parts, _explorer, _adapters, _laboratory, _tables):
         yield from part()
     types = get_type_hints(Mask.__init__, include_extras=True)
@@ -435,7 +435,7 @@ def _model_arguments(model: Any, method: str) -> dict[str, Any]:
     return given
 
 
-def _functionals() -> Iterator[Case]:
+def functionals() -> Iterator[Case]:
     """Every function of `regard.functional`, with all of its arguments, at two orders and with a context where it can."""
     for name in regard.functional.__all__:
         function = getattr(regard.functional, name)

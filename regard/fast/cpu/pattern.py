@@ -61,6 +61,8 @@ def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form
 def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B H T V"]:
     K, V = q.shape[3], v.shape[3]
     sides = [q, k, v, first_k, first_v]
+    # The kernel reads the channels of a token as neighbours, whatever their stride.
+    sides = [z if z is None or z.stride(3) == 1 else z.contiguous() for z in sides]
     if K != V:  # the kernel has one width
         sides = [z if z is None else F.pad(z, (0, max(K, V) - z.shape[3])) for z in sides]
     return _Tiles.apply(call, *sides)[..., :V]

@@ -1,0 +1,32 @@
+"""How a tensor lies in memory changes no result."""
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from tests.bad_calls import Case, functionals
+
+
+def spread(z: torch.Tensor) -> torch.Tensor:
+    """The same numbers, with NaN between neighbours."""
+    room = torch.full((*z.shape, 2), torch.nan, dtype=z.dtype)
+    room[..., 0] = z
+    return room[..., 0]
+
+
+def turned(z: torch.Tensor) -> torch.Tensor:
+    """The same numbers, in memory in the order of the first axis last."""
+    return z.movedim(0, -1).contiguous().movedim(-1, 0)
+
+
+@pytest.mark.parametrize("case", functionals(), ids=lambda case: case.label)
+def test_functions_read_tensors_of_any_strides(case: Case):
+    given = case.given()
+    expected = tree_leaves(case.call(**given))
+    floats = [key for key, z in given.items() if torch.is_tensor(z) and z.is_floating_point()]
+    for key in floats:
+        for laid in (spread, turned):
+            found = tree_leaves(case.call(**given | {key: laid(given[key])}))
+            for one, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(one, other)
+    assert floats
