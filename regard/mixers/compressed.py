@@ -33,6 +33,7 @@ from regard.functional.compressed import First, compressed_attention, extend, in
 from regard.functional.rows import Impl, apart, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
+from regard.nn.read import read
 
 FirstSlot = Literal["token0", "null", "none"]
 
@@ -108,7 +109,7 @@ class Compressed(HeadsMixer):
 
     def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
         """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
-        G, H = conv.groups, self.num_heads
+        G, H = read(self.name, conv).groups, self.num_heads
         assert conv.bias is not None
         z = z if G == H else side_by_side(z)[:, None]  # one head of all channels
         weight = rearrange(conv.weight, "(g o) i s -> g (s i) o", g=G)

@@ -32,7 +32,8 @@ from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import RMSNorm
-from regard.nn.starts import Glorot, alone, glorot
+from regard.nn.read import alone
+from regard.nn.starts import Glorot, glorot
 
 
 class Latent(CachedMixer):

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.functional.rows import plain_alone
+from regard.nn.read import read
 
 Kind = Literal["linear", "mlp", "attention"]
 
@@ -32,8 +33,9 @@ class SortNet(nn.Module):
             summary = self.hidden(summary).relu()
         shape, more = (self.num_heads, self.max_blocks), 2 * plain_alone()  # never sliced whole
         pad = nn.functional.pad
-        weight = pad(self.out.weight.unflatten(0, shape), (0, 0, 0, more))[:, :blocks]
-        bias = pad(self.out.bias.unflatten(0, shape), (0, more))[:, :blocks]
+        out = read("sinkhorn", self.out)
+        weight = pad(out.weight.unflatten(0, shape), (0, 0, 0, more))[:, :blocks]
+        bias = pad(out.bias.unflatten(0, shape), (0, more))[:, :blocks]
         scores = nn.functional.linear(summary, weight.flatten(0, 1), bias.flatten())
         return scores.unflatten(2, (self.num_heads, blocks)).transpose(1, 2)
 

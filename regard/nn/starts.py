@@ -25,12 +25,6 @@ class Glorot(nn.Linear):
             nn.init.constant_(self.bias, self.start)
 
 
-def alone(layer: nn.Module) -> bool:
-    """True for a linear layer without an adapter or a hook around it, so that its weight is all that it does."""
-    around = layer._forward_hooks or layer._forward_pre_hooks
-    return type(layer) in (nn.Linear, Glorot) and not around
-
-
 class NormalRows(nn.Embedding):
     """Rows from N(0, std^2): from when `normal_rows` has said std. Until then it is torch's layer."""
 

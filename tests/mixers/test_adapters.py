@@ -1,4 +1,4 @@
-"""What stands around a linear layer is called: an adapter gives what its merged weights give."""
+"""Adapters and hooks: what is put around a layer inside a mixer counts, or is refused."""
 
 from copy import deepcopy
 
@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import regard
-from regard import Mask
+from regard import Mask, UnsupportedError
+from tests.laws.catalogue import VARIANTS, factory
 
 
 class Adapted(nn.Module):
@@ -37,12 +38,43 @@ def adapted(mixer):
     return around, merged
 
 
+def answers(mixer):
+    """The mixer is called in both orders, with and without global tokens, as far as it takes them."""
+    can, x = mixer.capabilities, torch.randn(2, 12, mixer.dim)
+    marks = torch.zeros(2, 12, dtype=torch.bool).index_fill(1, torch.tensor([1]), True)
+    for causal in (False, True):
+        if can.causal if causal else can.bidirectional:
+            mixer(x, mask=Mask(causal=causal))
+            if can.global_tokens:
+                mixer(x, mask=Mask(causal=causal, global_tokens=marks))
+
+
+@pytest.mark.parametrize(("name", "variant", "options"), VARIANTS)
+def test_what_is_put_around_a_layer_is_called_or_refused(name, variant, options):
+    for path, kept in factory(name, options)().named_modules():
+        if isinstance(kept, nn.Linear | nn.Conv1d):
+            mixer, called = factory(name, options)().eval(), []
+            layer = mixer.get_submodule(path)
+            hook = layer.register_forward_hook(lambda *_, called=called: called.append(0))
+            try:
+                answers(mixer)
+                assert called, path
+            except UnsupportedError as refusal:
+                assert not called and f"{name} does not support a hook" in str(refusal)
+                hook.remove()
+                answers(mixer)
+
+
 @pytest.mark.parametrize("name", [*regard.MIXERS])
 def test_an_adapter_is_its_merged_weights(name):
     torch.manual_seed(0)
     mixer = regard.build(name, dim=24, num_heads=3, max_len=32).double().eval()
     around, merged = adapted(mixer)
     x, mask = torch.randn(2, 13, 24).double(), Mask(causal=bool(mixer.capabilities.causal))
+    if name == "sinkhorn":
+        with pytest.raises(UnsupportedError, match="or an adapter around its Adapted"):
+            around(x, mask=mask)
+        return
     torch.testing.assert_close(around(x, mask=mask), merged(x, mask=mask))
     if mixer.capabilities.streaming == "exact":
         streamed, state = [], around.initial_state(2)
