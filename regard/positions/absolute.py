@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
-from regard.core.options import shown
+from regard.core.options import Above0, shown
 from regard.core.request import check_tokens
 from regard.core.shapes import is_dense
 from regard.functional.cache import readable
@@ -42,9 +42,11 @@ class AbsolutePosition(Position):
             )
         if self.max_len is not None:
             known = readable(position) and position.numel()
-            length = int(position.max()) + 1 if known else T
-            if length > self.max_len:
-                raise ShapeError(f"{who}: length ({length}) exceeds max_len ({self.max_len})")
+            first, last = map(int, position.aminmax()) if known else (0, T - 1)
+            if first < 0:
+                raise ShapeError(f"{who}: position {first} is before the first token, which is 0")
+            if last >= self.max_len:
+                raise ShapeError(f"{who}: length ({last + 1}) exceeds max_len ({self.max_len})")
         return x + self.encode(position, x.dtype)
 
     def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
@@ -70,7 +72,7 @@ class Sinusoidal(AbsolutePosition):
 
     name = "sinusoidal"
 
-    def __init__(self, dim: int, *, base: float = 10000.0, pairing: Pairing = "adjacent"):
+    def __init__(self, dim: int, *, base: Above0 = 10000.0, pairing: Pairing = "adjacent"):
         super().__init__()
         self.dim, self.base, self.pairing = dim, base, pairing
 

@@ -16,6 +16,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core.options import Above0
 from regard.core.shapes import check_divisible
 from regard.functional.positions.distance import (
     alibi_slopes,
@@ -41,7 +42,7 @@ class Rotary(Position):
     kind = "rotation"
 
     def __init__(
-        self, *, base: float = 10000.0, pairing: Pairing = "half", channels: int | None = None
+        self, *, base: Above0 = 10000.0, pairing: Pairing = "half", channels: int | None = None
     ):
         super().__init__()
         self.base, self.pairing, self.channels = base, pairing, channels

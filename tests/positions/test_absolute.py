@@ -36,6 +36,8 @@ def test_catalogue():
         ("coordinates", {}, regard.OptionError, "coordinates needs grid"),
         ("sinusoidal", {"paring": "half"}, regard.UnknownNameError, "Did you mean 'pairing'"),
         ("sinusoidal", {"pairing": "both"}, regard.OptionError, r"pairing .* must be"),
+        ("sinusoidal", {"base": 0.0}, regard.OptionError, r"base \(0.0\) must be greater than 0"),
+        ("rotary", {"base": -1.0}, regard.OptionError, r"base \(-1.0\) must be greater than 0"),
         ("t5", {"num_buckets": 2}, regard.OptionError, r"num_buckets \(2\)"),
         ("t5", {"max_distance": 8}, regard.OptionError, r"max_distance \(8\)"),
     ],
@@ -63,6 +65,8 @@ def test_beyond_max_len_is_refused(name):
         module(torch.zeros(1, 13, 10).double(), torch.arange(13)[None])
     with pytest.raises(regard.ShapeError, match=r"exceeds max_len"):
         module(torch.zeros(1, 1, 10).double(), torch.tensor([[12]]))
+    with pytest.raises(regard.ShapeError, match=r"position -1 is before the first token"):
+        module(torch.zeros(1, 2, 10).double(), torch.tensor([[-1, 0]]))
 
 
 def test_sinusoidal_halves_are_the_same_columns():
