@@ -38,6 +38,10 @@ def test_a_language_model_goes_on_with_text(capsys, tmp_path):
     out = trained(capsys, f"train own_text --task.path {text} --folder {run} {TINY}")
     assert "The curve" in out and " -> " in (run / "samples.txt").read_text()
     assert load(run).config.vocab_size == BYTE_VOCABULARY
+    out = trained(
+        capsys, f"train own_text --task.path {text} --task.length 1 --folder {run}1 {TINY}"
+    )
+    assert "bits_per_byte" in out and " -> " not in out  # windows of one byte have no half
 
 
 def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys, tmp_path):

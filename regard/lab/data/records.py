@@ -158,16 +158,16 @@ class Item(Mapping[str, Tensor]):
 
 
 class Examples(Records):
-    """Sequences of unequal length, end to end, and their labels: one of each, or one of each token (-100: none)."""
+    """Sequences of unequal length, end to end, and their labels: one of each, or, Ragged, one of each token (-100: none)."""
 
-    def __init__(self, tokens: Integers, lengths: Integers, labels: Integers):
-        label = labels if labels.shape == lengths.shape else Ragged(labels, lengths)
+    def __init__(self, tokens: Integers, lengths: Integers, label: Column):
         super().__init__({"tokens": Ragged(tokens, lengths), "label": label}, counted=("tokens",))
 
     @classmethod
     def windows(cls, tokens: Integers, labels: Integers) -> "Examples":
         """Sequences of one length with a label for each token, both [n T]."""
-        return cls(tokens.ravel(), np.full(len(tokens), tokens.shape[1]), labels.ravel())
+        lengths = np.full(len(tokens), tokens.shape[1])
+        return cls(tokens.ravel(), lengths, Ragged(labels.ravel(), lengths))
 
     def content(self) -> Iterator[NDArray[Any]]:
         """Borders, tokens, labels: the order that stored checksums are of."""

@@ -110,7 +110,7 @@ class OwnTable(TableTask):
         if positive not in values or len(values) < 2:
             raise OptionError(
                 f"{self.name}: {self.target!r} has {len(values)} answers ({', '.join(values[:5])}). "
-                "Two are needed, or positive= that names one of several."
+                f"Two are needed, and positive= ({self.positive}) that names one where there are more."
             )
         fields = {
             name: _typed([cells[row] for row in kept])

@@ -14,6 +14,7 @@ from regard.models import ModelConfig
 from regard.nn import CoordConv2d
 
 SIZE = 32  # pixels
+Several = Annotated[int, Range(2, LARGEST, "at least 2: labels are divided by their deviation")]
 
 
 @options
@@ -54,8 +55,9 @@ class CorrelatedTasks(Drawn, Regression):
     rho: Annotated[float, Range(-1, 1, "between -1 and 1")] = 0.5
     dim: Annotated[int, Range(2, LARGEST, "at least 2: two weight vectors at right angles")] = 100
     num_sines: int = 4  # terms of the curve that makes labels of products
-    valid_size: int = 2000
-    test_size: int = 4000
+    train_size: Several = 20000
+    valid_size: Several = 2000
+    test_size: Several = 4000
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
     task, generate = run.task, getattr(model, "generate", None)
     items = [splits.test[i] for i in range(min(SHOWN, len(splits.test)))]
     text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
-    if not (items and text and generate):
+    if not (items and text and generate and task.max_len > 1):
         return []
     model.eval()
     prompt = task.collate(items)["tokens"][:, : min(PROMPT, task.max_len // 2)]

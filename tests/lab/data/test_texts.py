@@ -6,7 +6,7 @@ import torch
 
 from regard.core import OptionError
 from regard.lab.data.pairs import Pair, split_pairs
-from regard.lab.data.records import Examples, checksum
+from regard.lab.data.records import Examples, Ragged, checksum
 from regard.lab.data.splits import split_of
 from regard.lab.data.vocabulary import BEGIN, END, PAD, learn_vocabulary
 from regard.lab.data.windows import IGNORED, START, cut
@@ -22,8 +22,13 @@ def test_items_are_cut_where_the_lengths_say():
     assert examples[0]["tokens"].dtype == examples[0]["label"].dtype == torch.int64
     with pytest.raises(IndexError):
         examples[3]
-    each = Examples(TOKENS, LENGTHS, np.array([6, 7, -100, -100, 4, -100]))
+    each = Examples(TOKENS, LENGTHS, Ragged(np.array([6, 7, -100, -100, 4, -100]), LENGTHS))
     assert [item["label"].tolist() for item in each] == [[6, 7, -100], [-100], [4, -100]]
+
+
+def test_windows_of_one_token_have_a_label_of_each_token():
+    windows = Examples.windows(np.array([[5], [6]]), np.array([[6], [7]]))
+    assert [item["label"].tolist() for item in windows] == [[6], [7]]
 
 
 @pytest.mark.parametrize(("place", "value"), [(0, [5, 6, 7, 8, 9, 3]), (1, [2, 2, 2]), (2, [1, 0, 3])])  # fmt: skip

@@ -171,10 +171,10 @@ def test_tasks_differ_by_noise_alone_and_more_rows_begin_the_same():
     sizes = {"valid_size": 2, "test_size": 2}
     _, y = CorrelatedTasks(train_size=4000, rho=1.0, dim=3, **sizes).draw()
     assert abs((y[:, 0] - y[:, 1]).std() - 0.1 * np.sqrt(2)) < 0.01
-    one, more = (CorrelatedTasks(train_size=n, **sizes).draw() for n in (1, 5))
-    assert np.array_equal(more[0][:5], one[0]) and np.allclose(more[1][:5], one[1])
-    assert one[0].shape == (5, 100) and one[1].shape == (5, 2)
-    assert not np.array_equal(one[0], CorrelatedTasks(train_size=1, seed=1, **sizes).draw()[0])
+    one, more = (CorrelatedTasks(train_size=n, **sizes).draw() for n in (2, 5))
+    assert np.array_equal(more[0][:6], one[0]) and np.allclose(more[1][:6], one[1])
+    assert one[0].shape == (6, 100) and one[1].shape == (6, 2)
+    assert not np.array_equal(one[0], CorrelatedTasks(train_size=2, seed=1, **sizes).draw()[0])
 
 
 def test_planted_histories():

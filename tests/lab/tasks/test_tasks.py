@@ -151,6 +151,7 @@ WRONG = [
     ("digits", {"test_size": 1790}, "leave"),
     ("fashion_mnist", {"valid_size": 60000}, "valid_size"),
     ("planted_histories", {"num_kinds": 1}, r"num_kinds \(1\)"),
+    ("correlated_tasks", {"train_size": 1}, r"train_size \(1\) must be at least 2"),
     ("greek_english", {"metric": "bleu"}, r"metric \('bleu'\) must be 'alignment_error_rate'"),
     ("translate_de", {"metric": "meteor"}, "must be one of .bleu., .rouge_l., .bits_per"),
 ]

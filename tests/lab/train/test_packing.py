@@ -11,7 +11,7 @@ from torch import nn
 
 from regard import Mask, OptionError, build
 from regard.cli import main
-from regard.lab.data.records import IGNORED, Examples
+from regard.lab.data.records import IGNORED, Examples, Ragged
 from regard.lab.tasks.task import Splits, Task
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.batches import packed
@@ -40,7 +40,7 @@ class Texts(Task):
         lengths = rng.integers(self.shortest, self.longest + 1, 48)
         tokens = rng.integers(1, SIZE, lengths.sum())
         labels = np.where(rng.random(len(tokens)) < 0.1, IGNORED, (tokens * 3 + 1) % SIZE)
-        part = Examples(tokens, lengths, labels)
+        part = Examples(tokens, lengths, Ragged(labels, lengths))
         return Splits(part, part, part)
 
     def loss(self, model, batch):  # in float64, where the task's own is in float32
