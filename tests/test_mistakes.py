@@ -7,7 +7,7 @@ import regard
 from regard.cli import main
 from regard.core import OLDEST_TORCH
 from regard.core.packages import lacking_extra, require_torch
-from regard.models import LanguageModelConfig
+from regard.models import ClassifierConfig, LanguageModelConfig
 
 X = torch.zeros(2, 5, 8)
 build = regard.build
@@ -26,6 +26,10 @@ class Undeclared(regard.Mixer):
 
     def mix(self, x, context, mask):
         return x
+
+
+class Unwritten(regard.Mixer):
+    name, capabilities = "unwritten", regard.MIXERS["linear"].capabilities
 
 
 def built(name="linear", **options):
@@ -61,6 +65,9 @@ IN_PYTHON = {
     "must be a sequence of dense float tensors [B H T T]": lambda: regard.explore.rollout(X),
     "Did you mean 'MIXERS'?": lambda: regard.MIXER,
     "Undeclared has no capabilities: declare it in the class": lambda: build(Undeclared, dim=8),
+    "Unwritten has no mix: declare it in the class": lambda: ClassifierConfig(
+        vocab_size=9, num_classes=2, dim=8, num_heads=2, mixer=Unwritten
+    ),
     "mixer (a Linear) must be a name": lambda: LanguageModelConfig(vocab_size=9, mixer=built()),
     "here is 2.5.1+cu121: pip install 'torch>=2.10'": lambda: require_torch(
         "2.5.1+cu121", OLDEST_TORCH

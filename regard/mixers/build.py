@@ -52,6 +52,9 @@ def resolve(mixer: str | type[Mixer]) -> type[Mixer]:
             raise OptionError(
                 f"{getattr(mixer, '__name__', shown(mixer))} is not a mixer: pass a name, or a subclass of regard.Mixer"
             )
+        facts = (fact for fact in ("name", "capabilities") if not hasattr(mixer, fact))
+        if lacks := [*facts, *sorted(mixer.__abstractmethods__)]:
+            raise OptionError(f"{mixer.__name__} has no {lacks[0]}: declare it in the class")
         return mixer
     from regard.mixers import MIXERS
 
