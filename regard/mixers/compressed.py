@@ -33,7 +33,7 @@ from regard.functional.compressed import First, compressed_attention, extend, in
 from regard.functional.rows import Impl, apart, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
-from regard.nn.read import read
+from regard.nn.heads import read
 
 FirstSlot = Literal["token0", "null", "none"]
 

@@ -31,8 +31,8 @@ from regard.functional.rows import Impl, apart, first_places, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
+from regard.nn.heads import alone
 from regard.nn.norm import RMSNorm
-from regard.nn.read import alone
 from regard.nn.starts import Glorot, glorot
 
 

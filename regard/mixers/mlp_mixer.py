@@ -16,7 +16,7 @@ from torch import nn
 from regard.core import Mixer, No
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
-from regard.nn.read import alone
+from regard.nn.heads import alone
 
 
 class MLPMixer(Mixer):

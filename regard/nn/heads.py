@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions
 from regard.core.shapes import check_divisible
 from regard.functional.rows import autocast_dtype, unit_norm
@@ -18,6 +18,8 @@ from regard.nn.starts import Glorot, glorot
 
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
+Layer = TypeVar("Layer", bound=nn.Module)
+OWN = nn.Linear.forward, nn.Conv1d.forward
 HeadNorm = bool | Literal["all"]
 """RMSNorm of queries and keys: of each head, or "all" heads together."""
 HeadBias = bool | Literal["qkv"]
@@ -216,3 +218,19 @@ def split_heads(
                 f"numbers) is not divided with them. Leave out the projections of this mixer, or give them width {num_heads * head_dim}."
             )
     return z.unflatten(2, (-1, head_dim)).transpose(1, 2)
+
+
+def alone(layer: nn.Module) -> bool:
+    """True where no adapter and no hook is around the layer, so that its weight is all that it does."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks
+    return type(layer).forward in OWN and not any(hooks)
+
+
+def read(who: str, layer: Layer) -> Layer:
+    """The layer. Raises UnsupportedError where it is not alone."""
+    if not alone(layer):
+        raise UnsupportedError(
+            f"{who} does not support a hook or an adapter around its {type(layer).__name__}: it reads the weight, and never calls "
+            "the layer. Parametrise the weight (torch.nn.utils.parametrize), or leave this layer out."
+        )
+    return layer

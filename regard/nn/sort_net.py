@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.functional.rows import plain_alone
-from regard.nn.read import read
+from regard.nn.heads import read
 
 Kind = Literal["linear", "mlp", "attention"]
 
