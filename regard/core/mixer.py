@@ -62,18 +62,14 @@ class Mixer(Recorded):
     limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = NOTHING
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
-    delay: int = 0
-    """Lag, in tokens, of an incomplete slot: causal queries may not see as many of the latest tokens."""
-
     catalogue: ClassVar[Mapping[str, "type[Mixer]"]] = NOTHING
     """The library's mixers, which `regard.mixers` puts here: an error names those that can."""
 
     beside_heads: str | None = None
     """The part that reads tokens without passing through `heads`: q, k and v alone are then not enough for this mixer."""
 
-    _mixed_width: int | None = None
-    """Channels of what `mix` gives, where they are not those of its tokens."""
-
+    delay: int = 0  # causal queries may not see as many of the latest tokens
+    _mixed_width: int | None = None  # channels of what `mix` gives, if not those of its tokens
     updates: tuple[int | None, int] = (None, 0)  # version of a parameter, updates since after_step
     _owner: Owner  # name and options that the states carry
 

@@ -86,25 +86,10 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
             f"{who}: mask.compact and mask.shift are filled in by the mixer. Leave them out: valid says which "
             "tokens there are, on any side."
         )
-    weight, most = first_parameter(mixer), mixer.max_len
-    check_tokens(who, "x", x, mixer.dim, weight)
+    check_tokens(who, "x", x, mixer.dim, first_parameter(mixer))
     B, T, _ = x.shape
-    S = T
-    if mask.documents is not None and context is not None:
-        raise UnsupportedError(
-            f"{who} does not support documents with a context: they are of the tokens that are mixed. Give each document "
-            "as a row, with its own context."
-        )
-    if most is not None and T > most and mask.documents is None:
+    if mixer.max_len is not None and T > mixer.max_len and mask.documents is None:
         mixer._check_length("length", T)
-    if context is not None:
-        mixer.require("cross")
-        check_tokens(who, "context", context, mixer.dim, weight)
-        S = context.shape[1]
-        if context.shape[0] != B:
-            raise ShapeError(f"{who}: context has batch {context.shape[0]}, x has batch {B}")
-        if most is not None and S > most:
-            mixer._check_length("context length", S)
     can = mixer.capabilities
     asked = {
         "causal": mask.causal,
@@ -116,11 +101,29 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
     for what, is_asked in asked.items():
         if is_asked and not getattr(can, what):
             mixer.require(what)
-    if context is not None and mask.global_tokens is not None:
+    if context is not None:
+        _check_context(mixer, B, context, mask)
+    S = T if context is None else context.shape[1]
+    check_mask(who, mask, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
+
+
+def _check_context(mixer: Any, B: int, context: Tensor, mask: Mask) -> None:
+    who = mixer.name
+    mixer.require("cross")
+    if mask.documents is not None:
+        raise UnsupportedError(
+            f"{who} does not support documents with a context: they are of the tokens that are mixed. Give each document "
+            "as a row, with its own context."
+        )
+    if mask.global_tokens is not None:
         raise ShapeError(
             f"{who}: global_tokens are tokens of x, and a context was given. Leave one out."
         )
-    check_mask(who, mask, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
+    check_tokens(who, "context", context, mixer.dim, first_parameter(mixer))
+    if context.shape[0] != B:
+        raise ShapeError(f"{who}: context has batch {context.shape[0]}, x has batch {B}")
+    if mixer.max_len is not None and context.shape[1] > mixer.max_len:
+        mixer._check_length("context length", context.shape[1])
 
 
 def check_mask(
@@ -277,8 +280,7 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
         row = one_row_mask(mask, x if context is None else context, padding=padding)
         context = None if context is None else one_row(context)
         return compacted(one_row(x), context, row, padding=padding)._replace(empty=True)
-    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
-    queries = keys = answered = None
+    queries = keys = None
     if mask.valid is not None:
         keys = compaction(mask.valid)
         pairwise, marks, shift = mask.pairwise, mask.global_tokens, None
@@ -286,7 +288,7 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             queries, x = keys, keys.of(x)
         else:
             context = keys.of(context)
-            shift = keys.valid.sum(1) - T if mask.causal else None
+            shift = keys.valid.sum(1) - x.shape[1] if mask.causal else None
         if pairwise is not None:
             pairwise = permute(pairwise, keys.source, dim=3)
             pairwise = pairwise if queries is None else permute(pairwise, queries.source, dim=2)
@@ -294,6 +296,8 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             marks = permute(marks, keys.source) & keys.valid
         facts = {"valid": keys.valid, "pairwise": pairwise, "global_tokens": marks}
         mask = with_facts(mask, **facts, shift=shift, compact=True)
+    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
+    answered = None
     if context is None:
         answered = mask.valid
     elif mask.causal and (T > S or mask.valid is not None):
@@ -303,8 +307,7 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
     if mask.pairwise is not None:
         allowed = mask.dense(T, S, device=x.device).any(-1).any(1)
         answered = allowed if answered is None else answered & allowed
-    if answered is not None:
-        answered = answered.expand(x.shape[0], T)
+    answered = None if answered is None else answered.expand(x.shape[0], T)
     return Request(x, context, mask, queries, keys, answered)
 
 

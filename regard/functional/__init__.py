@@ -5,10 +5,11 @@ from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.core.errors import ShapeError, UnsupportedError
-from regard.core.mask import OPEN
+from regard.core.mask import OPEN, Mask
 from regard.core.options import annotations, check_option, checked
 from regard.core.request import check_mask
 from regard.functional.compressed import compressed_attention
@@ -148,18 +149,24 @@ def _check_together(
         if letters := getattr(types[name], "dim_str", ""):
             sizes |= zip(letters.split(), value.shape, strict="*" not in letters)
     a = SimpleNamespace(**{"S": sizes.get("T"), **sizes, **given})
-    if mask := given.get("mask"):
-        if mask.shift is not None:
-            raise ShapeError(f"{who}: mask.shift is filled in by mixers. Leave it out.")
-        check_mask(who, mask, a.B, a.T, a.S, sizes.get("H"), device=tensors[0].device)
-        ragged = "ragged" in LACKS.get(who, "") and mask.valid is not None and not mask.compact
-        if ragged and (mask.valid[:, 1:] & ~mask.valid[:, :-1]).any():
-            raise UnsupportedError(
-                f"{who} needs valid tokens to come first in each row. A mixer moves them there."
-            )
+    if "mask" in given:
+        _check_given_mask(who, a, sizes.get("H"), tensors[0].device)
     for holds, words in RULES.get(who, ()):
         if not holds(a):
             raise ShapeError(f"{who}: {words}")
+
+
+def _check_given_mask(who: str, a: SimpleNamespace, H: int | None, device: torch.device) -> None:
+    """The mask is one that a caller may give, fits B, T and S, and asks for what the function can."""
+    mask: Mask = a.mask
+    if mask.shift is not None:
+        raise ShapeError(f"{who}: mask.shift is filled in by mixers. Leave it out.")
+    check_mask(who, mask, a.B, a.T, a.S, H, device=device)
+    valid = None if mask.compact or "ragged" not in LACKS.get(who, "") else mask.valid
+    if valid is not None and bool((valid[:, 1:] & ~valid[:, :-1]).any()):
+        raise UnsupportedError(
+            f"{who} needs valid tokens to come first in each row. A mixer moves them there."
+        )
 
 
 globals().update({name: _checked(globals()[name]) for name in __all__})

@@ -252,16 +252,9 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
     ) -> tuple[Mask, Float[Tensor, "b h T S"] | None]:
         """The mask, and what is added to scores; where anything is, padding is among the pairs, so that tokens keep their places."""
         B, T, S = *tokens[0].shape[:2], tokens[1].shape[1]
-        valid = given.get("valid")
-        if "key_padding_mask" in given:
-            if valid is not None:
-                raise OptionError("MultiheadAttention takes one of valid and key_padding_mask")
-            valid, _ = _allowed("key_padding_mask", given["key_padding_mask"], adds=False)
-        elif valid is not None and valid.dtype != torch.bool:
-            valid = marks("MultiheadAttention: valid", valid)
-        counted = (
-            one_axis or valid is None or T != S
-        )  # else keys keep their places beside absent ones
+        valid = _valid(given)
+        # else keys keep their places beside absent ones
+        counted = one_axis or valid is None or T != S
         if "attn_mask" not in given:
             if counted or not is_causal:
                 return Mask(causal=is_causal, valid=valid), None
@@ -292,6 +285,15 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             pairs = pairs & valid[:, None, None]
             pairs = pairs & valid[:, None, :, None] if one_axis else pairs
         return Mask(pairwise=pairs), added.view(axes)
+
+
+def _valid(given: dict[str, Tensor]) -> Bool[Tensor, "B S"] | None:
+    """Which keys are tokens, by valid or by key_padding_mask. None: all."""
+    if "key_padding_mask" not in given:
+        return marks("MultiheadAttention: valid", given["valid"]) if "valid" in given else None
+    if "valid" in given:
+        raise OptionError("MultiheadAttention takes one of valid and key_padding_mask")
+    return _allowed("key_padding_mask", given["key_padding_mask"], adds=False)[0]
 
 
 def _taken_over(dropout: float, mixer: Mixer) -> float:
