@@ -16,6 +16,7 @@ from regard.core.errors import OptionError, ShapeError, UnknownNameError, outlin
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
 """Fields that hold integers."""
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class Mask:
             return cls(causal, documents=begins.cumsum(1))
         check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1)
         assert cu_seqlens is not None
-        lengths = cu_seqlens.diff()
+        lengths = cu_seqlens.long().diff()
         if len(cu_seqlens) < 2 or cu_seqlens[0] != 0 or (lengths < 0).any():
             raise ShapeError(
                 f"Mask.packed: cu_seqlens must rise from 0 to the number of tokens, got {shown(cu_seqlens.tolist())}"
@@ -146,10 +147,7 @@ class Mask:
 
 
 def check_integers(what: str, value: object, dims: int) -> None:
-    integer = isinstance(value, Tensor) and not (
-        value.is_floating_point() or value.is_complex() or value.dtype == torch.bool
-    )
-    if not integer or value.dim() != dims:  # type: ignore[attr-defined]
+    if not isinstance(value, Tensor) or value.dtype not in INTEGERS or value.dim() != dims:
         got = shown(value)
         if isinstance(value, Tensor) and not value.is_nested:
             got = f"{value.dtype} {list(value.shape)}"

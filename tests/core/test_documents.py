@@ -17,11 +17,10 @@ def softmax():
     return regard.build("softmax", dim=24, num_heads=3, max_len=16).eval()
 
 
-def test_both_ways_of_writing_documents_give_the_same_mask(softmax):
-    offsets = regard.Mask.packed(
-        cu_seqlens=torch.tensor([0, 5, 9, 12], dtype=torch.int32), causal=True
-    )
-    places = torch.cat([torch.arange(5), torch.arange(4), torch.arange(3)])[None]
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
+def test_both_ways_of_writing_documents_give_the_same_mask(softmax, dtype):
+    offsets = regard.Mask.packed(cu_seqlens=torch.tensor([0, 5, 9, 12], dtype=dtype), causal=True)
+    places = torch.cat([torch.arange(5), torch.arange(4), torch.arange(3)])[None].to(dtype)
     counted = regard.Mask.packed(position_ids=places, causal=True)
     expected = softmax(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
     for mask in (offsets, counted):
@@ -36,6 +35,7 @@ def test_both_ways_of_writing_documents_give_the_same_mask(softmax):
         (dict(cu_seqlens=torch.tensor([0, 5, 4])), regard.ShapeError, "must rise from 0"),
         (dict(cu_seqlens=torch.tensor([1, 5])), regard.ShapeError, "must rise from 0"),
         (dict(cu_seqlens=torch.tensor([0])), regard.ShapeError, "must rise from 0"),
+        (dict(cu_seqlens=torch.tensor([0, 5], dtype=torch.uint16)), regard.ShapeError, "integer"),
         (dict(cu_seqlens=[0, 5]), regard.ShapeError, r"integer tensor \[N \+ 1\]"),
         (dict(position_ids=torch.tensor([0, 1])), regard.ShapeError, r"integer tensor \[B, S\]"),
         (dict(position_ids=torch.tensor([[0, 2]])), regard.ShapeError, "must count 0, 1, 2"),
