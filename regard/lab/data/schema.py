@@ -287,6 +287,8 @@ def _scale(name: str, column: list) -> tuple[float, float]:
     numbers = numbers[~np.isnan(numbers)]
     if not len(numbers):
         return 0.0, 1.0
+    if (numbers == numbers[0]).all():  # of whose deviation rounding leaves something
+        return float(numbers[0]), 1.0
     with np.errstate(over="ignore"):
         mean, deviation = float(numbers.mean()), float(numbers.std())
     if not math.isfinite(mean + deviation):

@@ -45,6 +45,12 @@ def test_vocabularies_and_scales_come_from_the_training_rows_alone():
     torch.testing.assert_close(age[[0, 1, 3]].std(unbiased=False), torch.tensor(1.0))
 
 
+@pytest.mark.parametrize("value", [0.1, 0.3, 1 / 3, 37.2])
+def test_a_column_of_one_number_is_not_scaled(value):
+    schema = Schema.infer({"price": [value] * 200})
+    assert schema.encode({"price": [value, value + 0.5]})["price"].tolist() == [0.0, 0.5]
+
+
 def test_counts_are_of_the_training_rows():
     schema = make(min_count=2)
     ids, counts = schema.ids["item"], schema.counts["item"]
