@@ -22,10 +22,13 @@ def rope(
     channels: int | None = None,
 ) -> Tensor:
     """x [.. K] -> [.. K]; channels: the first, which alone are turned."""
-    half, y = (channels or x.shape[-1]) // 2, list(x.unbind(-1))
-    for c in range(half):
-        a, b = (c, c + half) if pairing == "half" else (2 * c, 2 * c + 1)
-        angle = position * base ** (-c / half)
-        cos, sin = math.cos(angle), math.sin(angle)
-        y[a], y[b] = y[a] * cos - y[b] * sin, y[b] * cos + y[a] * sin
-    return torch.stack(y, -1)
+    half = (channels or x.shape[-1]) // 2
+    first, second = slice(half), slice(half, 2 * half)
+    if pairing != "half":
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    angles = [position * base ** (-c / half) for c in range(half)]
+    cos, sin = (x.new_tensor([f(angle) for angle in angles]) for f in (math.cos, math.sin))
+    a, b, y = x[..., first], x[..., second], x.clone()
+    y[..., first] = a * cos - b * sin
+    y[..., second] = b * cos + a * sin
+    return y

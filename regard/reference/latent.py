@@ -19,15 +19,19 @@ def latent(params, options, row):
     c, r = normed(params, "norm", both[:, :L]), both[:, L:]
     kv = linear(params, "expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
-    turn = options["base"], options["pairing"]
-    turned = (lambda z, i: z) if turn[0] is None else (lambda z, i: rope(z, i, *turn))
+    base, pairing = options["base"], options["pairing"]
+
+    def turned(tokens):
+        return [z if base is None else rope(z, t, base, pairing) for t, z in enumerate(tokens)]
+
+    at_q, at_k = turned(q[..., N:]), turned(r)
 
     def weigh(h, i):
-        scores = {}
+        scores, query, tokens = {}, q[i, h, :N], k[:, h].unbind()
         for j in row.keys(h, i):
-            scores[j] = q[i, h, :N] @ k[j, h]
+            scores[j] = query @ tokens[j]
             if R:
-                scores[j] = scores[j] + turned(q[i, h, N:], i) @ turned(r[j], j)
+                scores[j] = scores[j] + at_q[i][h] @ at_k[j]
             scores[j] = scores[j] / (N + R) ** 0.5
         return softmax(scores)
 
