@@ -205,7 +205,8 @@ def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
 
 def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> dict[int, Tensor]:
     """q_i . k_j / sqrt(K) of these keys in head h."""
-    return {j: q[i, h] @ k[j, h] / q.shape[2] ** 0.5 for j in keys}
+    query, tokens = q[i, h], k[:, h].unbind()
+    return {j: query @ tokens[j] / len(query) ** 0.5 for j in keys}
 
 
 def beside_sink(

@@ -4,7 +4,7 @@ import math
 
 from torch.nn.functional import rms_norm
 
-from regard.reference._rows import linear, mix, of_groups, oracle, softmax
+from regard.reference._rows import linear, mix, of_groups, oracle, products, softmax
 
 
 @oracle
@@ -24,12 +24,13 @@ def differential(params, options, row):
     else:
         k = of_groups(k, H, K)[:, :, None].expand(row.S, H, 2, K)
         share = linear(params, "share", row.x).sigmoid()
+    (q1, q2), (k1, k2) = q.unbind(2), k.unbind(2)
 
     def weigh(h, i):
-        one, other = (
-            softmax({j: q[i, h, n] @ k[j, h, n] / K**0.5 for j in row.keys(h, i)}) for n in (0, 1)
-        )
-        return {j: w - share[i, h] * other[j] for j, w in one.items()}
+        keys = row.keys(h, i)
+        one, other = softmax(products(q1, k1, h, i, keys)), softmax(products(q2, k2, h, i, keys))
+        factor = share[i, h]
+        return {j: w - factor * other[j] for j, w in one.items()}
 
     mixed, weights = mix(row, v, weigh)
     if first:

@@ -39,7 +39,9 @@ def performer(params, options, row):
     def weigh(h, i):
         e_q, peaks = raw(q[i : i + 1, h], h)
         phi_q = (e_q - peaks.max()).exp() + eps if exponential else e_q
-        A = {j: phi_q[0] @ phi_k[h][j] for j in row.keys(h, i)}
-        return {j: a / sum(A.values()) for j, a in A.items()}
+        of_keys = phi_k[h].unbind()
+        A = {j: phi_q[0] @ of_keys[j] for j in row.keys(h, i)}
+        total = sum(A.values())
+        return {j: a / total for j, a in A.items()}
 
     return attend(params, row, v, weigh)

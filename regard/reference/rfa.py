@@ -18,12 +18,13 @@ def rfa(params, options, row):
         return torch.cat([wa.sin(), wa.cos()]) / len(w) ** 0.5
 
     q, k, v = heads(params, row)
+    phi_q, phi_k = ([[phi(a, h) for h, a in enumerate(token)] for token in z] for z in (q, k))
     g = linear(params, "gate", row.x).sigmoid() if options["gate"] else None  # [T H]
 
     def weigh(h, i):
         A = {}
         for j in row.keys(h, i):
-            A[j] = phi(q[i, h], h) @ phi(k[j, h], h)
+            A[j] = phi_q[i][h] @ phi_k[j][h]
             if g is not None:
                 A[j] = A[j] * (1 - g[j, h]) * g[j + 1 : i + 1, h].prod()
         total = sum(A.values(), row.x.new_zeros(()))

@@ -37,10 +37,10 @@ def routing(params, options, row):
     if not options["attend_raw"]:
         k = q if options["shared_qk"] else k
         q, k = (layer_norm(z, z.shape[2:]) for z in (q, k))
-    scale = q.shape[2] ** -0.5 if options["scale"] is None else options["scale"]
+    k = k * (q.shape[2] ** -0.5 if options["scale"] is None else options["scale"])
 
     def weigh(h, i):
-        used = []
+        used, query, tokens = [], q[i, h], k[:, h].unbind()
         for cluster in clusters_of(here[h], i):
             keys = [j for j in cluster if j >= 0 and row.allowed[h][i][j]]
             if options["published_causal"]:
@@ -48,7 +48,7 @@ def routing(params, options, row):
             if not options["allow_self"] and not row.is_cross and any(j != i for j in keys):
                 keys = [j for j in keys if j != i]
             if keys:
-                used.append(softmax({j: scale * k[j, h] @ q[i, h] for j in keys}))
+                used.append(softmax({j: tokens[j] @ query for j in keys}))
         total: dict[int, Tensor] = {}
         for weights in used:
             for j, w in weights.items():

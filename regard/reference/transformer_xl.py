@@ -27,12 +27,13 @@ def transformer_xl(params, options, row):
     r_of = {d: r(d) for d in range(1 - row.T, row.S)}
 
     def weigh(h, i):
-        scores = {}
+        scores, tokens = {}, k[:, h].unbind()
+        of_content, of_distance = q[i, h] + u[h], q[i, h] + v_b[h]
         for j in row.keys(h, i):
             distance = i + row.S - row.T - j
             if options["same_length"] and distance >= options["mem_len"]:
                 continue
-            score = (q[i, h] + u[h]) @ k[j, h] + (q[i, h] + v_b[h]) @ r_of[distance][h]
+            score = of_content @ tokens[j] + of_distance @ r_of[distance][h]
             if row.plan:
                 two = row.plan["query"][row.index][i] != row.plan["key"][row.index][j]
                 segment = params["segment.s"][int(two), h]
