@@ -38,6 +38,11 @@ class Ragged:
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return cls(np.concatenate([[], *rows], dtype=np.int32, casting="unsafe"), lengths)
 
+    @classmethod
+    def even(cls, rows: NDArray[Any]) -> "Ragged":
+        """Sequences of one length, [n T]."""
+        return cls(rows.ravel(), np.full(len(rows), rows.shape[1]))
+
     @cached_property
     def ends(self) -> Integers:
         return np.cumsum(self.lengths)
@@ -160,14 +165,13 @@ class Item(Mapping[str, Tensor]):
 class Examples(Records):
     """Sequences of unequal length, end to end, and their labels: one of each, or, Ragged, one of each token (-100: none)."""
 
-    def __init__(self, tokens: Integers, lengths: Integers, label: Column):
-        super().__init__({"tokens": Ragged(tokens, lengths), "label": label}, counted=("tokens",))
+    def __init__(self, tokens: Ragged, label: Column):
+        super().__init__({"tokens": tokens, "label": label}, counted=("tokens",))
 
     @classmethod
     def windows(cls, tokens: Integers, labels: Integers) -> "Examples":
         """Sequences of one length with a label for each token, both [n T]."""
-        lengths = np.full(len(tokens), tokens.shape[1])
-        return cls(tokens.ravel(), lengths, Ragged(labels.ravel(), lengths))
+        return cls(Ragged.even(tokens), Ragged.even(labels))
 
     def content(self) -> Iterator[NDArray[Any]]:
         """Borders, tokens, labels: the order that stored checksums are of."""

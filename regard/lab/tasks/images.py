@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.core.options import LARGEST, Range, check_option
 from regard.lab.data.generated import generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
-from regard.lab.data.records import Examples, Integers
+from regard.lab.data.records import Examples, Integers, Ragged
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import stratified
 from regard.lab.tasks.task import Classify, Drawn, Splits, options
@@ -43,8 +43,7 @@ def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "tes
 def pixel_rows(images: Images, rows: Integers) -> Examples:
     """Token = grey value + 1, row by row."""
     pixels = images.pixels[rows].reshape(len(rows), -1)
-    tokens = pixels.astype(np.int32).ravel() + 1
-    return Examples(tokens, np.full(len(rows), pixels.shape[1]), images.labels[rows])
+    return Examples(Ragged.even(pixels.astype(np.int32) + 1), images.labels[rows])
 
 
 _IMAGES = 1797

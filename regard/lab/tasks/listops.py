@@ -19,7 +19,7 @@ import numpy as np
 from regard.core import OptionError
 from regard.core.options import LARGEST, Count, Part, Range
 from regard.lab.data.generated import bar, generated
-from regard.lab.data.records import Examples, Integers
+from regard.lab.data.records import Examples, Integers, Ragged
 from regard.lab.tasks.task import Classify, Drawn, Splits, options
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -79,10 +79,8 @@ class ListOps(Drawn, Classify):
     def load(self) -> Splits:
         told = self.grammar | {"seed": self.seed, "count": self.total, "rule": _RULE}
         found = generated(self.name, told, self.draw)
-        rows = np.cumsum([self.train_size, self.valid_size])
-        lengths, values = np.split(found["lengths"], rows), np.split(found["values"], rows)
-        tokens = np.split(found["tokens"], np.cumsum(found["lengths"])[rows - 1])
-        return Splits(*map(Examples, tokens, lengths, values))
+        tokens, values = Ragged(found["tokens"], found["lengths"]), found["values"]
+        return Splits(*(Examples(tokens[rows], values[rows]) for rows in self.parts))
 
     def draw(self) -> dict[str, Integers]:
         """Different expressions, in an order shuffled by the seed: tokens [N] end to end, lengths [n], values [n] in 0..9.

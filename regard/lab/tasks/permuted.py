@@ -38,10 +38,9 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
         np.put_along_axis(order, asked, np.arange(asked.shape[1], dtype=np.int32)[None], axis=1)
         order[spared] = CONTEXT
         labels = np.where(order == CONTEXT, np.int32(IGNORED), tokens)
-        lengths = np.full(len(order), self.length)
         columns = {"tokens": tokens, "order": order, "label": labels}
         return Records(
-            {name: Ragged(column.ravel(), lengths) for name, column in columns.items()},
+            {name: Ragged.even(column) for name, column in columns.items()},
             counted=("tokens",),
         )
 

@@ -43,8 +43,7 @@ class ByteText(Classify):
     length: int = 512  # bytes of a text that are read
 
     def part(self, texts: Sequence[bytes], labels: Integers, rows: Integers) -> Examples:
-        tokens = byte_tokens([texts[row] for row in rows], self.length)
-        return Examples(tokens.values, tokens.lengths, labels[rows])
+        return Examples(byte_tokens([texts[row] for row in rows], self.length), labels[rows])
 
 
 def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:

@@ -15,14 +15,15 @@ TOKENS, LENGTHS, LABELS = np.array([5, 6, 7, 8, 9, 4]), np.array([3, 1, 2]), np.
 
 
 def test_items_are_cut_where_the_lengths_say():
-    examples = Examples(TOKENS, LENGTHS, LABELS)
+    tokens = Ragged(TOKENS, LENGTHS)
+    examples = Examples(tokens, LABELS)
     assert [item["tokens"].tolist() for item in examples] == [[5, 6, 7], [8], [9, 4]]
     assert [int(item["label"]) for item in examples] == [1, 0, 2]
     assert examples[-1]["tokens"].tolist() == [9, 4] and examples.lengths.tolist() == [3, 1, 2]
     assert examples[0]["tokens"].dtype == examples[0]["label"].dtype == torch.int64
     with pytest.raises(IndexError):
         examples[3]
-    each = Examples(TOKENS, LENGTHS, Ragged(np.array([6, 7, -100, -100, 4, -100]), LENGTHS))
+    each = Examples(tokens, Ragged(np.array([6, 7, -100, -100, 4, -100]), LENGTHS))
     assert [item["label"].tolist() for item in each] == [[6, 7, -100], [-100], [4, -100]]
 
 
@@ -34,9 +35,14 @@ def test_windows_of_one_token_have_a_label_of_each_token():
 @pytest.mark.parametrize(("place", "value"), [(0, [5, 6, 7, 8, 9, 3]), (1, [2, 2, 2]), (2, [1, 0, 3])])  # fmt: skip
 def test_the_checksum_sees_tokens_borders_and_labels(place, value):
     given = [TOKENS, LENGTHS, LABELS]
-    one, same = Examples(*given), Examples(*given)
+
+    def examples():
+        tokens, lengths, labels = given
+        return Examples(Ragged(tokens, lengths), labels)
+
+    one, same = examples(), examples()
     given[place] = np.array(value)
-    other = Examples(*given)
+    other = examples()
     assert checksum(one) == checksum(same) != checksum(other)
     assert checksum(one, other) != checksum(other, one)
 

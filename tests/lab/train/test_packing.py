@@ -40,7 +40,7 @@ class Texts(Task):
         lengths = rng.integers(self.shortest, self.longest + 1, 48)
         tokens = rng.integers(1, SIZE, lengths.sum())
         labels = np.where(rng.random(len(tokens)) < 0.1, IGNORED, (tokens * 3 + 1) % SIZE)
-        part = Examples(tokens, lengths, Ragged(labels, lengths))
+        part = Examples(Ragged(tokens, lengths), Ragged(labels, lengths))
         return Splits(part, part, part)
 
     def loss(self, model, batch):  # in float64, where the task's own is in float32
