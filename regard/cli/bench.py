@@ -1,7 +1,7 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -135,13 +135,16 @@ def _share(row: "Row") -> float | None:
 
 
 def _data(row: "Row") -> dict[str, Any]:
-    from regard.lab.experiment.speed import flat
-
-    plain = flat(row)
-    return plain | {
-        "median_ms": plain.pop("ms"),
+    """A timing as one mapping of plain values: what was timed, how, and what came of it."""
+    kept = ("entry", "mixer", "source", "options", "causal", "parameters", "flops")
+    facts = {name: getattr(row, name) for name in kept} | row.setting
+    values = {"state_bytes": None} | row.values
+    return facts | {
+        "median_ms": values.pop("ms"),
+        **values,
         "ratio": row.ratio,
         "matrix_share": _share(row),
+        "provenance": asdict(row.provenance),
     }
 
 

@@ -11,7 +11,6 @@ with several (y [n K], NaN where one is missing) it holds a probability for each
 
 import dataclasses
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -31,12 +30,13 @@ from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits
 from regard.lab.tasks.tables import numbered
-from regard.lab.tasks.task import DataSeed, Splits, evaluation
+from regard.lab.tasks.task import DataSeed, Splits, options
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
 from regard.lab.train.resume import capture, restore
 from regard.lab.train.run import as_json, from_json
 from regard.models import ModelConfig
+from regard.models.generation import evaluating
 
 ROWS_AT_ONCE = 4096
 
@@ -84,7 +84,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
         self._set(splits.schema, names, single)
-        task, config, before = Given(names=names), self._training(len(parts[0])), capture()
+        task, config, before = Given(labels=names), self._training(len(parts[0])), capture()
         try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
             with TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._check_fitted()
         rows = Records(self.schema_.columns(X))
         logits = np.empty((len(rows), len(self.label_names_)))
-        with evaluation(self.module_):
+        with evaluating(self.module_), torch.no_grad():
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 part = range(start, min(start + ROWS_AT_ONCE, len(rows)))
                 logits[part] = self.module_(rows.gather(part)).double().numpy()
@@ -192,10 +192,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return dataclasses.replace(self.train or ours, log_dir=None)
 
     def _check(self) -> None:
-        """Checks the options that are not about the table. Schema.infer checks of, numeric and min_count."""
         for name, kind in annotations(type(self).__init__).items():
-            if name not in ("of", "numeric", "min_count", "return"):
-                check_option("TableClassifier", name, getattr(self, name), kind)
+            check_option("TableClassifier", name, getattr(self, name), kind)
         if "table" not in self.model.kinds:
             raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
 
@@ -204,16 +202,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise NotFitted("TableClassifier is not fitted yet: call fit first")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Given(TableTask):
     """The task of rows that are given."""
 
     name = "given"
-    names: tuple[str, ...]
-
-    @property
-    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.names
+    labels: tuple[str, ...]  # type: ignore[misc]  # an option here, a constant of the other tasks
 
     def load(self) -> Splits:
         raise OptionError("the rows are given to `fit`")

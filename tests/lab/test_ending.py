@@ -68,7 +68,7 @@ def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path):
-    with pytest.raises(OptionError, match=r"load: there is no checkpoint in .*\. Name the folder"):
+    with pytest.raises(OptionError, match=r"load: there is no checkpoint in .* or name its folder"):
         load(tmp_path)
     with pytest.raises(OptionError, match="load: there is no checkpoint"):
         load(tmp_path, run_for("digits"))

@@ -86,13 +86,6 @@ class Setting(metaclass=CheckedOptions):
 _RULE = {one.name: one.default for one in fields(Setting)} | {"unit": "block"}
 
 
-def flat(row: Row) -> dict[str, Any]:
-    """A timing as one mapping of plain values: what was timed, how, and what came of it."""
-    kept = ("entry", "mixer", "source", "options", "causal", "parameters", "flops")
-    facts = {name: getattr(row, name) for name in kept} | row.setting
-    return facts | {"state_bytes": None} | row.values | {"provenance": asdict(row.provenance)}
-
-
 def obstacle(choice: Entry, setting: Setting) -> str | None:
     """Why this pass cannot be timed for this mixer at this size, or None."""
     if setting.kind in STREAMING:

@@ -271,15 +271,10 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
             )
         return replace(made, **facts)  # type: ignore[type-var]
     prefix = "" if column.place == "encoder" else f"{column.place}_"
-    given: dict[str, Any] = dict(
-        max_len=task.max_len,
-        dim=shell.dim,
-        num_heads=shell.num_heads,
-        num_layers=shell.num_layers,
-        position=shell.position,
-    )
+    given: dict[str, Any] = {"max_len": task.max_len, **vars(shell)}
+    more = given.pop("fields")
     given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
-    given |= dict(shell.fields) | dict(entry.model) | task.facts | facts
+    given |= {**more, **entry.model} | task.facts | facts
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
         given["max_len"] = max(1, len(given.get("fields", ())))

@@ -27,7 +27,7 @@ from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, options
 def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
     """Cross-entropy of each row, the sum over its labels."""
     nats = F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+        logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none"
     )
     return nats.view_as(labels).double().sum(1) / math.log(2)
 
@@ -87,8 +87,8 @@ class LanguageModelling(Task):
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
         """Bits of each window, and the bytes that they are of."""
-        logits, labels = self.answer(model, batch).float(), batch["labels"]
-        return bits_of(logits, labels), (labels != IGNORED).sum(1)
+        labels = batch["labels"]
+        return bits_of(self.answer(model, batch), labels), (labels != IGNORED).sum(1)
 
     def trivial_baseline(self, splits: Splits) -> float:
         """Bits of the test split under the training split's unigram frequencies."""

@@ -30,9 +30,6 @@ COLUMNS = (
 )
 
 
-NUMBERS = ("age", "weight", "education_years", "capital_gain", "capital_loss", "hours")
-
-
 def parse_adult(content: bytes) -> dict[str, list]:
     """Adult: rows of the census of 1994, as UCI gives them (Becker and Kohavi 1996).
 
@@ -41,12 +38,7 @@ def parse_adult(content: bytes) -> dict[str, list]:
     rows = csv.reader(StringIO(content.decode()), skipinitialspace=True)
     once = list(dict.fromkeys(tuple(row) for row in rows if row))
     columns = dict(zip(COLUMNS, zip(*once, strict=True), strict=True))
-    return {
-        name: [float(cell) for cell in column]
-        if name in NUMBERS
-        else [None if cell == "?" else cell for cell in column]
-        for name, column in columns.items()
-    }
+    return {name: _typed([cell.strip("?") for cell in cells]) for name, cells in columns.items()}
 
 
 @options

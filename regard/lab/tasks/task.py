@@ -1,8 +1,7 @@
 """Task: data, loss and metric behind one interface."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
@@ -174,7 +173,7 @@ class Task(metaclass=CheckedOptions):
 
     def every(self, model: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, ...]:
         """The columns of all batches."""
-        with evaluation(model):
+        with evaluating(model), torch.no_grad():
             found = [[one.cpu() for one in self.columns(model, batch)] for batch in batches]
         if not found:
             raise self.nothing
@@ -224,13 +223,6 @@ def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | Non
     valid = torch.arange(int(lengths.max())) < lengths[:, None]
     found = pad_sequence(list(rows), batch_first=True, padding_value=value)
     return found, None if valid.all() else valid
-
-
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the model's own mode comes back afterwards."""
-    with evaluating(model), torch.no_grad():
-        yield
 
 
 @options

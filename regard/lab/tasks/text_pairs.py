@@ -18,7 +18,8 @@ from regard.lab.data.records import Items, Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.lab.tasks.language_models import bits_of, frequency_bits
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, evaluation, options, padded
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, options, padded
+from regard.models.generation import evaluating
 
 
 def bleu(found: Sequence[str], references: Sequence[str]) -> float:
@@ -181,8 +182,8 @@ class TextPairs(Task):
 
         No text is generated, so the score separates models long before any of them writes a correct sentence.
         """
-        logits, labels = self.answer(model, batch).float(), batch["labels"]
-        return bits_of(logits, labels), self.sizes(labels.tolist())
+        labels = batch["labels"]
+        return bits_of(self.answer(model, batch), labels), self.sizes(labels.tolist())
 
     def sizes(self, targets: Iterable[Sequence[int]]) -> Int[Tensor, "n"]:
         """Bytes of each target, and one for its end."""
@@ -193,7 +194,7 @@ class TextPairs(Task):
             return super().score(model, batches)
         found: list[str] = []
         references: list[str] = []
-        with evaluation(model):
+        with evaluating(model), torch.no_grad():
             for batch in batches:
                 found += self.generate(model, batch)
                 references += map(self.vocabulary.decode, batch["labels"].tolist())

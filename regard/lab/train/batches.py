@@ -98,7 +98,7 @@ def in_order(
 
 def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[Any]], Batch]:
     """The task's `collate`, packed. Raises OptionError, with the reason, where sequences cannot share rows, or none needs padding."""
-    who, kind = type(task), getattr(task, "kind", "")
+    who, kind = type(task), task.kind
     if kind not in PER_TOKEN:
         why = f"{task.name} ({kind}) has no loss of each token of one sequence, as {' and '.join(PER_TOKEN)} have"
     elif (who.answer, who.collate) != (Task.answer, Task.collate):

@@ -159,27 +159,31 @@ class Taken:
         )
 
 
+def newest(run_dir: str | Path, who: str) -> tuple[Path, Checkpoint]:
+    """The newest checkpoint of the run in this folder. Raises OptionError where there is none, StoredDataError for a damaged one."""
+    found = committed(Path(run_dir) / "checkpoints")
+    if not found:
+        raise OptionError(
+            f"{who}: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
+        )
+    return found[-1], load(found[-1])
+
+
 def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_from") -> Taken:
     """Load the best checkpoint of the run in `run_dir` into `model` as far as names and shapes are equal.
 
     Raises OptionError where there is no checkpoint or nothing fits, StoredDataError where one is damaged.
     """
-    root = Path(run_dir) / "checkpoints"
-    found = committed(root)
-    if not found:
-        raise OptionError(
-            f"{who}: there is no checkpoint in {run_dir}. Train that run first, or name its folder."
-        )
-    newest = load(found[-1])
+    last, found = newest(run_dir, who)
     try:
-        progress = newest.state["progress"]
+        progress = found.state["progress"]
         step = progress["best_step"] or progress["step"]
-        path = path_of(root, step)
+        path = path_of(last.parent, step)
     except (LookupError, TypeError, ValueError) as error:
         raise StoredDataError(
-            f"{who}: {found[-1]} is no checkpoint of a training run ({error!r})"
+            f"{who}: {last} is no checkpoint of a training run ({error!r})"
         ) from error
-    weights = (newest if path == found[-1] else load(path)).model
+    weights = (found if path == last else load(path)).model
     ours = model.state_dict()
     fits = [n for n, value in ours.items() if n in weights and weights[n].shape == value.shape]
     if not fits:

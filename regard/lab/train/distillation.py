@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Batch, Splits, Task, evaluation, options
+from regard.lab.tasks.task import Batch, Splits, Task, options
 from regard.lab.train.batches import in_order
+from regard.models.generation import evaluating
 
 HELD = 16
 """Windows that choose the best weights, and as many that compare both models."""
@@ -68,7 +69,7 @@ class Distillation(Task):
     def perplexity(self, model: Any) -> float:
         """The perplexity of a causal model with a head, on the test windows."""
         losses = []
-        with evaluation(model):
+        with evaluating(model), torch.no_grad():
             for ids in (batch["tokens"] for batch in self.held_out()):
                 logits = model.head(model(ids))[:, :-1]
                 losses.append(F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()))

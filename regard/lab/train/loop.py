@@ -211,7 +211,7 @@ class _Trainer:
 
     def _weight(self, batch: Batch) -> Tensor | float:
         """Weight of this process's loss in the mean over processes: its part of the labels, where the loss is their mean."""
-        if self.group is None or getattr(type(self.task), "loss", None) is not Task.loss:
+        if self.group is None or type(self.task).loss is not Task.loss:
             return 1.0
         own = (batch["labels"] != IGNORED).sum()
         return own * self.accelerator.num_processes / self.accelerator.reduce(own, "sum")

@@ -18,8 +18,7 @@ from regard.core.options import CheckedOptions, tuples
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed, options
-from regard.lab.train import checkpoint
-from regard.lab.train.checkpoint import take_weights
+from regard.lab.train.checkpoint import newest, take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
@@ -116,7 +115,7 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     back, StoredDataError where a checkpoint is damaged.
     """
     if run is None:
-        config = _stored(Path(run_dir))
+        config = _stored(run_dir)
     else:
         config = _filled(run.model, (splits or run.task.load()).facts)
     model = config.build()
@@ -128,12 +127,10 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     return model.eval()
 
 
-def _stored(run_dir: Path) -> ModelConfig:
+def _stored(run_dir: str | Path) -> ModelConfig:
     """The configuration that the run's newest checkpoint names."""
-    found = checkpoint.committed(run_dir / "checkpoints")
-    if not found:
-        raise OptionError(f"load: there is no checkpoint in {run_dir}. Name the folder of a run.")
-    config = from_json(checkpoint.load(found[-1]).state.get("run", {}).get("model"))
+    _, found = newest(run_dir, "load")
+    config = from_json(found.state.get("run", {}).get("model"))
     if config is None:
         raise OptionError(
             f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
