@@ -7,12 +7,11 @@ tree(1) is the root; OP is uniform over MIN, MAX, MED (median, the mean of the m
 SM (sum modulo 10). An operator counts two tokens, a digit one; an expression is kept if min_length < tokens <
 max_length. Published: max_depth 10, max_args 10, operator_probability 0.25, lengths 500 and 2000.
 
-Trees are drawn many at once, level by level, and one that has outgrown max_length is dropped at once:
-the same distribution as drawing them one by one, at a few array operations a level. They come in chunks, each from a
-generator of its own.
+A tree is written from left to right, and one that has outgrown max_length is dropped at once.
 """
 
-from typing import Annotated, Any, NamedTuple
+from random import Random
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM"
 _DIGIT = VOCABULARY.index("0")
 _OPERATOR = VOCABULARY.index("[MIN")
 _CLOSE = VOCABULARY.index("]")
-_RULE = 2  # raised when the same options begin to give other expressions
+_RULE = 3  # raised when the same options begin to give other expressions
 _RARE = 10_000  # draws for each new expression beyond which the bounds count as out of reach
 _PATIENCE = 250_000  # draws between two looks at that rate
 
@@ -87,12 +86,12 @@ class ListOps(Drawn, Classify):
 
         Raises OptionError where there are too few.
         """
-        count, batch = self.total, max(64, min(16384, 2**22 // self.max_length))
+        rng, count = Random(self.seed), self.total
         found: dict[bytes, int] = {}  # expression -> value
-        draws = before = number = 0
+        draws = before = 0
         with bar("listops", count) as show:
             while len(found) < count:
-                if draws >= _PATIENCE:
+                if draws == _PATIENCE:
                     if (len(found) - before) * _RARE < draws:
                         raise OptionError(
                             f"listops: {count} different expressions of {self.grammar} are out of "
@@ -100,88 +99,44 @@ class ListOps(Drawn, Classify):
                             f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
                         )
                     draws, before = 0, len(found)
-                drawn = _draw(np.random.default_rng([self.seed, number]), batch, self)
-                for tokens, value in zip(*_write(drawn), strict=True):
-                    found.setdefault(tokens.tobytes(), value)
-                draws, number = draws + batch, number + 1
-                show(len(found))
-        expressions, values = [*found], np.array([*found.values()])
-        order = np.random.default_rng(self.seed).permutation(count)
-        kept = [expressions[i] for i in order]
-        tokens = np.frombuffer(b"".join(kept), dtype=np.uint8)
-        return {"tokens": tokens, "lengths": np.array([*map(len, kept)]), "values": values[order]}
+                draws += 1
+                tokens, value = self.expression(rng)
+                if self.min_length < len(tokens) < self.max_length and tokens not in found:
+                    found[tokens] = value
+                    show(len(found))
+        chosen = rng.sample([*found], count)  # those found later are longer
+        return {
+            "tokens": np.frombuffer(b"".join(chosen), dtype=np.uint8),
+            "lengths": np.array([*map(len, chosen)]),
+            "values": np.array([*map(found.__getitem__, chosen)]),
+        }
+
+    def expression(self, rng: Random) -> tuple[bytes, int]:
+        """A tree in prefix form, and its value; none of either where it outgrows max_length."""
+        tokens = bytearray()
+        open_: list[tuple[int, int, list[int]]] = []  # operator, how many arguments, their values
+        while len(tokens) < self.max_length:
+            grows = len(open_) + 1 < self.max_depth and rng.random() <= self.operator_probability
+            value = rng.randrange(4 if grows else 10)
+            tokens.append((_OPERATOR if grows else _DIGIT) + value)
+            if grows:
+                open_.append((value, rng.randint(2, self.max_args), []))
+                continue
+            while open_:
+                operator, arguments, values = open_[-1]
+                values.append(value)
+                if len(values) < arguments:
+                    break
+                value = _apply(operator, sorted(values))
+                tokens.append(_CLOSE)
+                open_.pop()
+            else:
+                return bytes(tokens), value
+        return b"", 0
 
 
-class _Level(NamedTuple):
-    """The nodes of one depth; the arguments of its operators are the next level, in order."""
-
-    tree: Integers
-    arguments: Integers  # 0 for a digit
-    symbol: Integers  # the digit, or the operator's index
-
-
-def _draw(rng: np.random.Generator, batch: int, task: ListOps) -> list[_Level]:
-    levels = []
-    tree = np.arange(batch)
-    tokens = np.ones(batch, dtype=np.int64)  # of each tree if everything not yet grown were a digit
-    for depth in range(1, task.max_depth + 1):
-        nodes = len(tree)
-        arguments = rng.integers(2, task.max_args + 1, nodes)
-        operators = (rng.random(nodes) <= task.operator_probability) & (depth < task.max_depth)
-        arguments[~operators] = 0
-        symbol = np.where(operators, rng.integers(0, 4, nodes), rng.integers(0, 10, nodes))
-        levels.append(_Level(tree, arguments, symbol))
-        np.add.at(tokens, tree[operators], 1 + arguments[operators])
-        grows = operators & (tokens[tree] < task.max_length)
-        tree = np.repeat(tree[grows], arguments[grows])
-        if not len(tree):
-            break
-    keep = (tokens > task.min_length) & (tokens < task.max_length)
-    kept = [_Level(*(column[keep[level.tree]] for column in level)) for level in levels]
-    return [level for level in kept if len(level.tree)]
-
-
-def _write(levels: list[_Level]) -> tuple[list[Integers], list[int]]:
-    """The trees in prefix form, and their values."""
-    if not levels:
-        return [], []
-    spans, values = _evaluate(levels)
-    ends = np.cumsum(spans[0])
-    tokens = np.empty(ends[-1], dtype=np.uint8)
-    position = ends - spans[0]
-    for depth, level in enumerate(levels):
-        operators = level.arguments > 0
-        tokens[position] = np.where(operators, _OPERATOR, _DIGIT) + level.symbol
-        tokens[(position + spans[depth] - 1)[operators]] = _CLOSE
-        if operators.any():
-            below = spans[depth + 1]
-            before = np.cumsum(below) - below
-            arguments = level.arguments[operators]
-            first = np.repeat(np.cumsum(arguments) - arguments, arguments)
-            position = np.repeat(position[operators] + 1, arguments) + before - before[first]
-    return np.split(tokens, ends[:-1]), values.tolist()
-
-
-def _evaluate(levels: list[_Level]) -> tuple[list[Integers], Integers]:
-    """Tokens under every node, level by level, and the value of every root; from the leaves up."""
-    spans: list[Integers] = []
-    values: Integers = np.empty(0, dtype=np.int64)
-    for level in reversed(levels):
-        operators = level.arguments > 0
-        span, value = np.ones_like(level.symbol), level.symbol.copy()
-        if operators.any():
-            arguments = level.arguments[operators]
-            starts = np.cumsum(arguments) - arguments
-            span[operators] = 2 + np.add.reduceat(spans[0], starts)
-            value[operators] = _apply(level.symbol[operators], values, starts, arguments)
-        spans.insert(0, span)
-        values = value
-    return spans, values
-
-
-def _apply(operator: Integers, values: Integers, starts: Integers, arguments: Integers) -> Integers:
-    node = np.repeat(np.arange(len(starts)), arguments)
-    ordered = values[np.lexsort((values, node))]
-    median = (ordered[starts + (arguments - 1) // 2] + ordered[starts + arguments // 2]) // 2
-    largest, total = ordered[starts + arguments - 1], np.add.reduceat(values, starts)
-    return np.choose(operator, (ordered[starts], largest, median, total % 10))
+def _apply(operator: int, values: list[int]) -> int:
+    """values: in order."""
+    n = len(values)
+    median = (values[(n - 1) // 2] + values[n // 2]) // 2
+    return (values[0], values[-1], median, sum(values) % 10)[operator]
