@@ -18,9 +18,9 @@ from regard.lab.tasks.tables import (
 
 def test_adult_takes_each_row_once():
     row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, United-States, <=50K"
-    other = row.replace("39", "50", 1)
+    other = row.replace("39", "50", 1).replace("?", "Sales")
     found = parse_adult(f"{row}\r\n{other}\r\n{row}\r\n\r\n".encode())
-    assert found["age"] == [39.0, 50.0] and found["occupation"] == [None, None]
+    assert found["age"] == [39.0, 50.0] and found["occupation"] == [None, "Sales"]
     assert found["income"] == ["<=50K"] * 2 and found["workclass"] == ["State-gov"] * 2
 
 
