@@ -4,7 +4,6 @@ reach     a1 b2 c1 d2    ->  . . b b      each token names how many tokens befor
 parity    0 1 1 0 1      ->  0 1 0 0 1    whether the ones so far are odd
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from regard.lab.data.records import IGNORED, Rows
 from regard.lab.tasks.fingerprint import Ability, Lookup
 
 
-@dataclass(frozen=True, kw_only=True)
 class TwoBack(Lookup):
     """Two back: lookup in three segments. The first holds pairs; the second keys that have no label; the third `near` pairs, then as many
     questions of these, which need no memory, and questions of the first.
@@ -47,7 +45,6 @@ class TwoBack(Lookup):
         return Rows(np.concatenate([told, questions], 1), labels)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reach(Ability):
     """Reach: the symbol that stands a named distance before. A token is a symbol and a distance; as many are asked as can be."""
 
@@ -76,7 +73,6 @@ class Reach(Ability):
         return Rows(1 + len(self.distances) * symbols + named, labels)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Parity(Ability):
     """Parity: at each bit whether the ones so far, its own included, are odd. Its answer needs a state, and no memory of tokens."""
 

@@ -6,7 +6,7 @@ About 22 core-minutes, estimated: 432 runs of 3 s, and a sixth more where rates 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from questions._models import ReaderConfig
@@ -16,7 +16,6 @@ from regard.lab.tasks.fingerprint import Lookup
 from regard.lab.train.short import Short, row_accuracies
 
 
-@dataclass(frozen=True, kw_only=True)
 class Needles(Lookup):
     """Lookup with more keys than a row of training holds, so that longer rows have keys of the same vocabulary."""
 

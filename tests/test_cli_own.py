@@ -46,7 +46,6 @@ class Model(Classifier):
     """A model."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sums(ListOps):
     """A task."""
 

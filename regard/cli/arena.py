@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from regard.cli.bench import LEDGER, PAGE, check_outputs
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
 from regard.core import OptionError
-from regard.core.options import Above0, CheckedOptions, Seed
+from regard.core.options import Above0, Declared, Seed
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column, Question
@@ -33,8 +33,7 @@ def _end_with_the_first() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@dataclass(frozen=True)
-class Arena(metaclass=CheckedOptions):
+class Arena(Declared):
     """Ask a question: train and time its entries. What the ledger has already is not run again, and each result is kept as it comes.
 
     Started several times at once on one ledger, the processes share the work. A question, mixers and tasks of your own are

@@ -1,7 +1,7 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
 from regard.core.errors import visible
 from regard.core.files import check_writable
-from regard.core.options import Above0, CheckedOptions
+from regard.core.options import Above0, Declared
 from regard.lab.experiment.stored import Pass, Type, Unit
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def check_outputs(inputs: Iterable[Path | None], **outputs: Path | None) -> None
 CAUSAL = {"either": None, "yes": True, "no": False}
 
 
-@dataclass(frozen=True)
-class Bench(metaclass=CheckedOptions):
+class Bench(Declared):
     """Time mixers beside fused softmax attention of the same causality, in one interleaved run for each setting."""
 
     mixers: tuple[str, ...] = ()

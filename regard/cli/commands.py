@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,11 +23,11 @@ from regard.cli.printing import console, print_details, print_facts, print_json,
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.errors import blamed, visible_lines
+from regard.core.options import Declared
 from regard.core.packages import lacking_extra
 
 
-@dataclass(frozen=True)
-class Ls:
+class Ls(Declared):
     """List what there is."""
 
     kind: Positional[str | None] = None
@@ -47,8 +47,7 @@ class Ls:
             print(f"{', '.join(sorted(absent))}: pip install 'regard[lab]'")
 
 
-@dataclass(frozen=True)
-class Show:
+class Show(Declared):
     """Everything about one name: equation, paper, what it can do and why not, options, cost."""
 
     name: Positional[str]
@@ -67,8 +66,7 @@ class Show:
             print_details(facts)
 
 
-@dataclass(frozen=True)
-class Train:
+class Train(Declared):
     """Train a task's default model, the one of TASK/MODEL, or one entry of a question: QUESTION/ENTRY/COLUMN.
 
     `regard train NAME --help` lists all fields.
@@ -80,8 +78,7 @@ class Train:
     """a name of `regard ls tasks`, TASK/MODEL with one of `regard ls models`, QUESTION/ENTRY/COLUMN, or module:function of your own"""
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Declared):
     """Draw the ledger: a table here, and one page that opens from disk."""
 
     question: Positional[str | None] = None
@@ -117,8 +114,7 @@ class Report:
             print(f"\nThe page: {page}")
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(Declared):
     """Put the rows of other ledgers into one. A trial that it has already keeps its result."""
 
     into: Positional[Path]
@@ -144,8 +140,7 @@ class Merge:
             print_table(found)
 
 
-@dataclass(frozen=True)
-class Doctor:
+class Doctor(Declared):
     """This machine: versions, threads, devices, settings, and what is missing."""
 
     json: Json = False

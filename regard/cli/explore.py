@@ -1,6 +1,5 @@
 """`regard explore`: what a checkpoint attends to, as one page that opens from disk."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from regard.cli.arguments import Flag, Json
 from regard.cli.bench import check_outputs
 from regard.cli.printing import print_json
 from regard.core import OptionError
-from regard.core.options import CheckedOptions
+from regard.core.options import Declared
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 PAGE = Path("runs/explore/page.html")
 
 
-@dataclass(frozen=True)
-class Explore(metaclass=CheckedOptions):
+class Explore(Declared):
     """Shows what a model attends to, head by head: one page that opens from disk and loads nothing.
 
     CHECKPOINT is a folder of `regard train`, one that TableClassifier.save wrote, one in the format of Hugging Face, or a .gguf file.

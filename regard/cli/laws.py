@@ -1,7 +1,6 @@
 """`regard laws` on the command line: what each law finds in a mixer, in all of its variants, or in a pool of one's own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError, RegardError
 from regard.core.errors import limited
+from regard.core.options import Declared
 
 if TYPE_CHECKING:
     from regard.testing import Verdict
@@ -20,8 +20,7 @@ FACTS: dict[str, Any] = {"dim": 24, "num_heads": 3, "max_len": 64}
 OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first that any variant has
 
 
-@dataclass(frozen=True)
-class Laws:
+class Laws(Declared):
     """Run the laws on a mixer, `regard laws linear`, or on your own mixer or pool, `regard laws my_module:MyMixer`."""
 
     name: Positional[str]

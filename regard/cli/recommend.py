@@ -1,6 +1,6 @@
 """`regard recommend` on the command line: which mechanism for a length and what is needed of it."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from regard.cli.bench import LEDGER
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
-from regard.core.options import CheckedOptions
+from regard.core.options import Declared
 
 if TYPE_CHECKING:
     from regard.lab.growth import Estimate
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Recommend(metaclass=CheckedOptions):
+class Recommend(Declared):
     """A mechanism for your length: what each can do, then what your ledger holds of time, memory and quality."""
 
     length: Length

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from regard.core.options import CheckedOptions
+from regard.core.options import Declared
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ Streaming = Literal["exact", "segment"] | No
 Exchange = Literal["halo", "sums", "means", "slots", "keys"] | No
 
 
-@dataclass(frozen=True, kw_only=True)
-class Capabilities(metaclass=CheckedOptions):
+class Capabilities(Declared):
     """Every field is proved by a law (yes) or by the text of an error (no).
 
     `time`, `memory` and `state` are sums of products in the library's letters, T the length: "T W K", "T^2 K",

@@ -11,7 +11,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from math import inf, nextafter
 from types import MappingProxyType, MethodType, NoneType, SimpleNamespace, UnionType
@@ -23,6 +23,7 @@ from typing import (
     TypeVar,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
@@ -84,6 +85,14 @@ class CheckedOptions(ABCMeta):
         if issubclass(cls, Module):
             require_room(who, lambda: type.__call__(cls, *args, **kwargs), {**kwargs, "": args})
         return type.__call__(cls, *args, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Declared(metaclass=CheckedOptions):
+    """Base of what its fields declare: it makes the subclass a frozen dataclass, whose fields are passed by name."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 LONGEST = 80

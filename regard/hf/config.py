@@ -33,7 +33,7 @@ class RegardConfig(PretrainedConfig):
     @classmethod
     def of(cls, config: ModelConfig) -> "RegardConfig":
         """Raises OptionError for mixers that are classes."""
-        settings = asdict(config)  # type: ignore[call-overload]
+        settings = asdict(config)
         layers = settings["mixer"] if isinstance(settings["mixer"], list | tuple) else [settings]
         _check_names(layer["mixer"] for layer in layers)
         others = {"num_labels": settings["num_classes"]} if "num_classes" in settings else {}

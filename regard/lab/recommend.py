@@ -14,7 +14,7 @@ import torch
 
 from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
-from regard.core.options import Above0, CheckedOptions
+from regard.core.options import Above0, Declared
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
@@ -37,8 +37,7 @@ TOLERANCE = 0.02  # of the best mean, within which another is as good
 SOFTMAX = "softmax"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case(metaclass=CheckedOptions):
+class Case(Declared):
     """The requirements on one block."""
 
     length: int  # tokens

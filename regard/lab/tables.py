@@ -30,7 +30,7 @@ from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits
 from regard.lab.tasks.tables import numbered
-from regard.lab.tasks.task import DataSeed, Splits, options
+from regard.lab.tasks.task import DataSeed, Splits
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
 from regard.lab.train.resume import capture, restore
@@ -181,7 +181,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def _config(self) -> ModelConfig:
         facts: dict[str, Any] = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
-        return dataclasses.replace(self.model, **facts)  # type: ignore[type-var]
+        return dataclasses.replace(self.model, **facts)
 
     def _training(self, rows: int) -> TrainConfig:
         size = min(256, rows)
@@ -202,7 +202,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise NotFitted("TableClassifier is not fitted yet: call fit first")
 
 
-@options
 class Given(TableTask):
     """The task of rows that are given."""
 

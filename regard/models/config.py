@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, ClassVar, Literal, cast, dataclass_transform
+from typing import Any, ClassVar, Literal, cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
-from regard.core.options import CheckedOptions, Count, Depth, Rate
+from regard.core.options import CheckedOptions, Count, Declared, Depth, Rate
 from regard.core.request import first_parameter
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
@@ -17,9 +17,8 @@ from regard.nn.fields import Field, check_batch, check_fields
 from regard.positions import POSITIONS
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class ModelConfig(metaclass=CheckedOptions):
-    """Base of every model's configuration: it makes the subclass a frozen dataclass. kinds: the tasks that the model is trained on.
+class ModelConfig(Declared):
+    """Base of every model's configuration. kinds: the tasks that the model is trained on.
 
     Args:
         vocab_size: different tokens, those for padding, start and end included
@@ -42,9 +41,6 @@ class ModelConfig(metaclass=CheckedOptions):
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
 
     def build(self) -> Any:
         """The model of this configuration, or of the nearest parent that has one, newly initialised.

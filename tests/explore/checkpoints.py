@@ -1,6 +1,5 @@
 """Checkpoints as users have them, each trained for two steps: folders of `regard train`, and of `TableClassifier.save`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,6 @@ def of_bytes(folder: Path) -> Path:
     return run(folder, task, model)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Translated(TextPairs):
     """Animals in German."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import field, is_dataclass
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import torch
 
 from regard.core import Mixer, OptionError
 from regard.core.errors import limited, shown
-from regard.core.options import CheckedOptions
+from regard.core.options import Declared
 from regard.lab.experiment import provenance
 from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from regard.models import ModelConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry(metaclass=CheckedOptions):
+class Entry(Declared):
     """A mechanism with its options in the column's shell, or a model made whole.
 
     mixer: a catalogue name or a class; `typed` is what a user wrote for the class. options: its own. model: fields of the

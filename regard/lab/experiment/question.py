@@ -44,7 +44,7 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
-from regard.core.options import Above0, Bound, CheckedOptions
+from regard.core.options import Above0, Bound, Declared
 from regard.lab.experiment.entry import Entry, check_entries
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
@@ -57,8 +57,7 @@ Place = Literal["encoder", "decoder", "cross"]
 Kind = Literal["screen", "comparison"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shell(metaclass=CheckedOptions):
+class Shell(Declared):
     """What stands around every mechanism of a column: sizes, positions, and further fields of the task's model."""
 
     dim: int = 64
@@ -68,8 +67,7 @@ class Shell(metaclass=CheckedOptions):
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column(metaclass=CheckedOptions):
+class Column(Declared):
     """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
 
     place: of an encoder-decoder, which of its three mixers is compared; the other two are softmax. either: the task has a
@@ -137,8 +135,7 @@ class Fitted:
     result: FitResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected(metaclass=CheckedOptions):
+class Expected(Declared):
     """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
 
     column: a trained one; the question's only one by default. measure: of Question.measures; the task's metric by default.
@@ -183,8 +180,7 @@ def stays_below(of: str, most: float, **more: Any) -> Expected:
     return Expected(of=of, most=most, **more)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim(metaclass=CheckedOptions):
+class Claim(Declared):
     """A published statement, its source, and the results that would agree with it: all of `expected`.
 
     smallest: the smallest effect worth telling, in the measure's unit. withdrawn: why the comparison is unfair, with the number that
@@ -198,8 +194,7 @@ class Claim(metaclass=CheckedOptions):
     withdrawn: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question(metaclass=CheckedOptions):
+class Question(Declared):
     """Raises OptionError where two entries share a label or two columns a name, UnknownNameError where a claim names none.
 
     seeds: each entry is trained from each; two in a screen, eight in a comparison. rates: learning rates. In a screen each is tried and

@@ -13,13 +13,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import torch
 
 from regard.core import Mask, OptionError
-from regard.core.options import Above0, CheckedOptions
+from regard.core.options import Above0, Declared
 from regard.functional.rows import recorded
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.passes import (  # fmt: skip
@@ -41,8 +41,7 @@ RATE_ROUNDS = 5  # in which the matrix product is timed
 SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting(metaclass=CheckedOptions):
+class Setting(Declared):
     """One measurement's setting. `length`: tokens processed, or for decode already in the state."""
 
     kind: Pass

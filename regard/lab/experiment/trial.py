@@ -269,7 +269,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
             raise OptionError(
                 f"{entry.label} makes {made.name}, which serves {', '.join(made.kinds)}; {task.name} is of kind {task.kind}"
             )
-        return replace(made, **facts)  # type: ignore[type-var]
+        return replace(made, **facts)
     prefix = "" if column.place == "encoder" else f"{column.place}_"
     given: dict[str, Any] = {"max_len": task.max_len, **vars(shell)}
     more = given.pop("fields")

@@ -16,10 +16,9 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from regard.lab.data.records import IGNORED, Examples, Integers, Rows
-from regard.lab.tasks.task import Drawn, Splits, options
+from regard.lab.tasks.task import Drawn, Splits
 
 
-@options
 class Ability(Drawn):
     """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
 
@@ -61,7 +60,6 @@ class Ability(Drawn):
         return Splits(*(Examples.windows(*rows) for rows in draws))
 
 
-@options
 class Lookup(Ability):
     """Lookup: the value of a key. A row holds half of the keys, so that which keys it holds is no answer."""
 
@@ -96,7 +94,6 @@ class Lookup(Ability):
         return _halves(pairs, questions, answers)
 
 
-@options
 class Capacity(Lookup):
     """Capacity: lookup among so many keys that a state of fixed size is short of room."""
 
@@ -106,7 +103,6 @@ class Capacity(Lookup):
     train_size: int = 48000
 
 
-@options
 class SaidAgain(Ability):
     """Rows whose second half gives symbols of the first again."""
 
@@ -123,7 +119,6 @@ class SaidAgain(Ability):
         return 2 * self.length
 
 
-@options
 class Order(SaidAgain):
     """Order: symbols again, in an order that is random and the same in every row (a shift would suit some strides)."""
 
@@ -154,7 +149,6 @@ class Order(SaidAgain):
         return _halves(1 + symbols, blanks, symbols[:, self.order])
 
 
-@options
 class Address(SaidAgain):
     """Address: the symbol at a place that a token names."""
 
@@ -179,7 +173,6 @@ class Address(SaidAgain):
         return _halves(1 + symbols, 1 + self.symbols + places, answers)
 
 
-@options
 class Counting(Ability):
     """Counting: how often each token is in its row, or came so far; class c stands for c + 1, the last for more as well."""
 

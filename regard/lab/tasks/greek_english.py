@@ -25,13 +25,12 @@ from regard.lab.data.pairs import Pair
 from regard.lab.data.records import Items
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.task import Batch, Splits, options, padded
+from regard.lab.tasks.task import Batch, Splits, padded
 from regard.lab.tasks.text_pairs import TextPairs, bare
 
 NO_WORD = -1
 
 
-@options
 class GreekEnglish(TextPairs):
     """The New Testament by verse: SBL's Greek, the Berean Standard Bible, alignments of Clear Bible. Split by chapter.
 

@@ -15,7 +15,7 @@ from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples, Integers, Ragged
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import stratified
-from regard.lab.tasks.task import Classify, Drawn, Splits, options
+from regard.lab.tasks.task import Classify, Drawn, Splits
 
 
 class Images(NamedTuple):
@@ -50,7 +50,6 @@ _IMAGES = 1797
 _OfEach = Annotated[int, Range(10, LARGEST, "at least 10, one image a class")]
 
 
-@options
 class Digits(Classify):
     """Digits: the 8x8 images of scikit-learn (E. Alpaydin, C. Kaynak, UCI 1998) read pixel by pixel, as classification in ten.
 
@@ -82,7 +81,6 @@ class Digits(Classify):
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
 
 
-@options
 class FashionMNIST(Classify):
     """Fashion-MNIST: 28x28 pictures of clothes read pixel by pixel, as classification in ten kinds.
 
@@ -116,7 +114,6 @@ class FashionMNIST(Classify):
 _PATHFINDER_RULE = 3  # raised when the same options begin to give other pictures
 
 
-@options
 class Pathfinder(Drawn, Classify):
     """Pathfinder: are the two discs on one dashed path? A picture read pixel by pixel, as classification in two classes.
 

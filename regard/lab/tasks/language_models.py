@@ -21,7 +21,7 @@ from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.records import Examples, Records, Rows
 from regard.lab.data.splits import SPLITS, first_of_each, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, cut
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, options
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
 
 
 def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
@@ -47,7 +47,6 @@ class Draws(NamedTuple):
     torch: torch.Generator
 
 
-@options
 class LanguageModelling(Task):
     """Causal language modelling, by the bits that a byte costs. Token = byte + 1.
 
@@ -155,7 +154,6 @@ class OfStdlib:
             yield [found[names[i]] for i in rng.permutation(len(names))]
 
 
-@options
 class StdlibBytes(OfStdlib, LanguageModelling):
     """Stdlib bytes: the next byte of the Python standard library's own source.
 
@@ -166,7 +164,6 @@ class StdlibBytes(OfStdlib, LanguageModelling):
     name = "stdlib_bytes"
 
 
-@options
 class OwnText(LanguageModelling):
     """The next byte of a text file of your own: the first nine tenths train, a twentieth each is for validation and test."""
 

@@ -19,7 +19,7 @@ from regard.core import OptionError
 from regard.core.options import LARGEST, Count, Part, Range
 from regard.lab.data.generated import bar, generated
 from regard.lab.data.records import Examples, Integers, Ragged
-from regard.lab.tasks.task import Classify, Drawn, Splits, options
+from regard.lab.tasks.task import Classify, Drawn, Splits
 
 VOCABULARY = ("<pad>", "<unknown>", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 _DIGIT = VOCABULARY.index("0")
@@ -30,7 +30,6 @@ _RARE = 10_000  # draws for each new expression beyond which the bounds count as
 _PATIENCE = 250_000  # draws between two looks at that rate
 
 
-@options
 class ListOps(Drawn, Classify):
     """ListOps: the value of a nested list expression, as classification over ten digits.
 

@@ -16,12 +16,11 @@ from regard.lab.data.records import Examples, Rows
 from regard.lab.data.sources import archive
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
-from regard.lab.tasks.task import IGNORED, Batch, options
+from regard.lab.tasks.task import IGNORED, Batch
 from regard.lab.tasks.texts import Email, divided, read_emails
 from regard.models.corruption import corrupt
 
 
-@options
 class MaskedLanguageModelling(LanguageModelling):
     """Token = byte + 1, 257 the start of a text, 258 the mask. Bits count the hidden bytes alone."""
 
@@ -60,7 +59,6 @@ class MaskedLanguageModelling(LanguageModelling):
         return Examples.windows(*(part.numpy() for part in hidden))
 
 
-@options
 class StdlibMasked(OfStdlib, MaskedLanguageModelling):
     """Stdlib masked: hidden bytes of the Python standard library's own source.
 
@@ -70,7 +68,6 @@ class StdlibMasked(OfStdlib, MaskedLanguageModelling):
     name = "stdlib_masked"
 
 
-@options
 class SpamMasked(MaskedLanguageModelling):
     """Spam masked: hidden bytes of the e-mails that `spam` classifies, for training before it (arXiv 2310.02980).
 

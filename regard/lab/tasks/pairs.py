@@ -13,11 +13,9 @@ from regard.lab.data.own import own_path, read_text_files
 from regard.lab.data.pairs import Pair, key_of, split_pairs
 from regard.lab.data.sources import archive
 from regard.lab.data.splits import SPLITS, Split, apart, spaced
-from regard.lab.tasks.task import options
 from regard.lab.tasks.text_pairs import BITS, Metric, TextPairs
 
 
-@options
 class TranslateDe(TextPairs):
     """English -> German: short descriptions and paragraphs of Debian packages. Split by source package.
 
@@ -46,7 +44,6 @@ class TranslateDe(TextPairs):
         return [pair for pair in pairs if len(pair.source.split()) >= self.min_words]
 
 
-@options
 class TextFiles(TextPairs):
     """A user's own pairs: two files, a sentence a line, line n of one translating line n of the other (as WMT's).
 
@@ -70,7 +67,6 @@ class TextFiles(TextPairs):
         return dict(zip(order, apart([files[part] for part in order], key_of), strict=True))
 
 
-@options
 class DebianSummary(TextPairs):
     """Debian summary: the long description of a package -> its short one.
 
@@ -193,7 +189,6 @@ def _known_as(name: str) -> str:
     return name.strip(" .,").upper()
 
 
-@options
 class Dialogue(TextPairs):
     """Dialogue: a speech of Shakespeare's -> the answer to it, by the bits that a byte of the answer costs.
 

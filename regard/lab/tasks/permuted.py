@@ -8,12 +8,11 @@ from torch import Tensor, nn
 from regard.lab.data.records import IGNORED, Items, Ragged, Records, Rows
 from regard.lab.data.windows import START
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
-from regard.lab.tasks.task import Batch, options
+from regard.lab.tasks.task import Batch
 
 CONTEXT = -1
 
 
-@options
 class StdlibPermuted(OfStdlib, LanguageModelling):
     """Stdlib permuted: bytes of the Python standard library's source, predicted in drawn orders.
 

@@ -5,10 +5,9 @@ import numpy as np
 from regard.core import OptionError
 from regard.core.options import Part
 from regard.lab.data.records import IGNORED, Examples
-from regard.lab.tasks.task import Drawn, Splits, options
+from regard.lab.tasks.task import Drawn, Splits
 
 
-@options
 class Recall(Drawn):
     """Recall: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927), the cheap task that separates mechanisms by memory.
 

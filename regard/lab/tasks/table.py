@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.lab.data.records import Integers, Items, Records, gathered
 from regard.lab.data.schema import Columns, Schema
-from regard.lab.tasks.task import Batch, Splits, Task, options
+from regard.lab.tasks.task import Batch, Splits, Task
 from regard.nn.fields import FIRST_KNOWN, MISSING, Categorical
 
 
@@ -125,7 +125,6 @@ def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]
 LABEL, GROUP = "label", "group"
 
 
-@options
 class Tabular(Task):
     """Rows of columns, and labels [K] of each row."""
 
@@ -150,7 +149,6 @@ class Tabular(Task):
         return {"labels": columns.pop(LABEL), "fields": columns}
 
 
-@options
 class TableTask(Tabular):
     """Tables: rows of fields, and one or more yes-or-no labels of each; by the mean of the labels' AUC.
 

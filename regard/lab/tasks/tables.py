@@ -18,7 +18,7 @@ from regard.lab.data.own import column, own_path, read_delimited
 from regard.lab.data.records import Integers
 from regard.lab.data.sources import archive
 from regard.lab.tasks.table import TableTask, table_splits
-from regard.lab.tasks.task import Drawn, Splits, options
+from regard.lab.tasks.task import Drawn, Splits
 
 _NO_FIELDS = ("education", "education_years", "marital_status", "weight", "income")
 
@@ -41,7 +41,6 @@ def parse_adult(content: bytes) -> dict[str, list]:
     return {name: _typed([cell.strip("?") for cell in cells]) for name, cells in columns.items()}
 
 
-@options
 class Adult(TableTask):
     """Adult: does this person earn over 50,000 dollars, and has never married? The census tasks of MMoE, on a smaller census.
 
@@ -73,7 +72,6 @@ class Adult(TableTask):
         return table_splits(fields, labels, parts, min_count=self.min_count)
 
 
-@options
 class OwnTable(TableTask):
     """A table of your own in a .csv or .tsv file: is the column `target` `positive`?
 
@@ -134,7 +132,6 @@ def _typed(cells: Sequence[str]) -> list:
     return [cell or None for cell in cells]
 
 
-@options
 class PlantedHistories(Drawn, TableTask):
     """Planted histories: is something of the candidate's kind among what was seen before? For DIN (arXiv 1706.06978), and without a download.
 
@@ -286,7 +283,6 @@ def _columns(content: bytes) -> dict[str, list[str]]:
     return {cells[i].partition(":")[0]: cells[n + i :: n] for i in range(n)}
 
 
-@options
 class MovieLens(TableTask):
     """MovieLens-1M: is this the user's next film? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
-from regard.core.options import CheckedOptions, Range
+from regard.core.options import Declared, Range
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
 
@@ -65,17 +65,7 @@ DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and belo
 _CHANCES: dict[tuple[type, str, str], float] = {}
 
 
-Options = TypeVar("Options")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def options(cls: type[Options]) -> type[Options]:
-    """Decorator of a task: a frozen dataclass, whose fields are its options and are passed by name."""
-    return dataclass(frozen=True, kw_only=True)(cls)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task(metaclass=CheckedOptions):
+class Task(Declared):
     """Base of every task: its fields are its options, and equal options give equal data.
 
     A model is called as KINDS says. Token 0 is padding and never data. `metric` names what `score` gives, and
@@ -225,7 +215,6 @@ def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | Non
     return found, None if valid.all() else valid
 
 
-@options
 class Drawn(Task):
     """Tasks whose examples are drawn from a seed, with the sizes of their parts.
 
@@ -248,7 +237,6 @@ class Drawn(Task):
         return np.split(np.arange(self.total), borders)
 
 
-@options
 class Classify(Task):
     """Classification of whole sequences."""
 

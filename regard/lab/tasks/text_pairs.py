@@ -18,7 +18,7 @@ from regard.lab.data.records import Items, Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.lab.tasks.language_models import bits_of, frequency_bits
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, options, padded
+from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, padded
 from regard.models.generation import evaluating
 
 
@@ -56,7 +56,6 @@ def bare(model: nn.Module) -> Any:
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
-@options
 class TextPairs(Task):
     """From one text to another: translation, summaries, dialogue.
 

@@ -27,10 +27,9 @@ from regard.lab.data.splits import (
     stratified,
 )
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.task import Batch, Classify, Splits, Task, options, padded
+from regard.lab.tasks.task import Batch, Classify, Splits, Task, padded
 
 
-@options
 class ByteText(Classify):
     """Classification of texts by their first bytes.
 
@@ -84,7 +83,6 @@ def body_of(email: bytes) -> bytes:
     return (*_EMPTY_LINE.split(email, maxsplit=1), b"")[1]
 
 
-@options
 class Spam(ByteText):
     """Spam: is an e-mail's body spam or ham? Byte-level classification of the SpamAssassin corpus.
 
@@ -154,7 +152,6 @@ _WORD = re.compile(r"[a-z0-9]+(?:[.'+#-]+[a-z0-9]+)*[+#]*|[^\sa-z0-9]")
 UNKNOWN = 1
 
 
-@options
 class DebianSections(Classify):
     """Debian sections: to which section does a package belong? Its description is a document of sentences of words.
 
@@ -240,7 +237,6 @@ def words_of(sentence: str) -> list[str]:
 Chapters = Mapping[tuple[int, int], str]
 
 
-@options
 class BibleChapters(ByteText):
     """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English? By their first bytes.
 
@@ -289,7 +285,6 @@ class BibleChapters(ByteText):
         return Splits(*map(part, SPLITS))
 
 
-@options
 class LabelledTexts(ByteText):
     """Texts of your own with a class each, in a .csv or .tsv file.
 

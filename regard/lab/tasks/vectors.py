@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.core.options import LARGEST, Range
 from regard.lab.data.records import Records
 from regard.lab.tasks.table import Tabular
-from regard.lab.tasks.task import Batch, Drawn, Splits, options
+from regard.lab.tasks.task import Batch, Drawn, Splits
 from regard.models import ModelConfig
 from regard.nn import CoordConv2d
 
@@ -17,7 +17,6 @@ SIZE = 32  # pixels
 Several = Annotated[int, Range(2, LARGEST, "at least 2: labels are divided by their deviation")]
 
 
-@options
 class Regression(Tabular):
     """Rows {x [input_dim], label [K]}; the loss is the mean squared error."""
 
@@ -31,7 +30,6 @@ class Regression(Tabular):
         return (outputs - labels).square().mean()
 
 
-@options
 class CorrelatedTasks(Drawn, Regression):
     """Two regression tasks of chosen similarity: the synthetic data of MMoE (Ma et al. 2018, KDD, section 3.2).
 
@@ -98,7 +96,6 @@ class CorrelatedTasks(Drawn, Regression):
         return float(model.score(test["x"], test["label"]))
 
 
-@options
 class WhitePixel(Regression):
     """Row and column of the one white pixel of a picture (Liu et al. 2018, arXiv 1807.03247, section 4).
 

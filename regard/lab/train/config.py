@@ -3,16 +3,15 @@
 from typing import Annotated, Literal
 
 from regard.core import OptionError
-from regard.core.options import WIDEST, Above0, CheckedOptions, Count, Range, Rate
-from regard.lab.tasks.task import DataSeed, options
+from regard.core.options import WIDEST, Above0, Count, Declared, Range, Rate
+from regard.lab.tasks.task import DataSeed
 from regard.nn.disagreement import Kind
 
 Schedule = Literal["cosine", "linear"]
 Weight = Annotated[float, Range(0, WIDEST, "a number of at least 0")]
 
 
-@options
-class TrainConfig(metaclass=CheckedOptions):
+class TrainConfig(Declared):
     """Budget, optimiser and bookkeeping of one run; exactly one of `steps` and `tokens` is the budget.
 
     Raises OptionError naming the field whose value cannot be used.

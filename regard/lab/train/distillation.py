@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Batch, Splits, Task, options
+from regard.lab.tasks.task import Batch, Splits, Task
 from regard.lab.train.batches import in_order
 from regard.models.generation import evaluating
 
@@ -18,7 +18,6 @@ HELD = 16
 """Windows that choose the best weights, and as many that compare both models."""
 
 
-@options
 class Distillation(Task):
     """error(student, teacher, tokens, valid) is the loss and the metric; the text's first windows are held out."""
 

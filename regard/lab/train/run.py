@@ -14,10 +14,10 @@ from torch import nn
 
 from regard.core import OptionError, RegardError
 from regard.core.memory import require_memory
-from regard.core.options import CheckedOptions, tuples
+from regard.core.options import Declared, tuples
 from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
-from regard.lab.tasks.task import DataSeed, options
+from regard.lab.tasks.task import DataSeed
 from regard.lab.train.checkpoint import newest, take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
@@ -29,8 +29,7 @@ BYTES = 16
 """For each trained number in float32: itself, its gradient, and the two means that AdamW keeps."""
 
 
-@options
-class Run(metaclass=CheckedOptions):
+class Run(Declared):
     """Raises OptionError where task and model do not fit each other."""
 
     task: Task
@@ -187,4 +186,4 @@ def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
             raise OptionError(
                 f"model.{name} is {getattr(model, name)}, and the data have {fact}. Leave it out, or name what they have."
             )
-    return dataclasses.replace(model, **facts)  # type: ignore[type-var]
+    return dataclasses.replace(model, **facts)

@@ -16,9 +16,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, OptionError
-from regard.core.options import CheckedOptions, Rate
+from regard.core.options import Declared, Rate
 from regard.lab.data.records import IGNORED, Records
-from regard.lab.tasks.task import Splits, options
+from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import warmup_linear
@@ -29,8 +29,7 @@ LOOK = 50  # steps between points of the curve
 SOLVED, OVER = 0.99, 10  # accuracy of so many training steps at which a run ends
 
 
-@options
-class Short(metaclass=CheckedOptions):
+class Short(Declared):
     """The budget of such a run."""
 
     steps: int

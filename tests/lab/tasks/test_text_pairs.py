@@ -23,7 +23,6 @@ NUMBERS = "one two three four five six seven eight nine ten".split()
 ZAHLEN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Counting(TextPairs):
     """Numbers in English -> in German, word by word."""
 

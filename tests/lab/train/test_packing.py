@@ -1,6 +1,6 @@
 """Packing: fewer rows, the same loss, gradients and weights; refused where documents would be mixed or nothing is saved."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +24,6 @@ CONFIG = TrainConfig(
 SIZE = 7
 
 
-@dataclass(frozen=True, kw_only=True)
 class Texts(Task):
     """The next token of texts of 1 to 12 tokens; the first is the place of nothing."""
 
