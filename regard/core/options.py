@@ -11,7 +11,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from functools import cache, wraps
 from math import inf, nextafter
 from types import MappingProxyType, MethodType, NoneType, SimpleNamespace, UnionType
@@ -89,10 +89,20 @@ class CheckedOptions(ABCMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Declared(metaclass=CheckedOptions):
-    """Base of what its fields declare: it makes the subclass a frozen dataclass, whose fields are passed by name."""
+    """Base of what its fields declare: it makes the subclass a frozen dataclass, whose fields are passed by name.
+
+    `@dataclass(frozen=True)` above the subclass changes nothing.
+    """
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
+        del cls.__setattr__, cls.__delattr__  # which dataclass would refuse to make twice
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
 LONGEST = 80

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, Literal
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 import regard
 from regard import OptionError, UnknownNameError
 from regard.core.memory import free_bytes, spelled_bytes
-from regard.core.options import Above0, Count, Rate, Seed, Share, fits, spelled
+from regard.core.options import Above0, Count, Declared, Rate, Seed, Share, fits, spelled
 from regard.models import LanguageModelConfig
 from regard.nn import SCORES
 from regard.pools import build_pool
@@ -132,6 +133,23 @@ def test_what_fits_an_annotation_and_how_it_is_spelled(kind, good, bad, words):
     assert all(fits(kind, value) for value in good)
     assert not any(fits(kind, value) for value in bad)
     assert spelled(kind) == words
+
+
+def test_a_subclass_of_what_is_declared_is_frozen_with_a_decorator_or_without():
+    class Plain(Declared):
+        size: int = 1
+
+    @dataclass(frozen=True)
+    class Decorated(Plain):
+        more: int = 2
+
+    for made in (Plain(size=3), Decorated(size=3, more=4)):
+        with pytest.raises(FrozenInstanceError, match="size"):
+            made.size = 5
+        assert copy.copy(made) == made
+        assert made.size == 3
+        with pytest.raises(OptionError, match="size"):
+            type(made)(size="three")
 
 
 def test_a_name_that_impl_does_not_take_is_refused_with_the_near_one():
