@@ -181,7 +181,7 @@ def _error(y: Hidden, want: Hidden, valid: Valid) -> Float[Tensor, ""]:
 
 
 def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> Mixer:
-    heads, options = getattr(old, "heads", None), dict(given)
+    heads: Any = getattr(old, "heads", None)
     if not isinstance(heads, Heads) or heads.key is None:
         raise UnsupportedError(
             f"convert does not support {old.name}: it has no projections to re-use"
@@ -191,43 +191,18 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
         raise UnsupportedError(
             f"{cls.name} does not support the {position.name} positions of the model's layers"
         )
-    names = option_names(cls)
-    inside = "position" in names
-    if isinstance(position, Rotary) and inside:
-        options["position"] = position.name
-        own = "base", "pairing", "channels"
-        options["position_options"] = {name: getattr(position, name) for name in own}
-    H, G = heads.num_heads, heads.num_kv_heads
-    if "num_kv_heads" in names and not options.get("shared_qk"):
-        options["num_kv_heads"] = G
-    width = heads.query.out_features
-    if heads.gate is not None and {"gate", "head_dim"} <= {*names}:
-        options, width = options | {"gate": True, "head_dim": heads.head_dim}, old.dim
-    usual = inspect.signature(cls).parameters
-    for name in {"scale", "soft_cap", "sinks"} & {*names} & old.options.keys():
-        if usual[name].default in (None, False):  # as softmax has it
-            options.setdefault(name, old.options[name])
-    new = build(cls, dim=width, num_heads=H, max_len=max_len, **options)
-    taken = getattr(new, "heads", None)
-    if not isinstance(taken, Heads):
-        raise UnsupportedError(
-            f"{new.name} does not support convert: it has no queries, keys and values"
-        )
-    if heads.gate is not None and taken.gate is None:
-        raise UnsupportedError(
-            f"{new.name} does not support convert of layers with an output gate, which it would lose"
-        )
-    if new.beside_heads and new.dim != old.dim and cls.name != "longformer":
-        raise UnsupportedError(
-            f"{new.name} does not support convert with heads of {new.dim} channels for tokens of {old.dim}: it needs the "
-            f"tokens themselves as well, for {new.beside_heads}"
-        )
-    repeats = taken.num_kv_heads // G
+    options = _options_like(old, cls, position, given)
+    gated = heads.gate is not None and "gate" in options
+    width = old.dim if gated else heads.query.out_features
+    new = build(cls, dim=width, num_heads=heads.num_heads, max_len=max_len, **options)
+    taken = _given_heads(old, new)
+    repeats = taken.num_kv_heads // heads.num_kv_heads
     taken.query, taken.out, taken.gate = heads.query, heads.out, heads.gate
     taken.query_norm, taken.key_norm = heads.query_norm, heads.key_norm
-    taken.value = _repeated(heads.value, G, repeats)
-    taken.key = None if taken.key is None else _repeated(heads.key, G, repeats)
-    if isinstance(position, Rotary) and not inside:
+    taken.value = _repeated(heads.value, heads.num_kv_heads, repeats)
+    if taken.key is not None:
+        taken.key = _repeated(heads.key, heads.num_kv_heads, repeats)
+    if isinstance(position, Rotary) and "position" not in options:
         taken.rotation = position
         new.declare(cross=No("rotary positions are those of one sequence"))
         if new.capabilities.streaming == "segment" or getattr(new, "sort_net", new) is None:
@@ -239,6 +214,43 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
         new.sinks = old.sinks
     new.dim = old.dim
     return new.to(heads.query.weight.device, heads.query.weight.dtype)
+
+
+def _options_like(old: Any, cls: type[Mixer], position: object, given: Options) -> Options:
+    """The options that the new mixer has of the old one, where `given` does not say otherwise."""
+    options, names = dict(given), option_names(cls)
+    if isinstance(position, Rotary) and "position" in names:
+        options["position"] = position.name
+        own = "base", "pairing", "channels"
+        options["position_options"] = {name: getattr(position, name) for name in own}
+    if "num_kv_heads" in names and not options.get("shared_qk"):
+        options["num_kv_heads"] = old.heads.num_kv_heads
+    if old.heads.gate is not None and {"gate", "head_dim"} <= {*names}:
+        options |= {"gate": True, "head_dim": old.heads.head_dim}
+    usual = inspect.signature(cls).parameters
+    for name in {"scale", "soft_cap", "sinks"} & {*names} & old.options.keys():
+        if usual[name].default in (None, False):  # as softmax has it
+            options.setdefault(name, old.options[name])
+    return options
+
+
+def _given_heads(old: Any, new: Mixer) -> Heads:
+    """The new mixer's heads, which can take over what the old one's have; raises UnsupportedError if not."""
+    taken = getattr(new, "heads", None)
+    if not isinstance(taken, Heads):
+        raise UnsupportedError(
+            f"{new.name} does not support convert: it has no queries, keys and values"
+        )
+    if old.heads.gate is not None and taken.gate is None:
+        raise UnsupportedError(
+            f"{new.name} does not support convert of layers with an output gate, which it would lose"
+        )
+    if new.beside_heads and new.dim != old.dim and new.name != "longformer":
+        raise UnsupportedError(
+            f"{new.name} does not support convert with heads of {new.dim} channels for tokens of {old.dim}: it needs the "
+            f"tokens themselves as well, for {new.beside_heads}"
+        )
+    return taken
 
 
 def _repeated(layer: nn.Linear, num_groups: int, repeats: int) -> nn.Linear:
