@@ -160,7 +160,7 @@ def integrated_gradients(
     valid = kwargs.get("valid")
     with evaluating(model):
         with torch.no_grad():
-            with _looked_up(model, tokens.numel()) as tables:
+            with _looked_up(model, tokens, valid) as tables:
                 chosen = _chosen(answer(model(tokens, *args, **kwargs), valid), label)
             if not tables:
                 raise UnsupportedError(
@@ -177,7 +177,7 @@ def integrated_gradients(
 
         def value(point: Tensor) -> Tensor:
             """F, where the tokens are looked up as `point`."""
-            with _looked_up(model, tokens.numel(), point):
+            with _looked_up(model, tokens, valid, point):
                 logits = answer(model(tokens, *args, **kwargs), valid)
             return logits.gather(1, chosen)[:, 0]
 
@@ -292,13 +292,16 @@ def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
 
 @contextmanager
 def _looked_up(
-    model: nn.Module, count: int, point: Tensor | None = None
+    model: nn.Module, tokens: Tensor, valid: Valid, point: Tensor | None = None
 ) -> Iterator[list[nn.Embedding]]:
-    """While open, the first look-up of so many ids gives `point`, where that is given; its table enters the list."""
+    """While open, the first look-up of these tokens gives `point`, where that is given; its table enters the list."""
     seen: list[nn.Embedding] = []
 
     def note(table: nn.Embedding, ids: tuple[Tensor], y: Tensor) -> Tensor | None:
-        if seen or ids[0].numel() != count:
+        if seen or ids[0].numel() != tokens.numel():
+            return None
+        unlike = ids[0].view_as(tokens) != tokens
+        if bool((unlike if valid is None else unlike & valid).any()):
             return None
         seen.append(table)
         return None if point is None else point.view_as(y)

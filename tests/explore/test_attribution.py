@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import regard
 from regard import OptionError, ShapeError
@@ -105,6 +106,25 @@ def test_integrated_gradients_are_complete():
         integrated_gradients(classifier(), prompts(), baseline=99)
 
 
+def test_integrated_gradients_are_of_the_tokens_where_positions_are_looked_up_first():
+    torch.manual_seed(0)
+    word, place, out = nn.Embedding(20, 8), nn.Embedding(32, 8), nn.Linear(8, 3)
+
+    class Places(nn.Module):
+        def __init__(self, first: bool):
+            super().__init__()
+            self.word, self.place, self.out, self.first = word, place, out, first
+
+        def forward(self, tokens):
+            tables = [(self.place, torch.arange(tokens.shape[1])), (self.word, tokens)]
+            parts = [table(ids) for table, ids in tables[:: 1 if self.first else -1]]
+            return self.out(torch.tanh(parts[0] + parts[1]).sum(1))
+
+    tokens = torch.randint(20, (1, 6))
+    found = [integrated_gradients(Places(first), tokens, label=0).scores for first in (0, 1)]
+    torch.testing.assert_close(*found)
+
+
 def test_leave_one_out_is_the_model_without_the_token():
     model, tokens, valid = classifier(), prompts(), ragged()
     found = leave_one_out(model, tokens, valid=valid, label=2, chunk=3)
@@ -185,6 +205,8 @@ def test_correlations_are_those_of_scipy():
     assert kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
     assert kendall(a, -a) == -1 and spearman(a, a) == pytest.approx(1)
+    lacking = a.where(a > 0, torch.nan)
+    assert all(z != z for z in agreement({"a": lacking, "b": b})[0][2:])
 
 
 def test_overlap_counts_the_largest_by_magnitude():
