@@ -6,7 +6,7 @@ About 13 core-minutes, estimated: 108 runs of 6 s, and a sixth more where rates 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from regard.lab import Claim, Column, Entry, Question, Shell, above, near
@@ -29,7 +29,6 @@ TRAIN = TrainConfig(
 DEEP = (32, 32)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Income(Adult):
     """Adult, asked for the income alone."""
 

@@ -5,7 +5,6 @@ regard arena questions.documents:QUESTION --rows docs/findings/rows/documents.js
 About 23 core-minutes: 114 runs, of HAN 15 s, mean and maximum 12 s, one level 30 s, convolutions and lines 3 to 6 s, and a sixth more where rates are widened.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from regard.lab.train import TrainConfig
 from regard.models import HANConfig
 
 
-@dataclass(frozen=True, kw_only=True)
 class Emphasis(Drawn, Classify):
     """The class that most of the most emphatic sentences name: three of five, of twenty.
 

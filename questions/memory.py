@@ -5,7 +5,6 @@ regard arena questions.memory:QUESTION --rows docs/findings/rows/memory.jsonl
 About 18 core-minutes: 102 runs, of 6 s where the answer is found and 14 s where it is not, and a sixth more where rates are widened.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,7 +18,6 @@ from regard.lab.train.short import Short, answered
 from regard.models import TransformerXLConfig, XLNetConfig
 
 
-@dataclass(frozen=True, kw_only=True)
 class Eights(TwoBack):
     """Segments of 8 tokens: 8 pairs; 8 keys without answer; 2 pairs, 2 questions of these and 4 of the first segment."""
 

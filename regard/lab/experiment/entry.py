@@ -13,6 +13,7 @@ from regard.core import Mixer, OptionError
 from regard.core.errors import limited, shown
 from regard.core.options import Declared
 from regard.lab.experiment import provenance
+from regard.lab.experiment.row import as_json
 from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, resolve
@@ -115,6 +116,12 @@ class Entry(Declared):
             "model": dict(self.model),
             "source": self.source,
         } | sources(self.options, self.model)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Fields of its rows."""
+        options = as_json(dict(self.options))
+        return {"entry": self.label, "mixer": self.name, "options": options, "source": self.source}
 
     def refusal(self, sketch: Mixer, needed: str) -> str | None:
         """Why its sketch lacks the capability `needed`, or None."""

@@ -39,6 +39,5 @@ def judge(entry: Entry, question: str, _: None = None) -> Row:
         inherited = f": {entry.written.name}: "
         message = str(error).splitlines()[0].replace(inherited, f": {entry.name}: ", 1)
     return Row(
-        kind="laws", question=question, column="laws", entry=entry.label, cell=key(entry), source=entry.source, mixer=entry.name,
-        options=as_json(dict(entry.options)), reason=message, seconds=time.perf_counter() - began, provenance=origin,
+        kind="laws", question=question, column="laws", cell=key(entry), **entry.facts, reason=message, seconds=time.perf_counter() - began, provenance=origin,
     )  # fmt: skip

@@ -78,7 +78,7 @@ class Column(Declared):
     name: str
     task: Task
     train: TrainConfig | Short
-    shell: Shell = field(default_factory=Shell)
+    shell: Shell = Shell()
     place: Place = "encoder"
     model: type[StackConfig] | None = None
     either: bool = False

@@ -282,8 +282,14 @@ class Asking:
 
         key = trial_key({"kind": "timed", "trials": sorted(keys.values())})
         what = f"{setting.name} tokens, {len(able)} mechanisms"
-        make = lambda _: speed.measure(missing(), setting)  # noqa: E731
-        return Job(key=key, what=what, found=found, make=make, keep=keep, alone=True)
+        return Job(
+            key=key,
+            what=what,
+            found=found,
+            make=lambda _: speed.measure(missing(), setting),
+            keep=keep,
+            alone=True,
+        )
 
     def _judge(self, entries: list[Entry]) -> None:
         """Their own laws; who breaks one is not measured."""

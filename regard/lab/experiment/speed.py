@@ -31,7 +31,7 @@ from regard.lab.experiment.passes import (  # fmt: skip
     tokens,
 )
 from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import Row, as_json
+from regard.lab.experiment.row import Row
 from regard.lab.experiment.stored import SETTING, Pass, Type, Unit
 from regard.testing.counting import count
 
@@ -171,8 +171,7 @@ class _Timing:
             "state_bytes": self.state_bytes,
         }  # fmt: skip
         return Row(
-            kind="timed", question="", column=setting.name, cell="", entry=choice.label, mixer=choice.name, source=choice.source,
-            options=as_json(dict(choice.options)), causal=self.causal, parameters=self.parameters, flops=self.flops,
+            kind="timed", question="", column=setting.name, cell="", **choice.facts, causal=self.causal, parameters=self.parameters, flops=self.flops,
             values={name: value for name, value in values.items() if value is not None},
             setting={name: getattr(setting, name) for name in SETTING} | {"impl": self.impl},
             provenance=provenance(device=setting.device, dtype=setting.dtype, of=choice.commit),

@@ -136,9 +136,8 @@ def run(
     column, entry, task = cell.column, cell.entry, cell.column.task
     bf16 = getattr(column.train, "precision", "no") == "bf16"
     row = Row(
-        kind="trained", question=question, column=column.name, entry=entry.label, cell=cell.id, source=entry.source,
-        mixer=entry.name, options=as_json(dict(entry.options)), seed=seed, rate=rate, causal=column.causal, metric=task.metric,
-        better=task.better, data=splits.sha256, chance=task.chance(splits),
+        kind="trained", question=question, column=column.name, cell=cell.id, **entry.facts,
+        seed=seed, rate=rate, causal=column.causal, metric=task.metric, better=task.better, data=splits.sha256, chance=task.chance(splits),
         provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", of=entry.commit),
     )  # fmt: skip
     try:

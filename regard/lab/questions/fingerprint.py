@@ -5,12 +5,14 @@ Structures are smaller than half of the shortest row, 32 tokens: windows of 4 to
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.core import Mask, Mixer
+from regard.explore.readout import influence
 from regard.functional.patterns import First, Window
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.models import TokenReaderConfig
@@ -116,22 +118,17 @@ def allowed_share(entry: Entry, column: Column) -> float | None:
 def seen_pairs(mixer: Mixer, length: int, *, causal: bool, marked: int = 0) -> Tensor:
     """[T T] True where a token's output has a gradient with respect to another token, for any of some random inputs.
 
-    Row i of a batch of T copies gives the gradients of token i, so that one backward pass gives all. Inputs are drawn until three in a
-    row have shown nothing new: a squared relu is zero for half of the pairs of each.
+    Inputs are drawn until three in a row have shown nothing new: a squared relu is zero for half of the pairs of each.
     """
-    at = torch.arange(length)
-    marks = (at < marked).expand(length, -1) if marked else None
+    marks = (torch.arange(length) < marked)[None] if marked else None
     mask = Mask(causal=causal, global_tokens=marks)
     mixer = mixer.double().eval()
     seen = torch.zeros(length, length, dtype=torch.bool)
     news = [True]
     while any(news[-3:]) and not seen.all():
         generator = torch.Generator().manual_seed(len(news) - 1)
-        x = torch.randn(length, mixer.dim, generator=generator, dtype=torch.float64)
-        x = x.expand(length, -1, -1).clone().requires_grad_()
-        chosen = mixer(x, mask=mask)[at, at] @ torch.randn(mixer.dim, generator=generator).double()
-        (gradient,) = torch.autograd.grad(chosen.sum(), x)
-        found = (gradient != 0).any(-1)
+        x = torch.randn(1, length, mixer.dim, generator=generator, dtype=torch.float64)
+        found = influence(partial(mixer, mask=mask), x, probes=1, seed=len(news))[0] > 0
         news.append(bool((found & ~seen).any()))
         seen |= found
     return seen

@@ -96,14 +96,12 @@ class Task(Declared):
     @property
     def facts(self) -> dict[str, Any]:
         """Fields that a model's configuration must hold as they are here: vocab_size, num_classes, fields ..."""
-        own: Any = self
-        return {"vocab_size": own.vocab_size}
+        return {"vocab_size": self.vocab_size}  # type: ignore[attr-defined]
 
     @property
     def max_len(self) -> int:
         """The largest number of tokens in a sequence: the least that a model's max_len must be. Of most tasks the option `length`."""
-        own: Any = self
-        return own.length
+        return self.length  # type: ignore[attr-defined]
 
     @abstractmethod
     def load(self) -> Splits:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -168,7 +168,6 @@ def test_bits_of_given_targets_may_be_asked_instead(task, splits):
     assert bits.score(sure, [batch]) == 0 and bits.item_scores(sure, [batch]) == [0.0] * 40
 
 
-@dataclass(frozen=True, kw_only=True)
 class Talk(Dialogue):
     vocab_size: int = 300
     valid_size: int = 10
@@ -192,7 +191,6 @@ def test_dialogue_counts_bits_for_each_byte_of_the_answer():
     assert found == pytest.approx(task.trivial_baseline(splits), rel=1e-5)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Linked(GreekEnglish):
     """The counting pairs, word by word in reverse."""
 
