@@ -23,6 +23,7 @@ from regard.cli.printing import console, print_details, print_facts, print_json,
 from regard.cli.recommend import Recommend
 from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.errors import blamed, visible_lines
+from regard.core.files import check_writable, path_error
 from regard.core.options import Declared
 from regard.core.packages import lacking_extra
 
@@ -233,8 +234,6 @@ def failed(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0
-    from regard.lab.data.files import path_error
-
     path = "the output" if error.filename is None else os.fsdecode(error.filename)
     return _refused(str(path_error(path, error.errno, str(error), "used")))
 
@@ -252,7 +251,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
-    from regard.lab.data.files import check_writable
     from regard.lab.train import Run, load, train
     from regard.lab.train.ending import beside, ending
     from regard.lab.train.launched import is_main, processes, said_once

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json, option
 from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
-from regard.core.files import plain
+from regard.core.files import check_writable, plain
 from regard.core.options import Above0, Count, Declared, Seed
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class Convert(Declared):
 
     def run(self) -> None:
         from regard.hf import convert, load, save
-        from regard.lab.data.files import check_writable
         from regard.lab.train.distillation import HELD
         from regard.mixers.build import check_own
 

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, and what a path that cannot be used is called."""
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -78,6 +79,11 @@ def plain(path: Path, *, copies: int = 8) -> Path:
     size = copies * found.st_size
     require_memory(str(path), "reading it", size, torch.device("cpu"), "Give a smaller one.")
     return path
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def into_place(partial: Path, path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
@@ -97,8 +98,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Columns) -> Float[NDArray, "n K"]:
-        p = self.decision_function(X)
-        p = torch.sigmoid(torch.from_numpy(p)).numpy()
+        p = expit(self.decision_function(X))
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
     def predict(self, X: Columns) -> NDArray[np.integer]:
@@ -131,7 +131,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             )
         _check_rows(X, len(y))
         codes = None if groups is None else _codes(groups, len(y))
-        p = torch.from_numpy(self.decision_function(X)).view(len(y), -1).sigmoid()
+        p = torch.from_numpy(expit(self.decision_function(X))).view(len(y), -1)
         given = torch.from_numpy(y[:, [names.index(name) for name in fitted]])
         return {name: figures(p[:, k], given[:, k], codes) for k, name in enumerate(fitted)}
 

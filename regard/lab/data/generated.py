@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
-from regard.lab.data.files import locked, whole
+from regard.core.files import whole
+from regard.lab.data.owners import locked
 from regard.lab.data.sources.fetch import cache_folder
 
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
-from regard.core.files import plain
-from regard.lab.data.files import reported
+from regard.core.files import plain, reported
 from regard.lab.data.records import Integers
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"

@@ -13,14 +13,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from regard.core import OptionError
-from regard.lab.data.files import locked, reported, whole
+from regard.core.files import reported, whole
 
 _ORPHANS = (
     15.0  # seconds after which a dead owner's helper processes, which hold its lock, have ended
 )
+
+
+def locked(path: Path, *, timeout: float = -1) -> FileLock:
+    """One process at a time makes `path`; the others wait `timeout` seconds (-1: for ever). A kill frees the lock.
+
+    Raises filelock.Timeout when it is entered too late.
+    """
+    with reported(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError, files
 from regard.core.errors import visible
-from regard.lab.data.files import locked, path_error, reported, whole
+from regard.core.files import path_error, reported, whole
+from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row
 
 FORMAT = 2

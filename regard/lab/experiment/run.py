@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from regard.core import OptionError
-from regard.lab.data.files import check_writable
+from regard.core.files import check_writable
 from regard.lab.experiment import laws, mechanism_laws, speed, trial
 from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry

@@ -17,8 +17,8 @@ from typing import Any
 
 from filelock import Timeout
 
-from regard.lab.data.files import locked, path_error, reported
-from regard.lab.data.owners import space
+from regard.core.files import path_error, reported
+from regard.lab.data.owners import locked, space
 
 POLL = 0.5  # seconds between looks at what other processes do
 

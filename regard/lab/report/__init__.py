@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from regard.core import OptionError
-from regard.lab.data.files import whole
+from regard.core.files import whole
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import questions
 from regard.lab.experiment.row import Row

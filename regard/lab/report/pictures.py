@@ -9,7 +9,7 @@ import altair as alt
 
 from regard.core import OptionError
 from regard.core.errors import visible
-from regard.lab.data.files import whole
+from regard.core.files import whole
 from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size
 

@@ -132,13 +132,19 @@ def _missing(results: Results, trained: list[str]) -> list[str]:
     """What has not been run yet, in one sentence for each column."""
     said = []
     for name in trained:
-        cells = [cell for label in results.labels if (cell := results.cells.get((label, name)))]
+        cells = _entered(results, name)
         absent = [c.entry for c in cells if not (c.rows or c.failed or c.reason)]
         many = ", ".join(absent)
         if len(absent) > 3:
             many = f"{len(absent)} of {len(results.labels)} entries"
         said += [f"{name}: {many} not run yet"] * bool(absent)
     return said
+
+
+def _entered(results: Results, column: str) -> list[Cell]:
+    """The cells of the entries."""
+    found = (results.cells.get((label, column)) for label in results.labels)
+    return [cell for cell in found if cell is not None]
 
 
 def headline(results: Results) -> str:
@@ -150,8 +156,7 @@ def headline(results: Results) -> str:
     reached = []
     for name in results.trained:
         if not results.columns[name]["later"]:
-            cells = [cell for label in results.labels if (cell := results.cells.get((label, name)))]
-            marks = [mark for cell in cells if (mark := results.mark(cell))]
+            marks = list(filter(None, map(results.mark, _entered(results, name))))
             reached += [f"{name} {marks.count('reached')} of {len(marks)}"] * bool(marks)
     if not reached:
         return results.config["about"] or results.config["name"]

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.core import OptionError, StoredDataError
-from regard.lab.data.files import PARTIAL, file_sha256, number_in, path_error, reported, whole
+from regard.core.files import PARTIAL, file_sha256, number_in, path_error, reported, whole
 
 FORMAT = 1
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"

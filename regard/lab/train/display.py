@@ -14,7 +14,7 @@ from rich.progress import (
 )
 
 from regard.core import OptionError
-from regard.lab.data.files import reported
+from regard.core.files import reported
 
 
 @contextmanager

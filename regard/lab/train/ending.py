@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.lab.data.files import whole
+from regard.core.files import whole
 from regard.lab.data.windows import BYTE_VOCABULARY, PAD, START
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.table import TableTask

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from regard.core import OptionError, RegardError
+from regard.core.files import check_writable
 from regard.core.memory import require_memory
 from regard.core.options import Declared, tuples
-from regard.lab.data.files import check_writable
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
 from regard.lab.train.checkpoint import newest, take_weights

@@ -21,7 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.files import file_sha256, into_place, locked
+from regard.core.files import file_sha256, into_place
+from regard.lab.data.owners import locked
 from regard.lab.data.sources.table import Package, Source
 
 RELEASE = "bookworm"
