@@ -12,7 +12,6 @@ was wrong when it was put in. Bytes that hold no row (free pages, page heads) ar
 import errno
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,7 +67,7 @@ class Ledger:
     cannot be opened or written.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | Path):
         self.path = Path(path)
         self._known, self._cells = dict[str, Row](), dict[str, list[Row]]()
         self._last = 0  # number of the last row that was read

@@ -81,12 +81,9 @@ def commit(*files: Path) -> str:
     "+changes" where the checkout is not clean, or one of these files of one's own is edited, untracked or in no repository.
     """
     head = _head()
-    folders: dict[Path, list[str]] = {}
-    for file in files if head[12:] == "" else ():
-        folders.setdefault(file.parent, []).append(file.name)
     status = ("status", "--porcelain", "--ignored", "--")
-    edited = (_git(*status, *names, at=folder) != "" for folder, names in folders.items())
-    return head + "+changes" * any(edited)
+    edited = (_git(*status, file.name, at=file.parent) != "" for file in files)
+    return head + "+changes" * (head[12:] == "" and any(edited))
 
 
 @cache

@@ -22,13 +22,13 @@ from regard.lab.report.told import of_question, told
 __all__ = ["document", "picture", "read_rows", "terminal", "told", "write_page"]
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+def read_rows(path: str | Path) -> list[Row]:
     """Rows of a ledger. Raises StoredDataError for what is none, PathError where it cannot be read."""
     with Ledger(path) as ledger:
         return ledger.rows()
 
 
-def write_page(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
+def write_page(rows: Iterable[Row], path: str | Path) -> Path:
     """Write the page for these rows, whole or not at all. Returns where it is."""
     from regard.lab.report.page import render
 
@@ -38,7 +38,7 @@ def write_page(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def picture(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
+def picture(rows: Iterable[Row], path: str | Path) -> Path:
     """Draw the newest question's chart and grid as one picture, PNG or SVG after the path's ending.
 
     Raises OptionError for another ending, and where there is nothing to draw.
@@ -50,8 +50,8 @@ def picture(rows: Iterable[Row], path: str | os.PathLike[str]) -> Path:
 
 def document(
     rows: Iterable[Row],
-    path: str | os.PathLike[str],
-    drawn: str | os.PathLike[str] | None = None,
+    path: str | Path,
+    drawn: str | Path | None = None,
 ) -> Path:
     """Write the newest question as Markdown, whole or not at all. drawn: what `picture` made of it, which it shows.
 
