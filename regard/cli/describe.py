@@ -23,7 +23,7 @@ SOURCES = {
     "positions": ("regard.positions", "POSITIONS"),
     "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
     "questions": ("regard.lab.questions", "QUESTIONS"),
-    "sources": ("regard.lab.data.sources", "SOURCES"),
+    "sources": ("regard.lab.data.sources.table", "SOURCES"),
 }
 """Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
 

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.lab.data.sources import get
-from regard.lab.data.sources.fetch import open_archive, open_source
+from regard.lab.data.sources.fetch import get, open_archive, open_source
 from tests.registry import FILES, client, deb, package, source, tgz, wheel
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from regard.core import OptionError
-from regard.lab.data.sources import SOURCES
+from regard.lab.data.sources.table import SOURCES
 from regard.lab.data.splits import split_of
 from regard.lab.tasks import IGNORED, TASKS, Digits, ListOps, Pathfinder, Recall, StdlibBytes
 from regard.lab.tasks.language_models import read_modules, stdlib_root
