@@ -287,10 +287,9 @@ def _train(name: str, *args: str) -> int:
     if json:
         print_json(found | {"beside": others, "folder": str(folder)})
         return 0
+    del found["curve"], found["losses"]
     head = {name: found[name] for name in ("metric", "better", "value")}
     head |= {f"value of {name}": value for name, value in others.items()}
-    series = ("curve", "losses")
-    facts = {name: value for name, value in found.items() if name not in series}
-    print_facts(head | facts | {"folder": folder})
+    print_facts(head | found | {"folder": folder})
     print(*ending(run, folder, model, result, splits), sep="\n")
     return 0

@@ -108,11 +108,9 @@ class WhitePixel(Regression):
     better = "lower"
     baseline = "mean place"
 
-    quadrant: bool = False
+    facts = {"input_dim": SIZE**2, "num_tasks": 2}
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"input_dim": SIZE**2, "num_tasks": 2}
+    quadrant: bool = False
 
     def load(self) -> Splits:
         place = np.stack(np.divmod(np.arange(SIZE**2), SIZE), 1)

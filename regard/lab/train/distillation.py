@@ -26,6 +26,7 @@ class Distillation(Task):
     better = "lower"
     baseline = "zeros"
     has_scores = False
+    facts = {}
 
     teacher: nn.Module
     ids: Int[Tensor, "n"]
@@ -39,10 +40,6 @@ class Distillation(Task):
                 f"convert: the text has {len(self.ids)} tokens, and windows of length {self.length} need {least}. "
                 "Give more text, or another --length."
             )
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {}
 
     def load(self) -> Splits:
         count = len(self.ids) // self.length
