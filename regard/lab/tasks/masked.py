@@ -81,5 +81,5 @@ class SpamMasked(MaskedLanguageModelling):
         return read_emails(archive("spam_assassin"))
 
     def texts(self, rng: np.random.Generator) -> Iterable[list[bytes]]:
-        found = divided(self.emails(), self.seed)
-        return [[found.texts[row] for row in part] for part in found.parts]
+        texts, _, parts = divided(self.emails(), self.seed)
+        return [[texts[row] for row in part] for part in parts]

@@ -104,10 +104,10 @@ class Spam(ByteText):
         return self.of(read_emails(archive("spam_assassin")))
 
     def of(self, emails: Sequence[Email]) -> Splits:
-        found = divided(emails, self.seed)
-        parts = apart(found.parts, key=lambda row: found.texts[row][: self.length])
-        balanced = (_balanced(np.array(part, int), found.labels) for part in parts)
-        return Splits(*(self.part(found.texts, found.labels, part) for part in balanced))
+        texts, labels, parts = divided(emails, self.seed)
+        new = apart(parts, key=lambda row: texts[row][: self.length])
+        balanced = (_balanced(np.array(part, int), labels) for part in new)
+        return Splits(*(self.part(texts, labels, part) for part in balanced))
 
     def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         return answers, labels
@@ -119,16 +119,8 @@ class Spam(ByteText):
         return float(f1_score(labels.numpy(), answers.numpy(), average="macro", zero_division=0))
 
 
-class Divided(NamedTuple):
-    """Texts with their labels, and the indices of training, validation and test."""
-
-    texts: list[bytes]
-    labels: Integers
-    parts: list[Integers]
-
-
-def divided(emails: Sequence[Email], seed: int) -> Divided:
-    """Bodies in parts; equal ones, compared without white space, once, and none that is empty; as much easy ham as spam."""
+def divided(emails: Sequence[Email], seed: int) -> tuple[list[bytes], Integers, list[Integers]]:
+    """Bodies with their labels, and the indices of training, validation and test; equal ones, compared without white space, once, and none that is empty; as much easy ham as spam."""
     some = (email for email in emails if email.body.strip())
     once = first_of_each(some, key=lambda email: b" ".join(email.body.split()))
     kept = [email for email in once if email.folder != HARD]
@@ -137,7 +129,7 @@ def divided(emails: Sequence[Email], seed: int) -> Divided:
     ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))
     parts = [chosen[part] for part in stratified(labels[chosen], 0.1, 0.1, seed)]
-    return Divided([email.body.lstrip() for email in kept], labels, parts)
+    return [email.body.lstrip() for email in kept], labels, parts
 
 
 def _balanced(rows: Integers, labels: Integers) -> Integers:
