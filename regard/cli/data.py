@@ -74,12 +74,7 @@ class DataGet(Declared):
         for source in wanted:
             before = missing(source)
             try:
-                get(
-                    source,
-                    accept_licence=self.accept_licence,
-                    folder=self.folder,
-                    say=partial(print, flush=True),
-                )
+                get(source, folder=self.folder, say=partial(print, flush=True))
             except (StoredDataError, MissingDataError) as error:
                 failures[source.name] = error
             reached |= {package.channel for package in before if package not in missing(source)}

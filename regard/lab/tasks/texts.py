@@ -59,10 +59,6 @@ class Email(NamedTuple):
     folder: str
     body: bytes
 
-    @property
-    def spam(self) -> bool:
-        return self.folder.startswith("spam")
-
 
 def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
     """The bodies of the SpamAssassin e-mails: headers name the receiving machine and the filter, and give the answer away.
@@ -124,7 +120,7 @@ def divided(emails: Sequence[Email], seed: int) -> tuple[list[bytes], Integers, 
     some = (email for email in emails if email.body.strip())
     once = first_of_each(some, key=lambda email: b" ".join(email.body.split()))
     kept = [email for email in once if email.folder != HARD]
-    labels = np.array([email.spam for email in kept], dtype=np.int64)
+    labels = np.array([email.folder.startswith("spam") for email in kept], dtype=np.int64)
     spam = np.flatnonzero(labels == 1)
     ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))

