@@ -6,8 +6,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
-from importlib import import_module
 from itertools import chain
+from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 from regard.core import No, UnknownNameError
@@ -15,17 +15,17 @@ from regard.core.options import VARIADIC, annotations, spelled
 from regard.core.packages import lacking_extra
 
 SOURCES = {
-    "mixers": ("regard.mixers", "MIXERS"),
-    "pools": ("regard.pools", "POOLS"),
-    "scores": ("regard.nn", "SCORES"),
-    "models": ("regard.models", "MODELS"),
-    "tasks": ("regard.lab.tasks", "TASKS"),
-    "positions": ("regard.positions", "POSITIONS"),
-    "feed_forwards": ("regard.nn", "FEED_FORWARDS"),
-    "questions": ("regard.lab.questions", "QUESTIONS"),
-    "sources": ("regard.lab.data.sources.table", "SOURCES"),
+    "mixers": "regard.mixers:MIXERS",
+    "pools": "regard.pools:POOLS",
+    "scores": "regard.nn:SCORES",
+    "models": "regard.models:MODELS",
+    "tasks": "regard.lab.tasks:TASKS",
+    "positions": "regard.positions:POSITIONS",
+    "feed_forwards": "regard.nn:FEED_FORWARDS",
+    "questions": "regard.lab.questions:QUESTIONS",
+    "sources": "regard.lab.data.sources.table:SOURCES",
 }
-"""Kind, as `regard ls KIND` names it -> module and name of its catalogue."""
+"""Kind, as `regard ls KIND` names it -> its catalogue."""
 
 ABILITIES = (
     "causal",
@@ -46,8 +46,7 @@ def catalog(kind: str) -> Any:
     """The catalogue of this kind. Raises UnknownNameError."""
     if kind not in SOURCES:
         raise UnknownNameError("kind", kind, SOURCES)
-    module, name = SOURCES[kind]
-    return getattr(import_module(module), name)
+    return resolve_name(SOURCES[kind])
 
 
 def kinds() -> dict[str, Any]:

@@ -17,15 +17,13 @@ NO_READER = {
     "experts, which are refused": "decoder_sparse_step mlp_only_layers moe_intermediate_size moe_renormalize n_group n_shared_experts "
     "norm_topk_prob num_expert_group num_experts num_experts_per_tok num_experts_per_token num_local_experts num_shared_experts "
     "output_router_logits routed_scaling_factor router_aux_loss_coef shared_expert_intermediate_size topk_group",
-    "training: a loaded stack has no dropout": "attention_dropout attention_probs_dropout_prob attn_dropout attn_pdrop "
-    "dropout dropout_rate embd_pdrop hidden_dropout_prob "
-    "resid_pdrop",
-    "classifiers, whose tensors are in `left`": "classifier_dropout summary_activation "
-    "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",
+    "training: a loaded stack has no dropout": "attention_dropout attention_probs_dropout_prob attn_dropout attn_pdrop dropout "
+    "dropout_rate embd_pdrop hidden_dropout_prob resid_pdrop",
+    "classifiers, whose tensors are in `left`": "classifier_dropout summary_activation summary_first_dropout "
+    "summary_proj_to_labels summary_type summary_use_proj",
     "said by other fields or tensors": "_sliding_window_pattern head_dim is_encoder_decoder max_window_layers qk_head_dim",
-    "read where a model has the part": "block_size "
-    "max_position_embeddings model_max_length "
-    "num_decoder_layers num_random_blocks scale_decoder_outputs sliding_window tie_word_embeddings",
+    "read where a model has the part": "block_size max_position_embeddings model_max_length num_decoder_layers num_random_blocks "
+    "scale_decoder_outputs sliding_window tie_word_embeddings",
 }
 """Reason -> fields that may stay unread, since then they change no output in evaluation."""
 WITHOUT_EFFECT = frozenset(" ".join(NO_READER.values()).split())

@@ -62,21 +62,17 @@ class Weights:
             self.left.discard(name)
         return same
 
-    def linear(self, name: str, *, transposed: bool = False) -> nn.Linear:
-        weight = self[f"{name}.weight"]
+    def linear(self, name: str) -> nn.Linear:
         bias = self[f"{name}.bias"] if f"{name}.bias" in self else None
-        return linear(weight.T if transposed else weight, bias)
+        return linear(self[f"{name}.weight"], bias)
 
     def linears(self, pattern: str, parts: Iterable[str]) -> list[nn.Linear]:
         """One layer for each part, whose name comes in the place of {}."""
         return [self.linear(pattern.format(part)) for part in parts]
 
-    def feed_forward(
-        self, activation: str, value: str, out: str, gate: str = "", *, transposed: bool = False
-    ) -> FeedForward:
+    def feed_forward(self, activation: str, value: str, out: str, gate: str = "") -> FeedForward:
         made = FeedForward(1, 1, activation=ACTIVATIONS[activation](), gated=bool(gate))
-        made.value = self.linear(value, transposed=transposed)
-        made.out = self.linear(out, transposed=transposed)
+        made.value, made.out = self.linear(value), self.linear(out)
         made.gate = self.linear(gate) if gate else None
         return made
 
@@ -166,13 +162,10 @@ class LoadRequest(NamedTuple):
         *,
         activation: str = "hidden_act",
         norm_first: bool = True,
-        transposed: bool = False,
     ) -> Block:
         """names, below the layer: the norms of mixer and feed-forward layer, and the latter's value, out and, where it has one, gate."""
         first, last, *parts = (f"{layer}.{name}" for name in names)
-        feed_forward = self.weights.feed_forward(
-            self.activation(activation), *parts, transposed=transposed
-        )
+        feed_forward = self.weights.feed_forward(self.activation(activation), *parts)
         block = Block(1, mixer, feed_forward, norm_first=norm_first)
         block.mixer_norm, block.feed_forward_norm = norm(first), norm(last)
         return block

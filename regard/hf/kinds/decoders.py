@@ -15,6 +15,8 @@ from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Norms, linear, make_mixer
 from regard.models.block import Block
 
+STORED_TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+
 
 def gpt2(request: LoadRequest) -> Stack:
     """Pre-norm, learned positions, one matrix for queries, keys and values, stored transposed."""
@@ -27,20 +29,16 @@ def gpt2(request: LoadRequest) -> Stack:
     shapes = {"wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner"}  # fmt: skip
     request.agree(at, shapes)
     embedding = TokenEmbedding(w.embedding(f"{at}wte"), place=w.embedding(f"{at}wpe"))
+    w.tensors |= {n: z.T for n, z in w.tensors.items() if n.endswith(STORED_TRANSPOSED)}
     blocks = []
     for i in range(request.depth("n_layer")):
         layer = f"{at}h.{i}"
-        joint = w.linear(f"{layer}.attn.c_attn", transposed=True)
-        parts = zip(joint.weight.detach().split(dim), joint.bias.detach().split(dim), strict=True)
-        query, key, value = (linear(weight, bias) for weight, bias in parts)
-        out = w.linear(f"{layer}.attn.c_proj", transposed=True)
-        mixer = make_mixer("softmax", dim, c["n_head"], (query, key, value, out))
+        weights, biases = (w[f"{layer}.attn.c_attn.{part}"] for part in ("weight", "bias"))
+        joint = map(linear, weights.split(dim), biases.split(dim))
+        projections = (*joint, w.linear(f"{layer}.attn.c_proj"))
+        mixer = make_mixer("softmax", dim, c["n_head"], projections)
         names = "ln_1", "ln_2", "mlp.c_fc", "mlp.c_proj"
-        blocks.append(
-            request.block(
-                mixer, norm, layer, names, activation="activation_function", transposed=True
-            )
-        )
+        blocks.append(request.block(mixer, norm, layer, names, activation="activation_function"))
     return causal_stack(request, embedding, blocks, norm(f"{at}ln_f"))
 
 
@@ -82,7 +80,7 @@ def llama(request: LoadRequest) -> Stack:
         request.require(mlp_bias=f"{at}layers.0.mlp.up_proj.bias" in w)
     norm = w.norms(nn.RMSNorm, c["rms_norm_eps"])
     base = rotary_base(request, c.get("rope_parameters") or {}, "rope_theta")
-    mixer = partial(_mixer, base=base, norm=norm if c["model_type"] == "qwen3" else None)
+    mixer = partial(rotary, base=base, norm=norm if c["model_type"] == "qwen3" else None)
     return layered(request, full, {FULL: mixer}, norm)
 
 
@@ -110,8 +108,9 @@ def gemma3(request: LoadRequest) -> Stack:
     older, mixers = {NEAR: ("rope_local_base_freq", 1e4), FULL: ("rope_theta", 1e6)}, {}
     for kind in dict.fromkeys(types):
         base = rotary_base(request, rope.get(kind) or {}, *older[kind])
-        window = c["sliding_window"] - 1 if kind == NEAR else None
-        mixers[kind] = partial(_mixer, base=base, norm=norm, window=window)
+        # a config counts the query, too
+        near = {"kind": "local", "window_size": c["sliding_window"] - 1} if kind == NEAR else {}
+        mixers[kind] = partial(rotary, base=base, norm=norm, **near)
     stack = layered(
         request,
         types,
@@ -161,20 +160,26 @@ def layered(
     return causal_stack(request, embedding, blocks, norm(f"{at}norm"))
 
 
-def _mixer(
-    request: LoadRequest, layer: str, *, base: float, norm: Norms | None, window: int | None = None
-) -> Mixer:
-    """norm: that of queries and keys. window: tokens before the query, which a config counts, too."""
+def rotary(
+    request: LoadRequest,
+    layer: str,
+    *,
+    base: float,
+    norm: Norms | None,
+    channels: int | None = None,
+    kind: str = "softmax",
+    **options: Any,
+) -> Any:
+    """A mixer of this kind. norm: that of queries and keys. channels: those of a head that turn; None: all."""
     w, c, pairing = request
-    options = {} if window is None else {"window_size": window}
     mixer: Any = make_mixer(
-        "softmax" if window is None else "local",
+        kind,
         c["hidden_size"],
         c["num_attention_heads"],
         w.linears(f"{layer}.self_attn.{{}}_proj", "qkvo"),
         num_kv_heads=c["num_key_value_heads"],
         position="rotary",
-        position_options={"base": base, "pairing": pairing},
+        position_options={"base": base, "pairing": pairing, "channels": channels},
         **options,
     )
     if norm is not None:

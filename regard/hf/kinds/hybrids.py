@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from regard.core import Mixer, UnsupportedError
 from regard.core.errors import shown
-from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary_base
+from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary, rotary_base
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear, make_mixer
+from regard.hf.weights import LoadRequest, linear
 from regard.mixers.build import build
 from regard.models.block import Block
 
@@ -142,21 +142,10 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
     share = rope.get(SHARE, c.get(SHARE, 0.25))
     base = rotary_base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
     joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
-    query, gate = (linear(joint[:, i].flatten(0, 1)) for i in (0, 1))
-    mixer: Any = make_mixer(
-        "softmax",
-        c["hidden_size"],
-        H,
-        (query, *w.linears(f"{at}{{}}_proj", "kvo")),
-        num_kv_heads=c["num_key_value_heads"],
-        head_dim=K,
-        qk_norm=True,
-        gate=True,
-        position="rotary",
-        position_options={"base": base, "channels": int(K * share)},
-    )
-    norm, heads = w.norms(GainLessOne, c["rms_norm_eps"]), mixer.heads
-    heads.gate, heads.query_norm, heads.key_norm = gate, norm(f"{at}q_norm"), norm(f"{at}k_norm")
+    w.tensors[f"{at}q_proj.weight"], gate = (joint[:, i].flatten(0, 1) for i in (0, 1))
+    norm = w.norms(GainLessOne, c["rms_norm_eps"])
+    mixer = rotary(request, layer, base=base, norm=norm, channels=int(K * share), gate=True)
+    mixer.heads.gate = linear(gate)
     return mixer
 
 
