@@ -9,7 +9,7 @@ import regard
 import regard.reference
 from regard import Mask
 from regard.mixers.transformer_xl import TransformerXL
-from regard.testing.laws.streaming import feed
+from regard.testing.laws.streaming import feed, require_streamed
 from regard.testing.subject import normal
 from tests.models.small import language_model, prompts
 
@@ -39,20 +39,10 @@ def test_with_room_for_all_the_past_segments_are_the_whole_sequence_at_any_depth
     torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-12)
 
 
-def test_the_memory_is_the_last_rows_of_memory_and_segment():
-    mixer, x = make(mem_len=4), tokens(2, T)
-    for n in range(1, T + 1):
-        _, state = feed(mixer, x[:, :n], mixer.initial_state(2), (n,) if n < 3 else (2, n - 2))
-        kept = min(n, 4)
-        assert torch.equal(state.memory[:, 4 - kept :], x[:, n - kept : n])
-        assert not state.memory[:, : 4 - kept].any()
-
-
 def test_a_segment_sees_the_memory_and_itself():
     mixer, x = make(mem_len=4), tokens(2, T)
     y, _ = feed(mixer, x, mixer.initial_state(2), (8, 5))
-    pairs = Mask(causal=True)
-    expected = mixer(x[:, 8:], context=x[:, 4:], mask=pairs)
+    expected = mixer(x[:, 8:], context=x[:, 4:], mask=Mask(causal=True))
     torch.testing.assert_close(y[:, 8:], expected, rtol=0, atol=1e-12)
 
 
@@ -76,21 +66,8 @@ def test_a_row_whose_length_is_zero_has_forgotten():
 
 @pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
 def test_same_length_counts_alike_in_segments(sizes):
-    """mem_len keys at most, also while the memory fills and in segments longer than it."""
     mixer, x = make(mem_len=4, same_length=True), tokens(2, T)
-    expected = mixer(x, mask=Mask(causal=True))
-    torch.testing.assert_close(
-        feed(mixer, x, mixer.initial_state(2), sizes)[0], expected, rtol=0, atol=1e-12
-    )
-
-
-def test_beyond_clamp_len_every_distance_is_one():
-    position = make(clamp_len=4).position
-    distances = torch.arange(-9, 10)
-    r = position.keys(distances, torch.float64)
-    assert torch.equal(r, position.keys(distances.clamp(-4, 4), torch.float64))
-    near = r[5:14].flatten(1)  # distances -4 to 4, each with a key of its own
-    assert torch.cdist(near, near).fill_diagonal_(1).min() > 1e-3
+    require_streamed(mixer, x, sizes, "same_length", bound=1e-12)
 
 
 def test_two_streams_of_a_permutation_do_not_leak():
@@ -134,26 +111,11 @@ def test_segments_are_related_as_in_the_oracle(cross):
     mask = Mask(pairwise=torch.rand(2, 1, T, S, generator=generator) < 0.6)
     found = mixer.relate(x, query, key, context=context, mask=mask)
     params = dict(mixer.named_parameters())
-    wanted, _ = regard.reference.transformer_xl(
-        params,
-        mixer.options,
-        x,
-        context=context,
-        pairwise=mask.pairwise,
-        plan={"query": query, "key": key},
-    )
+    asked = {"pairwise": mask.pairwise, "plan": {"query": query, "key": key}}
+    wanted, _ = regard.reference.transformer_xl(params, mixer.options, x, context=context, **asked)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
     ours, theirs = (torch.autograd.grad(y.square().sum(), params.values()) for y in (found, wanted))
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
-
-
-def test_one_segment_is_no_segment():
-    mixer, x = make(segments=True), tokens(2, T)
-    one = torch.zeros(2, T, dtype=torch.long)
-    torch.testing.assert_close(mixer.relate(x, one, one), mixer(x), rtol=0, atol=1e-12)
-    two = (torch.arange(T) > 6).long().expand(2, T)
-    assert (mixer.relate(x, two, two) - mixer(x)).abs().max() > 1e-3
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 def test_segments_that_cannot_be_related_are_refused():
