@@ -8,6 +8,8 @@ from regard.reference.softmax import slope as alibi_slope
 
 X = torch.randn(2, 11, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 CAUSAL = regard.Mask(causal=True)
+SIZES = dict(hidden_size=24, attn_implementation="eager")
+LATER = torch.full((11, 11), -torch.inf, dtype=torch.float64).triu(1)[None, None]
 
 
 def built(name, **options):
@@ -49,17 +51,10 @@ def test_latent_attention_is_deepseeks():
     deepseek = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
     from transformers import DeepseekV3Config
 
-    config = DeepseekV3Config(
-        hidden_size=24,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-        q_lora_rank=7,
-        kv_lora_rank=5,
-        qk_nope_head_dim=8,
-        qk_rope_head_dim=4,
-        v_head_dim=6,
-        attn_implementation="eager",
-    )
+    ranks = dict(q_lora_rank=7, kv_lora_rank=5)
+    widths = dict(qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6)
+    heads = dict(num_attention_heads=3, num_key_value_heads=3)
+    config = DeepseekV3Config(**SIZES, **ranks, **widths, **heads)
     torch.manual_seed(0)
     theirs = deepseek.DeepseekV3Attention(config, layer_idx=0).double().eval()
     sizes = dict(latent_dim=5, nope_dim=8, rotary_dim=4, value_dim=6, query_rank=7)
@@ -77,8 +72,7 @@ def test_latent_attention_is_deepseeks():
     ours.load_state_dict({f"{own}.weight": state[f"{name}.weight"] for own, name in names.items()})
     places = torch.arange(X.shape[1])[None]
     turn = deepseek.DeepseekV3RotaryEmbedding(config).double()(X, places)
-    later = torch.full((11, 11), -torch.inf, dtype=torch.float64).triu(1)[None, None]
-    expected, _ = theirs(X, position_embeddings=turn, attention_mask=later)
+    expected, _ = theirs(X, position_embeddings=turn, attention_mask=LATER)
     assert torch.allclose(ours(X, mask=CAUSAL), expected, rtol=1e-4, atol=1e-5)  # eps: 1e-6 there
 
 
@@ -86,15 +80,8 @@ def test_the_first_version_is_diffllamas():
     diffllama = pytest.importorskip("transformers.models.diffllama.modeling_diffllama")
     from transformers import DiffLlamaConfig
 
-    config = DiffLlamaConfig(
-        hidden_size=24,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=6,
-        rms_norm_eps=1e-5,
-        attn_implementation="eager",
-        attention_dropout=0.0,
-    )
+    heads = dict(num_attention_heads=4, num_key_value_heads=4, head_dim=6)
+    config = DiffLlamaConfig(**SIZES, **heads, rms_norm_eps=1e-5, attention_dropout=0.0)
     torch.manual_seed(0)
     theirs = diffllama.DiffLlamaAttention(config, layer_idx=3).double().eval()
     ours = regard.build("differential", dim=24, num_heads=2, form="v1", layer=3).double().eval()
@@ -113,8 +100,7 @@ def test_the_first_version_is_diffllamas():
         ours.out.weight.copy_(theirs.o_proj.weight)
         ours.factors.copy_(torch.stack(lambdas))
     still = torch.ones(1, 11, 6, dtype=torch.float64), torch.zeros(1, 11, 6, dtype=torch.float64)
-    later = torch.full((11, 11), -torch.inf, dtype=torch.float64).triu(1)[None, None]
-    expected, _ = theirs(X, position_embeddings=still, attention_mask=later)
+    expected, _ = theirs(X, position_embeddings=still, attention_mask=LATER)
     assert torch.allclose(ours(X, mask=CAUSAL), expected, atol=1e-6)  # float32 inside theirs
 
 
@@ -122,8 +108,7 @@ def test_the_first_version_is_diffllamas():
 def test_what_rides_beside_queries_and_keys_is_not_observed(name):
     mixer = built(name)
     seen = mixer.observe(X, mask=CAUSAL)
-    for found, expected in zip(seen[:3], mixer.heads.split(X), strict=True):
-        assert torch.equal(found, expected)
+    torch.testing.assert_close(seen[:3], mixer.heads.split(X), rtol=0, atol=0)
 
 
 def test_a_landmark_for_every_token_is_softmax_attention_but_for_the_inverse():

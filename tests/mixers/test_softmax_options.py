@@ -18,10 +18,8 @@ ALL = {**SINKS, "qk_norm": True, "gate": True, "soft_cap": 1.5}
     [("softmax", ALL), ("softmax", {"sinks": True, "position": "t5"}), ("local", ALL)],
 )
 def test_maps_are_what_is_mixed_and_heads_are_what_is_projected(name, options):
-    check_mixer(
-        lambda: build(name, dim=24, num_heads=4, **options),
-        laws=["map", "observed", "empty", "isolation"],
-    )
+    laws = ["map", "observed", "empty", "isolation"]
+    check_mixer(lambda: build(name, **FACTS, **options), laws)
 
 
 def their_name(name):
@@ -35,27 +33,19 @@ def their_name(name):
 def test_sinks_are_those_of_gpt_oss(window):
     transformers = pytest.importorskip("transformers")
     modeling = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
-    config = transformers.GptOssConfig(
-        hidden_size=24,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        num_hidden_layers=1,
-        sliding_window=window,
-        layer_types=["sliding_attention" if window else "full_attention"],
-        rope_parameters={"rope_type": "default", "rope_theta": 150000.0},
-        attn_implementation="eager",
-        attention_bias=True,
-    )
+    heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, attention_bias=True)
+    places = {"rope_type": "default", "rope_theta": 150000.0}
+    kinds = ["sliding_attention" if window else "full_attention"]
+    options = dict(sliding_window=window, layer_types=kinds, rope_parameters=places)
+    sizes = dict(hidden_size=24, num_hidden_layers=1, attn_implementation="eager")
+    config = transformers.GptOssConfig(**sizes, **heads, **options)
     torch.manual_seed(0)
     theirs = modeling.GptOssAttention(config, 0).double()
     torch.nn.init.normal_(theirs.sinks)
-    options = {"sinks": True, "num_kv_heads": 2, "head_dim": 8, "bias": True}
-    options |= {"position": "rotary", "position_options": {"base": 150000.0}}
-    if window:
-        ours = build("local", **FACTS, window_size=window - 1, **options).double()
-    else:
-        ours = build("softmax", **FACTS, **options).double()
+    options = FACTS | SINKS | {"bias": True, "position": "rotary"}
+    options |= {"position_options": {"base": 150000.0}}
+    options |= {"window_size": window - 1} if window else {}
+    ours = build("local" if window else "softmax", **options).double()
     given = theirs.state_dict()
     ours.load_state_dict({name: given[their_name(name)] for name in ours.state_dict()})
     x = torch.randn(2, 11, 24, dtype=torch.float64)
@@ -64,18 +54,15 @@ def test_sinks_are_those_of_gpt_oss(window):
     added = torch.zeros(11, 11, dtype=torch.float64).masked_fill(~seen, -torch.inf)[None, None]
     places = modeling.GptOssRotaryEmbedding(config).double()(x, j[None])
     expected, weights = theirs(x, places, added)
-    found = ours(x, mask=Mask(causal=True))
-    torch.testing.assert_close(found, expected, rtol=0, atol=ANGLES)
-    torch.testing.assert_close(
-        ours.attention_map(x, mask=Mask(causal=True)), weights, rtol=0, atol=ANGLES
-    )
+    mask, close = Mask(causal=True), {"rtol": 0, "atol": ANGLES}
+    found = ours(x, mask=mask)
+    torch.testing.assert_close(found, expected, **close)
+    torch.testing.assert_close(ours.attention_map(x, mask=mask), weights, **close)
     for y in (found, expected):
         y.square().sum().backward()
     gradients = {name: z.grad for name, z in theirs.named_parameters()}
     for name, own in ours.named_parameters():
-        torch.testing.assert_close(
-            own.grad, gradients[their_name(name)], rtol=0, atol=ANGLES, msg=name
-        )
+        torch.testing.assert_close(own.grad, gradients[their_name(name)], **close, msg=name)
 
 
 def test_no_fused_kernel_caps_scores():
