@@ -3,16 +3,17 @@
 import torch
 
 import regard
-from regard.models import Classifier, ClassifierConfig
 from regard.nn import LengthProjection
 from regard.testing import LAWS, check_mixer
 from regard.testing.subject import normal
+from tests.models.small import classifier, prompts
 
-FACTS = {"dim": 24, "num_heads": 3, "max_len": 13}
+FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 
 
 def test_means_of_segments_have_no_longest_length_and_an_honest_map():
-    mixer = regard.build("linformer", num_slots=4, projection="mean", **FACTS).double()
+    options = FACTS | {"num_slots": 4, "projection": "mean", "max_len": 13}
+    mixer = regard.build("linformer", **options).double()
     weights = mixer.attention_map(normal(2, 31, 24))
     assert (weights >= 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 31).double())
@@ -20,33 +21,18 @@ def test_means_of_segments_have_no_longest_length_and_an_honest_map():
 
 def test_one_matrix_serves_all_layers():
     shared = LengthProjection(16, 5)
-    config = ClassifierConfig(
-        vocab_size=11,
-        num_classes=2,
-        dim=24,
-        num_heads=3,
-        num_layers=3,
-        max_len=16,
-        mixer="linformer",
-        mixer_options={"sharing": "layerwise", "projection": shared},
-    )
-    model = Classifier(config)
-    matrices = [p for p in model.parameters() if p.shape == (1, 5, 16)]
-    assert len(matrices) == 1
-    model(torch.ones(2, 7, dtype=torch.long)).sum().backward()
+    options = {"sharing": "layerwise", "projection": shared}
+    model = classifier(num_layers=3, max_len=16, mixer="linformer", mixer_options=options)
+    assert [p.shape for p in model.parameters()].count((1, 5, 16)) == 1
+    model(prompts()).sum().backward()
     assert shared.key.grad.abs().sum() > 0
 
 
 def layerwise():
-    shared = LengthProjection(1200, 5)
-    return regard.build(
-        "linformer", dim=24, num_heads=3, max_len=64, sharing="layerwise", projection=shared
-    )
+    options = {"sharing": "layerwise", "projection": LengthProjection(1200, 5)}
+    return regard.build("linformer", **FACTS, **options)
 
 
 def test_layerwise_keeps_the_laws():
-    # These compare or remake options.
-    check_mixer(
-        layerwise,
-        set(LAWS) - {"complexity", "long", "second_derivative", "training_memory", "transfer"},
-    )
+    remade = {"complexity", "long", "second_derivative", "training_memory", "transfer"}
+    check_mixer(layerwise, set(LAWS) - remade)  # the others compare or remake options

@@ -97,17 +97,12 @@ KINDS = [
 ]
 
 
+CASES = {OptionError: OPTIONS, UnknownNameError: NAMES, UnsupportedError: KINDS}
+
+
 @pytest.mark.parametrize(
     ("error", "name", "options", "words"),
-    [
-        (error, *case)
-        for error, cases in [
-            (OptionError, OPTIONS),
-            (UnknownNameError, NAMES),
-            (UnsupportedError, KINDS),
-        ]
-        for case in cases
-    ],
+    [(error, *case) for error, cases in CASES.items() for case in cases],
 )
 def test_what_does_not_fit_is_refused(error, name, options, words):
     facts = {"dim": 24, "num_heads": 3, "max_len": 64} | options
