@@ -1,0 +1,146 @@
+"""What no law asks of a single mixer."""
+
+import pytest
+import torch
+
+from regard import MIXERS, Mask, UnsupportedError, build
+from regard.functional.fourier import fourier_mixing
+from regard.functional.lsh import angular_hash
+from regard.testing import check_mixer
+from regard.testing.laws.streaming import feed, require_streamed
+from regard.testing.subject import normal
+from tests.laws.catalogue import factory
+
+FACTS = {"dim": 24, "num_heads": 3}
+MIXTURES = {"default": {}, **MIXERS["mixture"].variants}
+
+
+def test_the_state_of_compressed_grows_by_one_slot_for_every_few_tokens():
+    mixer, x = build("compressed", **FACTS, factor=3).double(), normal(2, 13, 24)
+    _, state = feed(mixer, x, mixer.initial_state(2), [1] * 13)
+    assert state.k.shape[2] == 1 + 4 and state.rest_k.shape[2] == 2  # token 0, and 13 // 3
+    with torch.no_grad():
+        state = mixer.initial_state(2, max_len=30)
+        place = state.k.data_ptr()
+        _, state = feed(mixer, x, state, [1] * 13, donate=True)
+    assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
+
+
+def test_a_bfloat16_stream_of_efficient_follows_the_forward():
+    mixer, x = build("efficient", **FACTS).bfloat16(), torch.randn(2, 60, 24).bfloat16()
+    streamed, _ = feed(mixer, x, mixer.initial_state(2), [1] * 60)
+    y = mixer(x, mask=Mask(causal=True))
+    assert (streamed - y).float().norm() < 0.03 * y.float().norm()
+
+
+def test_a_prediction_of_luong_local_at_its_end_looks_at_the_last_key():
+    mixer = build("luong_local", **FACTS, window_size=1, alignment="predictive").double()
+    mixer.v_p.data.fill_(1e4)
+    mixer.W_p.data.fill_(1e4)
+    x = normal(2, 13, 24)
+    assert mixer(x).isfinite().all() and (mixer.attention_map(x).sum(-1) > 0).all()
+
+
+@pytest.mark.parametrize("variant", MIXTURES)
+def test_one_head_is_enough_for_a_mixture(variant):
+    options = {"dim": 8, "num_heads": 1, "max_len": 64} | MIXTURES[variant]
+    check_mixer(lambda: build("mixture", **options), ["reference", "streaming", "map"])
+
+
+def test_a_mixtures_stream_without_bound_goes_past_max_len():
+    mixer = build("mixture", dim=8, num_heads=2, max_len=5, members=("softmax",)).double()
+    require_streamed(mixer, normal(1, 9, 8), [1] * 9, "past max_len")
+
+
+def test_training_draws_from_the_pool_of_rfa_without_replacement_and_evaluation_takes_the_first():
+    mixer, seen = build("rfa", **FACTS, pool_size=5), set()
+    for _ in range(30):
+        mixer.after_step()
+        drawn = mixer.drawn.tolist()
+        assert len(set(drawn)) == 3 and set(drawn) <= set(range(5))
+        seen |= set(drawn)
+    assert seen == set(range(5))
+    x = torch.randn(2, 7, 24)
+    y = mixer.eval()(x)
+    mixer.after_step()
+    assert torch.equal(mixer(x), y)
+    mixer.train().drawn.copy_(torch.arange(3))
+    assert torch.equal(mixer(x), y)
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"), [("bigbird", "random_blocks"), ("reformer", "rotations_0")]
+)
+def test_what_is_drawn_comes_from_the_seed_and_travels_with_the_model(name, drawn):
+    one, two, other = (build(name, dim=8, num_heads=2, max_len=1024, seed=s) for s in (5, 5, 6))
+    assert torch.equal(getattr(one, drawn), getattr(two, drawn))
+    assert not torch.equal(getattr(one, drawn), getattr(other, drawn))
+    assert drawn in one.state_dict()
+
+
+def test_reformer_has_two_buckets_for_each_chunk_of_64():
+    assert build("reformer", dim=8, num_heads=2, max_len=256).rotations_0.shape[-1] == 4
+
+
+def test_fixed_random_synthesizer_learns_no_logits():
+    mixer = build("synthesizer_random", **FACTS, max_len=64, trainable=False)
+    learned = {"values.value.weight", "values.out.weight"}
+    assert {name for name, _ in mixer.named_parameters()} == learned
+
+
+@pytest.mark.parametrize("T, D", [(1, 1), (1, 6), (2, 1), (5, 4), (6, 5), (8, 8)])
+def test_the_fourier_transform_is_over_both_axes(T, D):
+    x = normal(2, T, D)
+    torch.testing.assert_close(fourier_mixing(x), torch.fft.fft2(x).real, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [4093, 5000])
+def test_long_rows_keep_their_digits(n):
+    x = normal(1, 6000, 3)
+    x[:, n:] = 0
+    valid = torch.arange(6000)[None] < n
+    y = fourier_mixing(x, mask=Mask(valid=valid, compact=True))[:, :n]
+    plain = torch.fft.fft2(x[:, :n]).real
+    assert (y - plain).abs().max() < 1e-12 * n**0.5 * plain.abs().max()
+
+
+def test_gmlp_starts_as_a_feed_forward_layer():
+    torch.manual_seed(0)
+    mixer = build("gmlp", dim=24, max_len=64).double()
+    x, other = normal(2, 13, 24), normal(2, 13, 24, seed=1)
+    changed = x.clone()
+    changed[:, 5] = other[:, 5]
+    moved_by = (mixer(changed) - mixer(x)).abs().amax((0, 2))
+    others = torch.arange(13) != 5
+    assert moved_by[others].max() < 1e-3 * moved_by[5]
+
+
+def test_noise_of_sinkhorn_belongs_to_training():
+    mixer = build("sinkhorn", **FACTS, max_len=64, block_size=4)
+    x = torch.randn(1, 16, 24)
+    assert torch.equal(mixer.eval()(x), mixer(x))
+    assert not torch.equal(mixer.train()(x), mixer(x))
+
+
+def test_a_bucket_is_the_largest_of_the_projections_and_their_opposites_and_factors_multiply():
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(1, 1, 4000, 16, generator=generator)
+    rotations = [torch.randn(1, 1, 16, n, generator=generator) for n in (1, 2, 3)]
+    a, b, c = (torch.cat([z, -z], -1).argmax(-1) for z in (q @ rotation for rotation in rotations))
+    found = [angular_hash(q, some)[0, 0, 0] for some in (rotations[:1], rotations[1:])]
+    assert torch.equal(found[0], a[0, 0])
+    pairs = torch.stack([found[1], b[0, 0], c[0, 0]], dim=1).unique(dim=0)
+    assert pairs[:, 0].tolist() == list(range(24)) and len(pairs) == 24
+
+
+@pytest.mark.parametrize(("name", "words"), [("reformer", "borders"), ("routing", "later tokens")])
+def test_a_published_causal_form_sees_the_past_alone_and_says_that_its_structure_leaks(name, words):
+    torch.manual_seed(0)
+    mixer = factory(name, MIXERS[name].variants["published_causal"])().double().eval()
+    x = torch.randn(1, 13, 24, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match=words):
+        mixer(x, mask=Mask(causal=True))
+    assert mixer.attention_map(x).triu(1).abs().max() == 0
+    moved = x.clone()
+    moved[:, 9:] = torch.randn(1, 4, 24, dtype=torch.float64)
+    assert not torch.allclose(mixer(moved)[:, :9], mixer(x)[:, :9])  # the leak
