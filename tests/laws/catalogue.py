@@ -8,9 +8,7 @@ from regard.testing import LAWS
 
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 VARIANTS = [
-    (cls.name, variant, options)
-    for cls in MIXERS.values()
-    for variant, options in {"default": {}, **cls.variants}.items()
+    (cls.name, *one) for cls in MIXERS.values() for one in [("default", {}), *cls.variants.items()]
 ]
 ALWAYS = {"reference", "streaming", "long"}
 OF_CAPABILITY = {

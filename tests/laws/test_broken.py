@@ -23,6 +23,7 @@ from regard.mixers.transformer_xl import TransformerXL
 from regard.testing import LAWS, LawError, check_mixer, judge_mixer
 
 CHUNK, PIECE, CAPACITY = 128, 600, 256
+LEFT_OUT = No("left out of this example")
 
 
 def around(base, change, method="mix"):
@@ -51,7 +52,7 @@ def masks(base, **fields):
 
 
 def declares(base, **capabilities):
-    return type("Broken", (base,), {"capabilities": replace(base.capabilities, **capabilities)})
+    return type("Broken", (base,), {"capabilities": base.capabilities.but(**capabilities)})
 
 
 def extends(base, change):
@@ -93,15 +94,10 @@ class Outsider(Mixer):
     name = "running_mean"
     family = "test"
     paper = "none"
-    capabilities = replace(
-        Linear.capabilities,
-        bidirectional=No("a running mean has a direction"),
-        cross=No("it follows one sequence"),
-        streaming=No("left out of this example"),
-        attention_map=No("left out of this example"),
-        time="T D",
-        memory="T D",
-    )
+    capabilities = Linear.capabilities.but(
+        bidirectional=No("a running mean has a direction"), cross=No("it follows one sequence"),
+        streaming=LEFT_OUT, attention_map=LEFT_OUT, time="T D", memory="T D",
+    )  # fmt: skip
 
     def __init__(self, dim):
         super().__init__(dim)
@@ -111,9 +107,7 @@ class Outsider(Mixer):
         value = self.value(x)
         if mask.valid is not None:
             value = value * mask.valid[..., None]
-        return value.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None].to(
-            x.dtype
-        )
+        return value.cumsum(1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
 
 
 def running_mean(params, options, x, *, causal, **request):
@@ -126,8 +120,6 @@ class NotItsLimit(Softmax):
 
 
 class GatesBesideItsHeads(Softmax):
-    """Does not say so in `beside_heads`."""
-
     def __init__(self, dim, **options):
         super().__init__(dim, **options)
         self.gate = nn.Linear(dim, dim)
@@ -137,7 +129,7 @@ class GatesBesideItsHeads(Softmax):
 
 
 class CountsPadding(Outsider):
-    capabilities = replace(Outsider.capabilities, causal=No("it means all"), bidirectional=True)
+    capabilities = Outsider.capabilities.but(causal=No("it means all"), bidirectional=True)
 
     def mix(self, x, context, mask):
         return self.value(x).mean(1, keepdim=True).expand_as(x)
@@ -176,6 +168,14 @@ class Narrow(Local):
         super().__init__(dim, num_heads=num_heads, window_size=4)
 
 
+class Held(Softmax):
+    """Sound; it has a buffer of zero."""
+
+    def __init__(self, dim, *, num_heads):
+        super().__init__(dim, num_heads=num_heads)
+        self.register_buffer("held", torch.zeros(()))
+
+
 class NotANumber(Softmax):
     """The usual softmax over a row of minus infinities."""
 
@@ -186,23 +186,18 @@ class NotANumber(Softmax):
         return self.heads.merge(scores.softmax(-1) @ v)
 
 
-class CountsAbsentRows(Softmax):
-    def __init__(self, dim, *, num_heads):
-        super().__init__(dim, num_heads=num_heads)
-        self.register_buffer("rows", torch.zeros(()))
-        self.seen = 0
+class CountsAbsentRows(Held):
+    seen = 0
 
     def mix(self, x, context, mask):
         self.seen += len(x)
         return super().mix(x, context, mask)
 
     def _after_step(self):
-        self.rows += self.seen
+        self.held += self.seen
 
 
 class KeepsWhatItSaw(Softmax):
-    """What is observed waits on the module."""
-
     def mix(self, x, context, mask):
         self.seen = self.heads.values(x)
         return super().mix(x, context, mask)
@@ -212,13 +207,9 @@ class KeepsWhatItSaw(Softmax):
         return Observation(v=self.seen)
 
 
-class Counts(Softmax):
-    def __init__(self, dim, *, num_heads):
-        super().__init__(dim, num_heads=num_heads)
-        self.register_buffer("calls", torch.zeros(()))
-
+class Counts(Held):
     def mix(self, x, context, mask):
-        self.calls += 1
+        self.held += 1
         return super().mix(x, context, mask)
 
 
@@ -231,13 +222,9 @@ class KeepsATensor(Softmax):
         return super().mix(x, context, mask) + self.shift
 
 
-class KeepsWhatMemoryHeld(Softmax):
-    def __init__(self, dim, *, num_heads):
-        super().__init__(dim, num_heads=num_heads)
-        self.register_buffer("gain", torch.ones(()), persistent=False)
-
+class KeepsWhatMemoryHeld(Held):
     def mix(self, x, context, mask):
-        return super().mix(x, context, mask) * self.gain
+        return super().mix(x, context, mask) + self.held
 
 
 class StartsElsewhere(Softmax):
@@ -282,15 +269,13 @@ class NoGradientBetweenPieces(Linear):
 
 
 class WrapsAtItsCapacity(Softmax):
-    """From token CAPACITY on the state begins anew."""
-
     def _extend(self, x, state, valid, donate):
         if int(state.length.max()) >= CAPACITY:
             state = self._initial_state(x.shape[0], None, None, None)
         return super()._extend(x, state, valid, donate)
 
 
-class _Squared(torch.autograd.Function):
+class Squared(torch.autograd.Function):
     """x^2, with a backward by hand that autograd takes for a constant."""
 
     @staticmethod
@@ -304,7 +289,7 @@ class _Squared(torch.autograd.Function):
         return 2 * dy * ctx.saved_tensors[0]
 
 
-class _Constant(torch.autograd.Function):
+class Constant(Squared):
     """x^2, of which a program that keeps the forward alone has no gradient."""
 
     @staticmethod
@@ -312,37 +297,13 @@ class _Constant(torch.autograd.Function):
         ctx.save_for_backward(x)
         return x.detach().square()
 
-    @staticmethod
-    def backward(ctx, dy):
-        return 2 * dy * ctx.saved_tensors[0]
-
-
-class LoopsOverTime(Outsider):
-    def mix(self, x, context, mask):
-        sums = list[torch.Tensor]()
-        for value in super().mix(x, context, mask).split(1, dim=1):
-            sums.append(value)
-        return torch.cat(sums, dim=1)
-
 
 class FeelsAllAtOnce(Compressed):
-    """Claims no delay."""
-
     delay = property(lambda self: 0, lambda self, delay: None)
 
 
-class DoesNothing(Outsider):
-    def mix(self, x, context, mask):
-        return self.value(x)
-
-
-class HeadsBeforeTheirGate(Softmax):
-    def _mixed(self, x, context, mask, of=None):
-        return super()._mixed(x, context, mask, of) / 2
-
-
 class PairsWithoutAMap(Softmax):
-    capabilities = replace(Softmax.capabilities, attention_map=No("left out of this example"))
+    capabilities = Softmax.capabilities.but(attention_map=LEFT_OUT)
 
 
 class IgnoresDocuments(Linear):
@@ -351,8 +312,8 @@ class IgnoresDocuments(Linear):
 
 
 class StreamsThroughDocuments(Linear):
-    def extend(self, x, state, *, valid=None, documents=None, donate=False):
-        return super().extend(x, state, valid=valid, donate=donate)
+    def extend(self, x, state, *, documents=None, **given):
+        return super().extend(x, state, **given)
 
 
 class BeginsDocumentsWithWhatItKept(Linear):
@@ -378,14 +339,15 @@ def starts_a_chunk(x):
     return from_token(CHUNK, x) & (torch.arange(x.shape[1], device=x.device)[:, None] % CHUNK == 0)
 
 
+DOES_NOTHING = around(Outsider, lambda m, mix, x, context, mask: m.value(x))
 # fmt: off
 BROKEN = {
     "another plain form": ("fast", output(Softmax, lambda m, x, y, _: y * (1 + 1e-6 * is_plain(m))), ""),
     "another gradient in its plain form": ("fast", tokens(Softmax, lambda m, x: torch.where(x > 1.5, x.detach(), x) if is_plain(m) else x), ""),
     "detaches a factor": ("derivative", output(Softmax, lambda m, x, y, _: y * (1 + 1e-6 * x.detach().amax())), ""),
-    "one derivative": ("derivative second_derivative transforms", tokens(Softmax, lambda m, x: x + _Squared.apply(x)), ""),
+    "one derivative": ("derivative second_derivative transforms", tokens(Softmax, lambda m, x: x + Squared.apply(x)), ""),
     "one derivative behind a border": ("second_derivative",
-        tokens(Softmax, lambda m, x: x + torch.where(from_token(PIECE, x), _Squared.apply(x), x.square())), "701 tokens"),
+        tokens(Softmax, lambda m, x: x + torch.where(from_token(PIECE, x), Squared.apply(x), x.square())), "701 tokens"),
     "looks at values": ("transforms compiled", tokens(Softmax, lambda m, x: x if x.sum().item() > 0 else x + 0), ""),
     "another function under torch.func": ("transforms",
         tokens(Softmax, lambda m, x: x * (1 + 1e-6 * torch._C._are_functorch_transforms_active())), "vmap"),
@@ -397,7 +359,7 @@ BROKEN = {
     "leaks behind its first chunk": ("causality long",
         output(Flash, lambda m, x, y, mask: (y + 1e-3 * mask.causal * from_token(m.chunk_size, x) * x.mean(1, keepdim=True))), ""),
     "counts padding": ("padding", CountsPadding, ""),
-    "does nothing": ("sensitivity", DoesNothing, ""),
+    "does nothing": ("sensitivity", DOES_NOTHING, ""),
     "claims no delay": ("sensitivity", FeelsAllAtOnce, ""),
     # In the last of the three draws of the law, whose first number is the only one from 0 to 1.
     "deaf in one draw": ("sensitivity", output(Softmax, lambda m, x, y, _: torch.where((first_of(x) > 0) & (first_of(x) < 1), x, y)), ""),
@@ -422,7 +384,7 @@ BROKEN = {
         observes(Softmax, lambda m, seen, x, context, mask: Softmax._observe(m, x, context, replace(mask, causal=False))), ""),
     "heads before their norm": ("observed",
         observes(Softmax, lambda m, seen, x, context, mask: seen._replace(heads=2 * m._mixed(x, context, mask))), "heads without the weights"),
-    "heads before their gate": ("observed", HeadsBeforeTheirGate, "what forward projects"),
+    "heads before their gate": ("observed", around(Softmax, lambda m, mixed, *request: mixed(*request) / 2, "_mixed"), "what forward projects"),
     "values without heads": ("observed", around(Softmax, lambda m, see, *request: see(*request)._replace(heads=None), "_observe_heads"), "values alone"),
     "answers in double": ("types", output(Softmax, lambda m, x, y, _: y.double()), "output is torch.float64, the input torch.float16"),
     # A half-precision norm of an absent token, which is zero.
@@ -444,10 +406,10 @@ BROKEN = {
     "keeps what it saw": ("threads", KeepsWhatItSaw, ""),
     "keeps a tensor": ("transfer", KeepsATensor, ""),
     "gates beside its heads": ("transfer", GatesBesideItsHeads, "`beside_heads`"),
-    "keeps what memory held": ("transfer", KeepsWhatMemoryHeld, "does not restore gain, which keeps what memory held"),
+    "keeps what memory held": ("transfer", KeepsWhatMemoryHeld, "does not restore held, which keeps what memory held"),
     "one type only": ("autocast", output(Softmax, lambda m, x, y, _: torch.zeros_like(x).index_copy_(1, torch.arange(x.shape[1], device=x.device), y)), ""),
-    "exports no gradient": ("exported", tokens(Softmax, lambda m, x: x + _Constant.apply(x)), ""),
-    "loops over time": ("free_length", LoopsOverTime, "not exported for any length"),
+    "exports no gradient": ("exported", tokens(Softmax, lambda m, x: x + Constant.apply(x)), ""),
+    "loops over time": ("free_length", output(Outsider, lambda m, x, y, _: torch.cat([*y.split(1, dim=1)], dim=1)), "not exported for any length"),
     "claims linear": ("complexity", declares(Softmax, time="T H K"), ""),
     "claims no memory": ("complexity", declares(Linear, memory="H K V"), ""),
     "claims a sum without its fastest term": ("complexity", declares(Linear, time="T H M V + T^2 H K"), ""),
@@ -522,7 +484,7 @@ def test_what_a_law_cannot_judge_is_said():
 
 
 def test_a_broken_law_does_not_end_a_run_of_verdicts():
-    verdicts = list(judge_mixer(lambda: make(DoesNothing), ["sensitivity", "batch"]))
+    verdicts = list(judge_mixer(lambda: make(DOES_NOTHING), ["sensitivity", "batch"]))
     assert [verdict.outcome for verdict in verdicts] == ["failed", "passed"]
     assert "no output but its own" in verdicts[0].sentence
 
@@ -533,7 +495,5 @@ def test_a_law_that_does_not_exist_is_named():
 
 
 def test_observation_is_empty_where_a_mixer_has_nothing_to_show():
-    assert (
-        make(Outsider).observe(torch.zeros(1, 2, 24), mask=regard.Mask(causal=True))
-        == Observation()
-    )
+    x, causal = torch.zeros(1, 2, 24), regard.Mask(causal=True)
+    assert make(Outsider).observe(x, mask=causal) == Observation()

@@ -4,28 +4,23 @@ from functools import partial
 
 import pytest
 import torch
-from torch.autograd.function import once_differentiable
 
 from regard.core.pool import Pool
 from regard.nn.scores import SCORES, Additive, Dot, build_score
 from regard.pools import POOLS
 from regard.reference._scores import scores
 from regard.testing import POOL_LAWS, SCORE_LAWS, LawError, check_pool, check_score
+from tests.laws.test_broken import Squared
 from tests.pools import oracle
 from tests.pools.test_pools import OPTIONS, D, S, make
 
-ORACLES = {
-    **{
-        name: getattr(oracle, name)
-        for name in ("context_query", "gate", "attention_query_gate", "mean")
-    },
-    "target_query": oracle.target_query("outer", "sigmoid", False),
-}
+ORACLES = {name: getattr(oracle, name, None) for name in POOLS.names()}
+ORACLES["target_query"] = oracle.target_query("outer", "sigmoid", False)
 
 
 @pytest.mark.parametrize("name", POOLS.names())
 def test_every_pool_keeps_the_laws(name):
-    factory, formula = partial(make, name, **OPTIONS[name]), ORACLES.get(name)
+    factory, formula = partial(make, name, **OPTIONS[name]), ORACLES[name]
     checked = check_pool(factory, oracle=formula, set_size=S, by_place=name == "gate")
     assert checked == list(POOL_LAWS)
     cannot = {"cross": {"oracle"}, "max": {"oracle"}, "gate": {"padding"}}
@@ -85,20 +80,6 @@ class NeedsASet(Sound):
         return super().pool(x - x.max().detach(), query, valid) + x.max().detach()
 
 
-class _Cubed(torch.autograd.Function):
-    """x^3, with a backward by hand that autograd takes for a constant."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, dy):
-        return 3 * dy * ctx.saved_tensors[0] ** 2
-
-
 def softmax_of_sums(params, tokens, queries):
     return [oracle.softmax([params["scale"] * x.sum() for x in tokens])]
 
@@ -115,8 +96,8 @@ BROKEN_POOLS = {
     "sensitivity": IgnoresTheSet,
     "empty": DividesByNothing,
     "empty_batch": NeedsASet,
-    "second_derivative": weighs(lambda weigh, x, valid: weigh(_Cubed.apply(x))),
-    "transforms": weighs(lambda weigh, x, valid: weigh(_Cubed.apply(x))),
+    "second_derivative": weighs(lambda weigh, x, valid: weigh(Squared.apply(x))),
+    "transforms": weighs(lambda weigh, x, valid: weigh(Squared.apply(x))),
 }
 
 

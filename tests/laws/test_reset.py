@@ -53,9 +53,8 @@ def pooled(pool):
 
 @pytest.mark.parametrize("name", POOLS.names())
 def test_pools(name):
-    own = (
-        {"mixer": regard.build("softmax", dim=D, num_heads=2)} if name == "cross" else OPTIONS[name]
-    )
+    fresh = {"mixer": regard.build("softmax", dim=D, num_heads=2)}
+    own = fresh if name == "cross" else OPTIONS[name]
     require_reset(lambda: build_pool(name, D, **own), pooled)
 
 
