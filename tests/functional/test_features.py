@@ -4,24 +4,13 @@ import pytest
 import torch
 
 from regard import Mask, build
-from regard.functional import (
-    favor_attention,
-    linear_attention,
-    softmax_attention,
-)
-from regard.functional.features import (
-    FEATURE_MAPS,
-    arc_cosine,
-    fourier,
-    gaussian_rows,
-    projected,
-)
+from regard.functional import favor_attention, linear_attention, softmax_attention
+from regard.functional.features import FEATURE_MAPS, arc_cosine, fourier, gaussian_rows, projected
 
 K, M, DRAWS = 8, 8, 4000
 
 
 def pairs():
-    """Three pairs of scaled tokens whose sum is clearly off zero."""
     generator = torch.Generator().manual_seed(3)
     x, noise = torch.randn(2, 3, K, generator=generator, dtype=torch.float64)
     x = 0.9 * x / x.norm(dim=1, keepdim=True)
@@ -75,12 +64,11 @@ def exponentials(x, y):
 @pytest.mark.parametrize("orthogonal", [False, True])
 @pytest.mark.parametrize(
     ("phi", "kernel"),
-    [
-        (positive, exponentials),
-        (hyperbolic, exponentials),
-        (fourier, gaussians),
-        (arc_cosine, arc_cosines),
-    ],
+    zip(
+        (positive, hyperbolic, fourier, arc_cosine),
+        (exponentials, exponentials, gaussians, arc_cosines),
+        strict=True,
+    ),
 )
 def test_features_are_unbiased(phi, kernel, orthogonal):
     off = standard_errors_off(estimates(phi, projections(orthogonal)), kernel(*pairs()))
@@ -97,10 +85,9 @@ def test_without_the_sign_of_r_orthogonal_rows_are_biased():
 
 
 def test_orthogonal_rows_have_no_larger_variance():
+    ws = [projections(kind, seed=1) for kind in (True, False)]
     for phi in (positive, fourier):
-        orthogonal, independent = (
-            estimates(phi, projections(kind, seed=1)).var(0) for kind in (True, False)
-        )
+        orthogonal, independent = (estimates(phi, w).var(0) for w in ws)
         assert (orthogonal <= independent).all(), (orthogonal, independent)
 
 
@@ -126,9 +113,7 @@ def test_a_learned_scale_multiplies_the_frequencies():
 
 def test_the_error_of_attention_shrinks_as_one_over_the_root_of_the_features():
     generator = torch.Generator().manual_seed(5)
-    q, k, v = (
-        0.5 * torch.randn(1, 1, 32, K, generator=generator, dtype=torch.float64) for _ in range(3)
-    )
+    q, k, v = 0.5 * torch.randn(3, 1, 1, 32, K, generator=generator, dtype=torch.float64)
     exact = softmax_attention(q, k, v, mask=Mask(causal=True))
 
     def error(num_features):

@@ -8,6 +8,7 @@ from regard.functional import linear
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.linear import accumulated
+from tests.kept import kept_bytes
 
 
 def made(*shapes, seed=0, dtype=torch.float64):
@@ -30,10 +31,8 @@ def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
     y = efficient_attention(q, k, v, mask=Mask(causal=True), impl=impl)
     exact = dense_means(q.double(), k.double()) @ v.double()
     torch.testing.assert_close(y.double(), exact, rtol=0, atol=5e-4)
-    found = torch.autograd.grad(y.square().sum(), [q, k, v])
-    expected = torch.autograd.grad(exact.square().sum(), [q, k, v])
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=5e-3)
+    found, expected = (torch.autograd.grad(z.square().sum(), [q, k, v]) for z in (y, exact))
+    torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
 
 
 @pytest.mark.parametrize("R", [1, 3], ids=["one decay", "a decay of each row"])
@@ -56,28 +55,14 @@ def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     torch.testing.assert_close(*gradients)
 
 
-def kept_bytes(f) -> int:
-    """Bytes that autograd keeps for the backward, each storage once."""
-    found = {}
-
-    def keep(z):
-        found[z.untyped_storage().data_ptr()] = z.untyped_storage()
-        return z
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda z: z):
-        y = f()
-    assert y.requires_grad
-    return sum(storage.nbytes() for storage in found.values())
-
-
 def test_decays_keep_at_most_half_as_much_again_for_the_backward():
     """8 heads of 64: a decay of each head against the same sums without one, one of each channel against linear attention, all in their plain forms."""
     q, k, v, g = (z.requires_grad_() for z in made(*[(1, 8, 1024, 64)] * 4, dtype=torch.float32))
-    plain = kept_bytes(lambda: linear.weighted_sums(q, k, v)[0])
+    plain = kept_bytes(lambda: linear.weighted_sums(q, k, v))
     head = g[..., 0]
-    assert kept_bytes(lambda: decayed_attention(q, k, v, head)[0]) <= 1.5 * plain
+    assert kept_bytes(lambda: decayed_attention(q, k, v, head)) <= 1.5 * plain
     attention = kept_bytes(
         lambda: linear.linear_attention(q, k, v, mask=Mask(causal=True), impl="plain")
     )
-    assert kept_bytes(lambda: decayed_attention(q, k, v, g)[0]) <= 1.5 * attention
-    assert kept_bytes(lambda: delta_attention(q, k, v, head, g)[0]) <= 1.5 * attention
+    assert kept_bytes(lambda: decayed_attention(q, k, v, g)) <= 1.5 * attention
+    assert kept_bytes(lambda: delta_attention(q, k, v, head, g)) <= 1.5 * attention

@@ -6,12 +6,7 @@ import torch
 from regard import Form, Mask
 from regard.core import OPEN, ShapeError
 from regard.functional.rows import masked_softmax
-from regard.functional.synthesizer import (
-    Logits,
-    product,
-    synthesizer_attention,
-    table,
-)
+from regard.functional.synthesizer import Logits, product, synthesizer_attention, table
 from regard.testing.counting import count
 
 B, H, T, V, ROOM = 2, 3, 11, 5, 14  # tables and factors reach further than the sequence
@@ -80,13 +75,10 @@ def test_a_bias_may_be_shared_where_its_factor_is_not(shape):
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_matrix_of_all_pairs_is_stored(causal, impl):
     T = 4096
-    left, right = (torch.randn(1, 1, T, 8).requires_grad_() for _ in "lr")
-    v = torch.randn(1, 1, T, 8).requires_grad_()
+    left, right, v = (torch.randn(1, 1, T, 8).requires_grad_() for _ in "lrv")
+    options = {"T": T, "mask": Mask(causal=causal), "impl": impl}
 
     def step():
-        y = synthesizer_attention(
-            products(left, right), v, T=T, mask=Mask(causal=causal), impl=impl
-        )
-        y.sum().backward()
+        synthesizer_attention(products(left, right), v, **options).sum().backward()
 
     assert count(step).peak_bytes < T * T  # a fourth of one matrix in float32
