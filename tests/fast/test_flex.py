@@ -6,20 +6,17 @@ import torch
 import regard
 from regard import Mask, UnknownNameError, UnsupportedError
 from regard.fast import flex
-from regard.fast.flex import mask_mod
 from regard.functional import pattern_attention
-from regard.functional.patterns import First, PerHead, Scattered, Strided, Window, picture
+from regard.functional.patterns import PerHead, Strided, Window, picture
 from regard.functional.rows import recorded
 from regard.testing.counting import count
-from tests.functional.test_pattern import PATTERNS, TABLE, B, H
+from tests.functional.test_pattern import PATTERNS, B, H
 
 
-def test_mask_mod_is_the_picture():
-    T = 13
-    i, j = torch.arange(T)[:, None], torch.arange(T)
-    for pattern in (Window(2, 1, 2) | First(1), Strided(3) | Scattered(3, TABLE)):
-        for h, pairs in enumerate(picture(pattern, T, causal=True)[0]):
-            assert torch.equal(mask_mod(pattern, causal=True)(None, torch.tensor(h), i, j), pairs)
+def is_plain(q, k, v, pattern, mask):
+    forms = ("flex", "plain")
+    ys = (pattern_attention(q, k, v, pattern=pattern, mask=mask, impl=impl) for impl in forms)
+    torch.testing.assert_close(*ys, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -29,14 +26,8 @@ def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
     T = 33
     q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
     valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
-    mask = (
-        Mask(causal=causal, valid=valid, compact=True)
-        if PATTERNS.index(pattern) % 2
-        else Mask(causal=causal)
-    )
-    expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="plain")
-    found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    padding = {"valid": valid, "compact": True} if PATTERNS.index(pattern) % 2 else {}
+    is_plain(q, k, v, pattern, Mask(causal=causal, **padding))
 
 
 def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
@@ -56,9 +47,7 @@ def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
             q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
             valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
             mask = Mask(causal=True, valid=valid, compact=True) if n % 2 else Mask()
-            found = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="flex")
-            expected = pattern_attention(q, k, v, pattern=pattern, mask=mask, impl="plain")
-            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+            is_plain(q, k, v, pattern, mask)
         assert n + 1 <= len(graphs) <= 2 + 2 * n
 
 
@@ -87,9 +76,7 @@ def test_an_implementation_that_cannot_serve_is_refused():
         pattern_attention(q, q, q, pattern=Window(1, 1), impl="flx")
 
 
-def test_build_offers_the_implementation():
-    assert regard.build("local", dim=8, num_heads=2, impl="plain").impl == "plain"
-    assert regard.build("softmax", dim=8, num_heads=2, impl="auto").name == "softmax"
+def test_a_mixer_without_patterns_has_no_flex():
     with pytest.raises(UnsupportedError, match="softmax has no implementation 'flex'"):
         regard.build("softmax", dim=8, num_heads=2, impl="flex")
 

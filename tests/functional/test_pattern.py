@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -23,6 +24,8 @@ from regard.functional.patterns import (
 )
 from regard.functional.rows import Form
 from regard.mixers.bigbird import draw_blocks
+from regard.testing.counting import count
+from regard.testing.subject import normal
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
@@ -64,31 +67,18 @@ def masks(T: int, causal: bool):
 def test_it_equals_the_dense_softmax_in_outputs_and_gradients(pattern, causal, impl):
     torch.manual_seed(0)
     for T, max_global in ((1, None), (5, 3), (13, None), (13, 3)):
-        q, k, v = (
-            torch.randn(B, H, T, K, dtype=torch.float64, requires_grad=True) for _ in range(3)
-        )
-        outer_k, outer_v = (
-            torch.randn(B, H, 2, K, dtype=torch.float64, requires_grad=True) for _ in range(2)
-        )
-        dy = torch.randn(B, H, T, K, dtype=torch.float64)
-        for mask in masks(T, causal):
-            for prefix in (None, (outer_k, outer_v)):
-                leaves = (q, k, v) if prefix is None else (q, k, v, *prefix)
-                y = pattern_attention(
-                    q,
-                    k,
-                    v,
-                    pattern=pattern,
-                    mask=mask,
-                    prefix=prefix,
-                    max_global=max_global,
-                    impl=impl,
-                )
-                found = weights(q, k, pattern=pattern, mask=mask, prefix=prefix and prefix[0])
-                dense = found @ (v if prefix is None else torch.cat([outer_v, v], dim=2))
-                torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
-                own, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
-                torch.testing.assert_close(own, expected, rtol=0, atol=1e-12)
+        q, k, v, dy = (normal(B, H, T, K, seed=seed).requires_grad_() for seed in range(4))
+        outer = tuple(normal(B, H, 2, K, seed=seed).requires_grad_() for seed in (4, 5))
+        for mask, prefix in product(masks(T, causal), (None, outer)):
+            given = {"pattern": pattern, "mask": mask}
+            options = {"prefix": prefix, "max_global": max_global, "impl": impl}
+            y = pattern_attention(q, k, v, **given, **options)
+            found = weights(q, k, **given, prefix=prefix and prefix[0])
+            dense = found @ (v if prefix is None else torch.cat([prefix[1], v], dim=2))
+            torch.testing.assert_close(y, dense, rtol=0, atol=1e-12)
+            leaves = [q, k, v, *(prefix or ())]
+            own, expected = (torch.autograd.grad(z, leaves, dy) for z in (y, dense))
+            torch.testing.assert_close(own, expected, rtol=0, atol=1e-12)
 
 
 def test_union_is_a_set():
@@ -99,16 +89,6 @@ def test_union_is_a_set():
     heads = PerHead((a, b))
     assert (heads | c) == PerHead((a | c, b | c)) and (c | heads) == PerHead((c | a, c | b))
     assert (heads | PerHead((c, c))) == (heads | c)
-
-
-def test_identities():
-    T = 13
-    assert torch.equal(picture(Window(T, T), T), picture(All(), T))
-    assert torch.equal(picture(Block(T), T), picture(All(), T))
-    assert torch.equal(picture(First(T), T), picture(All(), T))
-    assert torch.equal(picture(Strided(1), T), picture(All(), T))
-    assert torch.equal(picture(Window(T, T, 4), T), picture(Strided(4), T))
-    assert picture(Window(2, 5), T, causal=True).sum(-1).max() == 3  # w + 1 keys, itself among them
 
 
 def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
@@ -124,8 +104,6 @@ def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
 
 
 def test_cost_follows_the_pairs():
-    from regard.testing.counting import count
-
     def flops(T, pattern):
         q = torch.empty(1, 2, T, 8, device="meta")
         return count(lambda: pattern_attention(q, q, q, pattern=pattern)).flops
