@@ -18,6 +18,7 @@ from regard.fast import fla
 from regard.functional.linear import weighted_sums
 from regard.functional.rows import Form, recorded
 from regard.testing import check_mixer
+from tests.laws.catalogue import factory
 
 LACKS = lacking("fla-core", "0.6")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and LACKS is None
@@ -65,15 +66,11 @@ def on_this_cpu(monkeypatch):
 
 
 def made(*shapes, dtype=torch.float64, device="cpu"):
-    generator = torch.Generator().manual_seed(7)
-    return [
-        torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
-        for shape in shapes
-    ]
+    drawn = {"generator": torch.Generator().manual_seed(7), "dtype": torch.float64}
+    return [torch.randn(shape, **drawn).to(device, dtype) for shape in shapes]
 
 
 def compared(T, M, V, *, decayed, begun, dtype, device="cpu"):
-    """Outputs, states and gradients of the adapter and of the eager form."""
     shapes = (2, 3, T, M), (2, 3, T, M), (2, 3, T, V), (2, 3, T), (2, 3, M, V), (2, 3, M)
     q, k, v, g, S, z = made(*shapes, dtype=dtype, device=device)
     inputs = [q.abs(), k.abs(), v, *((S.abs(), z.abs()) if begun else ())]
@@ -82,12 +79,8 @@ def compared(T, M, V, *, decayed, begun, dtype, device="cpu"):
     results = []
     for sums in (partial(fla.causal_sums, form=Form()), weighted_sums):
         found = sums(*inputs[:3], g, *inputs[3:])
-        total = sum(
-            (x * w).sum()
-            for x, w in zip(
-                found, made(*(x.shape for x in found), dtype=dtype, device=device), strict=True
-            )
-        )
+        weights = made(*(x.shape for x in found), dtype=dtype, device=device)
+        total = sum((x * w).sum() for x, w in zip(found, weights, strict=True))
         results.append([*found, *grad(total, inputs + [g] * decayed)])
     return results
 
@@ -99,19 +92,13 @@ def test_the_adapter_is_the_eager_form(T, M, V, begun, decayed, monkeypatch):
     monkeypatch.setattr(fla, "_kernel", lambda: loop)
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
         ours, eager = compared(T, M, V, decayed=decayed, begun=begun, dtype=dtype)
-        for a, b in zip(ours, eager, strict=True):
-            assert a.dtype == b.dtype
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("name", "options"), MIXERS, ids=IDS)
 def test_the_laws_hold(name, options, on_this_cpu):
     with recorded() as used:
-        check_mixer(
-            lambda: regard.build(name, dim=24, num_heads=3, max_len=64, **options),
-            LAWS,
-            blocks="own",
-        )
+        check_mixer(factory(name, options), LAWS, blocks="own")
     assert "fla" in used
 
 

@@ -11,6 +11,7 @@ from regard.fast.cpu.efficient import piece_sizes
 from regard.functional import efficient_attention, favor_attention, linear_attention
 from regard.functional.linear import chosen_sums
 from regard.functional.rows import Form, recorded
+from tests.kept import kept_bytes
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
@@ -24,7 +25,6 @@ CASES = [(name, True) for name in KERNELS] + [("positive", False), ("hyperbolic"
 
 @pytest.mark.parametrize(("name", "causal"), CASES)
 def test_pieces_give_what_the_plain_form_gives(name, causal):
-    """Outputs and gradients, with rows of different lengths and decays too large for one piece."""
     generator = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(3, 2, 1103, 8, generator=generator, dtype=torch.float64) for _ in "qkv")
     leaves = [z.requires_grad_() for z in (q, 30 * k, v, W.clone())]
@@ -52,7 +52,6 @@ def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
 
 @pytest.mark.parametrize(("name", "causal"), CASES)
 def test_two_losses_share_what_is_kept(name, causal):
-    """A backward changes nothing that a second one reads."""
     q, k, v = (torch.randn(1, 2, 90, 8, dtype=torch.float64, requires_grad=True) for _ in "qkv")
     y = KERNELS[name](q, k, v, W, mask=Mask(causal=causal), impl=Form("pieces", tile=40))
     one = torch.autograd.grad(y.sum(), (q, k, v), retain_graph=True)
@@ -60,7 +59,6 @@ def test_two_losses_share_what_is_kept(name, causal):
 
 
 def test_sums_go_on_from_those_before():
-    """Outputs and gradients, of the sums before as well."""
     shapes = [(2, 3, 50, 4)] * 2 + [(2, 3, 50, 5), (2, 3, 4, 5), (2, 3, 4)]
     leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     a, e, v, S, z = leaves
@@ -69,8 +67,7 @@ def test_sums_go_on_from_those_before():
         made = chosen_sums(a, e, v, None, S, z, impl=impl)
         loss = sum(part.cos().sum() for part in made)
         results.append((*made, *torch.autograd.grad(loss, leaves)))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
 
 
 def test_small_features_are_left_to_the_plain_form():
@@ -90,14 +87,7 @@ def test_a_key_that_is_no_number_ends_too():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_training_keeps_outputs_and_borders_alone(causal):
-    """What is kept of 16,384 tokens for the backward pass: less than one tensor of their features."""
     torch.manual_seed(0)
     mixer = regard.build("performer", dim=32, num_heads=2, num_features=512, impl="pieces")
     x = torch.randn(1, 16384, 32)
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda z: kept.append((z.untyped_storage().data_ptr(), z.untyped_storage().nbytes())) or z,
-        lambda z: z,
-    ):
-        mixer(x, mask=Mask(causal=causal))
-    assert sum(size for _, size in set(kept)) < 2 * 16384 * 512 * 4
+    assert kept_bytes(lambda: mixer(x, mask=Mask(causal=causal))) < 2 * 16384 * 512 * 4

@@ -7,16 +7,14 @@ from regard.functional import lsh_attention
 from regard.functional.rows import Form
 from regard.functional.sorted import _dense, chunks, last_of_group
 from regard.testing.counting import count
+from regard.testing.subject import normal
 
 T = 150
 
 
 def parts():
-    generator = torch.Generator().manual_seed(0)
-    q, k, v, g = (
-        torch.randn(2, 3, T, 8, generator=generator, dtype=torch.float64) for _ in range(4)
-    )
-    group = torch.randint(0, 5, (2, 3, 3, T), generator=generator)
+    q, k, v, g = normal(4, 2, 3, T, 8)
+    group = torch.randint(0, 5, (2, 3, 3, T), generator=torch.Generator().manual_seed(0))
     return [z.requires_grad_() for z in (q, k, v)], group, g
 
 
@@ -27,7 +25,6 @@ def dense(q, k, v, *, group, window, exclude_self, mask=OPEN, scale=None):
 
 
 def assert_same(leaves, g, form, rules, *, atol, of_gradients):
-    """Outputs and gradients, of sorted chunks and of the one matrix."""
     ours, wanted = attend(*leaves, **rules, form=form), dense(*leaves, **rules)
     torch.testing.assert_close(ours, wanted, rtol=0, atol=atol)
     found, expected = (torch.autograd.grad(y, leaves, g) for y in (ours, wanted))
@@ -38,7 +35,6 @@ def assert_same(leaves, g, form, rules, *, atol, of_gradients):
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("kind", ["chunks", "last"])
 def test_however_much_is_held_at_once_it_is_the_masked_softmax(room, padded, kind):
-    """Parts of a row, whole rows, and many rows; outputs and gradients."""
     leaves, group, g = parts()
     valid = torch.arange(T) < torch.tensor([[T], [T - 40]])
     mask = Mask(causal=kind == "last", valid=valid if padded else None)

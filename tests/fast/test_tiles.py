@@ -20,7 +20,6 @@ def test_a_table_that_changed_has_another_plan():
 
 
 def test_tiles_of_one_shape_share_a_mask():
-    """So that what is kept of a long sequence is small."""
     for pattern, most in ((Window(128, 128), 8), (Strided(64), 4), (Window(8, 8, 4), 20)):
         masks = {id(tile.bias) for tile in tiles(pattern, True, H, 4096, 64)}
         assert len(masks) <= most
