@@ -153,15 +153,14 @@ def test_functions_of_queries_and_keys_refuse_documents(name):
 
 
 BETWEEN = torch.tensor([[True, False, True, True]])
+OF_SUMS = ("linear", "favor", "efficient", "compressed", "random_feature", "sinkhorn")
 
 
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        *((name, {"pairwise": BETWEEN[None, None]}) for name in ("linear", "favor", "efficient")),
-        *((name, {"pairwise": BETWEEN[None, None]}) for name in ("compressed", "random_feature")),
-        *(("routed", {"global_tokens": BETWEEN}), ("sinkhorn", {"global_tokens": BETWEEN})),
-        ("sinkhorn", {"pairwise": BETWEEN[None, None]}),
+        *((name, {"pairwise": BETWEEN[None, None]}) for name in OF_SUMS),
+        *((name, {"global_tokens": BETWEEN}) for name in ("routed", "sinkhorn")),
     ],
 )
 def test_functions_refuse_the_masks_that_they_would_ignore(name, fields):

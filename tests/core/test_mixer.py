@@ -11,7 +11,7 @@ from torch import nn
 
 import regard
 from regard import Mask, OptionError, ShapeError, UnknownNameError
-from regard.core import Capabilities, Mixer, No
+from regard.core import Mixer
 from regard.pools import build_pool
 
 ROOT = Path(__file__).parents[2]
@@ -23,19 +23,8 @@ def make(name, **options):
 
 
 class Own(Mixer):
-    """With options of every kind."""
-
     name = "own"
-    capabilities = Capabilities(
-        causal=True,
-        pairwise=True,
-        global_tokens=No("none"),
-        cross=True,
-        streaming=No("none"),
-        attention_map=No("none"),
-        time="T",
-        memory="T",
-    )
+    capabilities = regard.MIXERS["softmax"].capabilities
 
     def __init__(self, dim, *, act=torch.tanh, layer=None, words="", sizes=(1, 2), rate=0.5):
         super().__init__(dim)
