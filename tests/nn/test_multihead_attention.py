@@ -2,6 +2,8 @@
 
 import copy
 from contextlib import nullcontext
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -53,10 +55,8 @@ def test_softmax_is_torchs_own(batch_first, widths, masked):
     if not batch_first:
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
     for average in (True, False):
-        want, got = (
-            attention(query, key, value, average_attn_weights=average, **masks)
-            for attention in (theirs, ours)
-        )
+        options = {"average_attn_weights": average, **masks}
+        want, got = (attention(query, key, value, **options) for attention in (theirs, ours))
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
     row = tuple(x[0] if batch_first else x[:, 0] for x in (query, key, value))
     if masked in ("open", "boolean"):
@@ -112,12 +112,7 @@ def test_in_torchs_decoder_layer(name):
 @pytest.mark.parametrize("padding", [True, False], ids=["padding", "full"])
 @pytest.mark.parametrize(
     ("name", "masked"),
-    [
-        (name, masked)
-        for name in ("softmax", "linear")
-        for masked in ("open", "hint", "mask", "both")
-    ]
-    + [("softmax", "window")],
+    [*product(("softmax", "linear"), ("open", "hint", "mask", "both")), ("softmax", "window")],
 )
 def test_torchs_encoder_hides_the_same_tokens_in_every_mode(
     name, masked, padding, when, nested, train
@@ -214,27 +209,18 @@ def test_numbers_of_a_mask_are_added_as_torch_adds_them(kind, keys, padded, posi
     mask.requires_grad_()
     own = mask
     if position:
-        own = mask + ours.mixer.position.bias(
-            torch.arange(T)[None], torch.arange(n)[None], torch.float64
-        ).expand(B, -1, -1, -1).flatten(0, 1)
-    hidden = torch.arange(n) >= torch.tensor([[n], [4]]) if padded else None
+        places = torch.arange(T)[None], torch.arange(n)[None]
+        bias = ours.mixer.position.bias(*places, torch.float64)
+        own = mask + bias.expand(B, -1, -1, -1).flatten(0, 1)
+    hidden = torch.arange(n) >= torch.tensor([[n], [4]])
     shown = ~hidden if padded and keys == "own" else torch.ones(B, T, dtype=torch.bool)
     found = []
+    negative = torch.zeros(B, n).double().masked_fill(hidden, -torch.inf) if padded else None
     for layer_, added in ((theirs, own), (ours, mask)):
-        negative = (
-            None if hidden is None else torch.zeros(B, n).double().masked_fill(hidden, -torch.inf)
-        )
-        y, weights = layer_(
-            x, memory, memory, negative, attn_mask=added, average_attn_weights=False
-        )
-        parameters = [mask, *theirs.parameters()]
-        found.append(
-            (
-                y[shown],
-                weights.transpose(1, 2)[shown],
-                torch.autograd.grad(y[shown].sin().sum(), parameters),
-            )
-        )
+        given = x, memory, memory, negative
+        y, weights = layer_(*given, attn_mask=added, average_attn_weights=False)
+        gradients = torch.autograd.grad(y[shown].sin().sum(), [mask, *theirs.parameters()])
+        found.append((y[shown], weights.transpose(1, 2)[shown], gradients))
     torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)
     assert found[0][2][0].any()
 
@@ -247,11 +233,8 @@ def test_very_negative_numbers_hide_as_true_does(name, dtype):
     padding = torch.arange(T) >= torch.tensor([[T], [5]])
     want = ours(x, x, x, padding, attn_mask=triangle)
     for never in (-torch.inf, -1e9, torch.finfo(dtype).min):
-        floats = [
-            torch.zeros(m.shape).double().masked_fill(m, never).to(dtype)
-            for m in (padding, triangle)
-        ]
-        got = ours(x, x, x, floats[0], attn_mask=floats[1])
+        hidden, later = (m.double().masked_fill(m, never).to(dtype) for m in (padding, triangle))
+        got = ours(x, x, x, hidden, attn_mask=later)
         torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
@@ -329,9 +312,10 @@ def hooked(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
     return layer
 
 
-def replaced(theirs: nn.Module | None = None, name: str = "softmax", **options):
-    theirs = nn.MultiheadAttention(D, H) if theirs is None else theirs
-    return MultiheadAttention.replacing(theirs, build(name, **options))
+def of_torch(change=lambda layer: layer, name="softmax", own=(), num_heads=H, **options):
+    """A layer of torch, of these options and changed, is replaced."""
+    theirs = change(nn.MultiheadAttention(D, num_heads, **options))
+    return MultiheadAttention.replacing(theirs, build(name, **dict(own)))
 
 
 def call(name: str = "softmax", **masks):
@@ -343,6 +327,7 @@ def made(*arguments, name: str = "softmax", options=(), **facts):
     return MultiheadAttention(*arguments, mixer=build(name, **dict(options)), **facts)
 
 
+EXTRA = "add_bias_kv", "add_zero_attn"
 ONES, VALID = torch.ones(T, T), torch.ones(B, T).bool()
 NEST = torch.nested.as_nested_tensor([tokens(n) for n in (5, 3)])
 REFUSED = {
@@ -353,43 +338,35 @@ REFUSED = {
          lambda: made(name="sinkhorn")),
         ("linear does not support pairwise", lambda: call("linear", attn_mask=ONES.triu(3).bool())),
         ("local does not support cross", lambda: pair("local")[1](*map(tokens, (T, 1, 1), (B,) * 3))),
-        ("add_bias_kv and add_zero_attn", lambda: made(add_zero_attn=True)),
-        ("add_bias_kv and add_zero_attn", lambda: made(add_bias_kv=True)),
-        ("add_bias_kv and add_zero_attn", lambda: replaced(
-            nn.MultiheadAttention(D, H, add_bias_kv=True))),
-        ("add_bias_kv and add_zero_attn", lambda: replaced(
-            nn.MultiheadAttention(D, H, add_zero_attn=True))),
+        *(("add_bias_kv and add_zero_attn", partial(made, **{name: True})) for name in EXTRA),
+        *(("add_bias_kv and add_zero_attn", partial(of_torch, **{name: True})) for name in EXTRA),
         (r"linear does not support dropout of weights \(0.1", lambda: made(D, H, 0.1, name="linear")),
-        (r"linear does not support dropout of weights \(0.5\)", lambda: replaced(
-            nn.MultiheadAttention(D, H, dropout=0.5), "linear")),
-        (r"the layer has hooks \(_forward_pre_hooks\)", lambda: replaced(
-            pruned(nn.MultiheadAttention(D, H)))),
-        (r"the layer has hooks \(_forward_hooks\)", lambda: replaced(
-            hooked(nn.MultiheadAttention(D, H)))),
+        (r"linear does not support dropout of weights \(0.5\)", lambda: of_torch(
+            name="linear", dropout=0.5)),
+        (r"the layer has hooks \(_forward_pre_hooks\)", lambda: of_torch(pruned)),
+        (r"the layer has hooks \(_forward_hooks\)", lambda: of_torch(hooked)),
         ("nested tensors as a context", lambda: pair(batch_first=True)[1](
             NEST, *[tokens(5, 1)] * 2)),
         ("nor beside masks", lambda: pair(batch_first=True)[1](
             NEST, NEST, NEST, attn_mask=torch.zeros(5, 5).bool())),
     ],
     OptionError: [
-        (r"only torch\.nn\.MultiheadAttention itself is replaced, got Linear", lambda: replaced(
-            nn.Linear(2, 2))),
-        ("got Doubled", lambda: replaced(Doubled(D, H))),
-        ("got ParametrizedMultiheadAttention", lambda: replaced(
-            parametrised(nn.MultiheadAttention(D, H)))),
+        (r"only torch\.nn\.MultiheadAttention itself is replaced, got Linear", lambda: of_torch(
+            lambda layer: nn.Linear(2, 2))),
+        ("got Doubled", lambda: of_torch(lambda layer: Doubled(D, H))),
+        ("got ParametrizedMultiheadAttention", lambda: of_torch(parametrised)),
         (r"embed_dim \('linear'\) must be .* a Mixer or None", lambda: MultiheadAttention("linear")),
         (r"mixer \(512\) must be a Mixer", lambda: MultiheadAttention(512, 8)),
         (r"num_kv_heads \(1\) must be num_heads \(3\)", lambda: made(
             options={"num_kv_heads": 1})),
-        (r"the mixer's dropout \(0.25\) is not the layer's \(0.5\)", lambda: replaced(
-            nn.MultiheadAttention(D, H, dropout=0.5), dropout=0.25)),
+        (r"the mixer's dropout \(0.25\) is not the layer's \(0.5\)", lambda: of_torch(
+            own={"dropout": 0.25}, dropout=0.5)),
         ("one of valid and key_padding", lambda: call(valid=VALID, key_padding_mask=~VALID)),
     ],
     ShapeError: [
         ("has dim 24 and 3 heads, the layer 16 and 3", lambda: made(embed_dim=16)),
         ("has dim 24 and 3 heads, the layer 24 and 4", lambda: made(num_heads=4)),
-        ("has dim 24 and 3 heads, the layer 24 and 4", lambda: replaced(
-            nn.MultiheadAttention(D, 4))),
+        ("has dim 24 and 3 heads, the layer 24 and 4", lambda: of_torch(num_heads=4)),
         ("attn_mask must be boolean or hold 0 and -inf", lambda: call("linear", attn_mask=ONES / 2)),
         (r"attn_mask must have shape \[7, 7\] or \[6, 7, 7\]", lambda: call(attn_mask=ONES[:, :2])),
         ("valid must be boolean or hold 0 and 1 alone", lambda: call(valid=VALID.long() * 2)),
