@@ -14,8 +14,6 @@ X = torch.randn(2, 6, 16)
 
 
 class Two(nn.Module):
-    """A user's own module around two mixers."""
-
     def __init__(self, *names, **options):
         super().__init__()
         made = [regard.build(n, dim=16, num_heads=2, max_len=16, **options) for n in names]
@@ -37,25 +35,22 @@ def step(model, optimizer, backward=torch.Tensor.backward):
     optimizer.zero_grad()
 
 
-def moved(model, before):
+def moved(model, call, *arguments):
+    """Of each mixer, whether the call moves its centroids."""
+    before = centroids(model)
+    call(*arguments)
     return [not torch.equal(old, new) for old, new in zip(before, centroids(model), strict=True)]
 
 
 def test_a_hook_of_the_optimiser_reaches_every_mixer_and_can_be_removed():
     model = Two("routing", "routing")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    before = centroids(model)
-    step(model, optimizer)
-    assert moved(model, before) == [False, False]
+    assert moved(model, step, model, optimizer) == [False, False]
     hook = regard.nn.call_after_step(optimizer, model)
-    step(model, optimizer)
-    assert moved(model, before) == [True, True]
+    assert moved(model, step, model, optimizer) == [True, True]
     hook.remove()
-    before = centroids(model)
-    step(model, optimizer)
-    assert moved(model, before) == [False, False]
-    regard.nn.after_step(nn.Sequential(model))
-    assert moved(model, before) == [True, True]
+    assert moved(model, step, model, optimizer) == [False, False]
+    assert moved(model, regard.nn.after_step, nn.Sequential(model)) == [True, True]
 
 
 def test_in_accelerates_loop_steps_that_are_skipped_are_no_steps():
@@ -81,7 +76,6 @@ def test_what_is_no_optimiser_or_model_is_refused():
 
 
 def warnings_of(model, optimizer=None, show="default"):
-    """Of thirty updates, and as many forwards after them."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), 1e-3)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter(show)
