@@ -20,8 +20,6 @@ class Network:
 
 
 class Simulated:
-    """The methods of `regard.parallel.Ranks`."""
-
     def __init__(self, rank: int, network: Network):
         self.rank, self.size, self.network = rank, network.size, network
         self.elements = 0  # sent by this rank

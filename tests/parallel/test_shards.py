@@ -54,9 +54,8 @@ def require_shards(subject, request, size):
             part = cut(z, dim, lengths, ranks.rank)
             return part if part is None else part.detach()
 
-        fields = {
-            n: own(getattr(mask, n), 1, keys) for n in ("valid", "global_tokens", "documents")
-        }
+        names = ("valid", "global_tokens", "documents")
+        fields = {name: own(getattr(mask, name), 1, keys) for name in names}
         local = replace(mask, **fields, pairwise=own(mask.pairwise, 2, lengths))
         part = own(x, 1, lengths).requires_grad_()
         source = None if context is None else own(context, 1, of_context).requires_grad_()
@@ -165,9 +164,8 @@ def test_second_derivatives_go_through_the_exchange():
 
     def second(part, module):
         part = part.clone().requires_grad_()
-        (dx,) = torch.autograd.grad(
-            module(part, mask=Mask(causal=True)).square().sum(), part, create_graph=True
-        )
+        y = module(part, mask=Mask(causal=True))
+        (dx,) = torch.autograd.grad(y.square().sum(), part, create_graph=True)
         dx.square().sum().backward()
         return part.grad
 
@@ -191,12 +189,11 @@ def test_no_rank_sends_more_than_is_declared(name):
     mixer, x, declared = subject.make(), subject.tokens(1, T), subject.can.exchange
     for order in subject.orders():
         way = way_of(mixer, order.mask, size=3)
+        wanted = "halo" if declared == "halo" else "context"
         if declared == "halo" or (declared == "sums" and not order.mask.causal):
-            assert way == {"halo": "halo", "sums": "context"}[declared]
+            assert way == wanted
         if declared and not order.mask.causal:
-            assert way_of(mixer, order.mask, size=2) == (
-                "halo" if declared == "halo" else "context"
-            )
+            assert way_of(mixer, order.mask, size=2) == wanted
 
         def job(ranks, mask=order.mask):
             copy, part = deepcopy(mixer), cut(x, 1, (5, 4, T - 9), ranks.rank)
