@@ -1,8 +1,11 @@
-"""`regard` in this process, as a person types it; and a function in several processes at once."""
+"""`regard` in this process, as a person types it; Python in another; and a function in several processes at once."""
 
 import json
 import multiprocessing
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +31,12 @@ def refused(capsys: Any, *words: str) -> str:
     code, out, err = ran(capsys, *words)
     assert code == 2 and out == "" and "Traceback" not in err and err.count("\n") == 1, (out, err)
     return err
+
+
+def python(*words: object, cwd: Any = None, **env: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own, as it ended, and what it printed."""
+    command, given = [sys.executable, *map(str, words)], os.environ | env
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=given)
 
 
 def in_processes(function: Callable[..., None], *arguments: Any, number: int = 4) -> None:

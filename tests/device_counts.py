@@ -32,19 +32,16 @@ from regard.mixers._patterned import PatternMixer
 
 DEVICE, T, DIM = "counted", 40, 32
 LONG = (2048, 4096)
-GROWS = {
-    name: "tiles of 256 queries, one after the other, so that no scores of all pairs are stored"
-    for name in (
-        *("compressed", "fixed_patterns", "gau", "gmlp", "luong_local", "mixture"),
-        *("synthesizer_dense", "synthesizer_random", "synthesizer_factorized_dense"),
-        *("synthesizer_factorized_random", "transformer_xl"),
-        *("forgetting", "indexed", "moba", "native_sparse"),
-    )
-} | dict.fromkeys(
-    ("gated_delta", "kimi_delta"),
-    "a state that erases passes from chunk to chunk through a product of matrices",
+TILED = (
+    *("compressed", "fixed_patterns", "gau", "gmlp", "luong_local", "mixture", "transformer_xl"),
+    *("synthesizer_dense", "synthesizer_random", "synthesizer_factorized_dense"),
+    *("synthesizer_factorized_random", "forgetting", "indexed", "moba", "native_sparse"),
 )
-"""Mechanisms that launch more kernels for longer sequences, and why."""
+"""Tiles of 256 queries, one after the other, so that no scores of all pairs are stored."""
+ERASING = ("gated_delta", "kimi_delta")
+"""A state that erases passes from chunk to chunk through a product of matrices."""
+GROWS = {*TILED, *ERASING}
+"""Mechanisms that launch more kernels for longer sequences."""
 aten = torch.ops.aten
 EMPTY = {
     *(aten.detach.default, aten.lift_fresh.default, aten.empty_like.default),
@@ -147,11 +144,8 @@ def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
         return v.clone()
 
     flex = replace(fast.FLEX, function=kernel, shortest=0, dtypes=())
-    alone = {
-        ("pattern", DEVICE): flex,
-        ("window", DEVICE): flex,
-        ("softmax", DEVICE): replace(fast.SDPA, function=kernel),
-    }
+    alone = dict.fromkeys((("pattern", DEVICE), ("window", DEVICE)), flex)
+    alone["softmax", DEVICE] = replace(fast.SDPA, function=kernel)
     narrow = patch.object(fast.flex, "NARROWEST", 1)
     with patch.dict(fast.FAST, alone), narrow, torch.no_grad():
         return counted(lambda: mixer(x, mask=Mask(causal=True)))
