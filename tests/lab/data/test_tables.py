@@ -4,28 +4,19 @@ import numpy as np
 import pytest
 
 from regard.core import OptionError
-from regard.lab.tasks.tables import (
-    TEST,
-    TRAIN,
-    VALID,
-    Behaviours,
-    next_items,
-    numbered,
-    parse_adult,
-    parse_movielens,
-)
+from regard.lab.tasks import tables
 
 
 def test_adult_takes_each_row_once():
     row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, United-States, <=50K"
     other = row.replace("39", "50", 1).replace("?", "Sales")
-    found = parse_adult(f"{row}\r\n{other}\r\n{row}\r\n\r\n".encode())
+    found = tables.parse_adult(f"{row}\r\n{other}\r\n{row}\r\n\r\n".encode())
     assert found["age"] == [39.0, 50.0] and found["occupation"] == [None, "Sales"]
     assert found["income"] == ["<=50K"] * 2 and found["workclass"] == ["State-gov"] * 2
 
 
 def test_films_are_in_the_order_of_the_file():
-    found = parse_movielens(
+    found = tables.parse_movielens(
         b"user_id:token\titem_id:token\trating:float\ttimestamp:float\r\nu2\tB (1999)\t4\t7\r\nu1\tA (1998)\t3\t5\r\n",
         b"item_id:token\tmovie_title:token\trelease_year:float\tgenre:token\r\nA (1998)\tA\t1998\tDrama War\r\nB (1999)\tB\t1999\tComedy\r\n",
         b"user_id:token\tage:float\tgender:token\toccupation:float\tzip_code:token\r\nu1\t1\tF\t10\t48067\r\nu2\t56\tM\t16\t70072\r\n",
@@ -39,7 +30,7 @@ def test_films_are_in_the_order_of_the_file():
 
 def behaviours(rows):
     user, item, time, positive = np.array(rows).T
-    return Behaviours(user, item, time, positive.astype(bool))
+    return tables.Behaviours(user, item, time, positive.astype(bool))
 
 
 ROWS = [
@@ -50,26 +41,26 @@ ROWS = [
 
 
 def test_a_history_is_what_came_before_and_ties_keep_the_files_order():
-    found = next_items(behaviours(ROWS), history=2, targets=5, seed=0)
+    found = tables.next_items(behaviours(ROWS), history=2, targets=5, seed=0)
     asked = [(one.user, one.item, one.history, one.part) for one in found]
     assert asked[::2] == [
-        (0, 2, [1], TRAIN),
-        (0, 3, [1, 2], TRAIN),
-        (0, 4, [2, 3], VALID),
-        (0, 5, [3, 4], TEST),
-        (2, 6, [9], TRAIN),
-        (2, 8, [9, 6], VALID),
-        (2, 1, [6, 8], TEST),
+        (0, 2, [1], tables.TRAIN),
+        (0, 3, [1, 2], tables.TRAIN),
+        (0, 4, [2, 3], tables.VALID),
+        (0, 5, [3, 4], tables.TEST),
+        (2, 6, [9], tables.TRAIN),
+        (2, 8, [9, 6], tables.VALID),
+        (2, 1, [6, 8], tables.TEST),
     ]
     assert [one.label for one in found] == [1, 0] * 7
     touched = {0: {1, 2, 3, 4, 5, 7}, 2: {1, 6, 8, 9}}
     for (user, _, *true), (same, other, *false) in zip(asked[::2], asked[1::2], strict=True):
         assert user == same and true == false
         assert other not in touched[user] and other in {2, 3, 6}
-    parts = [one.part for one in next_items(behaviours(ROWS), history=2, targets=1, seed=0)]
-    assert parts.count(TRAIN) == parts.count(TEST) == 4
+    parts = [one.part for one in tables.next_items(behaviours(ROWS), history=2, targets=1, seed=0)]
+    assert parts.count(tables.TRAIN) == parts.count(tables.TEST) == 4
     with pytest.raises(OptionError, match="no user has three"):
-        next_items(behaviours(ROWS[6:8]), history=2, targets=5, seed=0)
+        tables.next_items(behaviours(ROWS[6:8]), history=2, targets=5, seed=0)
     with pytest.raises(OptionError, match="touched every item"):
-        next_items(behaviours(ROWS[8:]), history=2, targets=5, seed=0)
-    assert numbered(["b", "a", "b"])[1] == ["b", "a"]
+        tables.next_items(behaviours(ROWS[8:]), history=2, targets=5, seed=0)
+    assert tables.numbered(["b", "a", "b"])[1] == ["b", "a"]

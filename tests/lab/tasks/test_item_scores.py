@@ -5,18 +5,8 @@ import pytest
 import torch
 
 from regard import OptionError
-from regard.lab import Column, Entry, Shell
+from regard.lab import Column, Entry, Shell, tasks
 from regard.lab.experiment.trial import model_config
-from regard.lab.tasks import (
-    CorrelatedTasks,
-    ListOps,
-    PlantedHistories,
-    Recall,
-    Spam,
-    StdlibBytes,
-    StdlibMasked,
-    WhitePixel,
-)
 from regard.lab.tasks.fingerprint import Address, Counting
 from regard.lab.tasks.table import auc_items
 from regard.lab.train import TrainConfig
@@ -25,14 +15,14 @@ from tests.lab.experiment.tiny import few_modules
 
 SIZES = {"train_size": 40, "valid_size": 8, "test_size": 60}
 WINDOWS = {"length": 12, "valid_size": 4, "test_size": 30}
-TABLE = PlantedHistories(history=4, **SIZES)
+TABLE = tasks.PlantedHistories(history=4, **SIZES)
 TASKS = (
-    ListOps(min_length=5, max_length=20, **SIZES),
-    Recall(**SIZES),
+    tasks.ListOps(min_length=5, max_length=20, **SIZES),
+    tasks.Recall(**SIZES),
     Counting(**SIZES),
     Address(causal=True, **SIZES),
-    StdlibBytes(**WINDOWS),
-    StdlibMasked(**WINDOWS),
+    tasks.StdlibBytes(**WINDOWS),
+    tasks.StdlibMasked(**WINDOWS),
     TABLE,
 )
 
@@ -51,13 +41,13 @@ def test_their_mean_is_the_metric(task, monkeypatch):
 
 
 def test_what_is_no_mean_of_items_has_none():
-    assert not Spam().has_scores  # macro-F1
+    assert not tasks.Spam().has_scores  # macro-F1
     with pytest.raises(OptionError, match="spam gives no score of each item"):
-        Spam().item_scores(torch.nn.Identity(), [])
+        tasks.Spam().item_scores(torch.nn.Identity(), [])
 
 
 @pytest.mark.parametrize(
-    "task", [CorrelatedTasks(dim=4, **SIZES), WhitePixel()], ids=["R2", "pixels"]
+    "task", [tasks.CorrelatedTasks(dim=4, **SIZES), tasks.WhitePixel()], ids=["R2", "pixels"]
 )
 def test_their_mean_is_the_metric_of_vectors(task):
     model, test = torch.nn.Linear(task.facts["input_dim"], 2), task.load().test
