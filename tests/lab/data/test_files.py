@@ -8,10 +8,17 @@ import pytest
 from regard.lab.data import generated as module
 from regard.lab.data.generated import generated, path_of
 
+OPTIONS = {"count": 3, "seed": 0}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    monkeypatch.setattr(module, "WORTH_KEEPING", 10)
+    return tmp_path
+
 
 def _generate(started, makers):
-    module.WORTH_KEEPING = 10
-
     def make():
         with makers.get_lock():
             makers.value += 1
@@ -21,8 +28,7 @@ def _generate(started, makers):
     assert generated("thing", {"seed": 0}, make)["a"][-1] == 999
 
 
-def test_processes_that_come_at_once_generate_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+def test_processes_that_come_at_once_generate_once():
     context = multiprocessing.get_context("fork")
     started, makers = context.Barrier(3), context.Value("i", 0)
     workers = [context.Process(target=_generate, args=(started, makers)) for _ in "abc"]
@@ -31,16 +37,6 @@ def test_processes_that_come_at_once_generate_once(tmp_path, monkeypatch):
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0] and makers.value == 1
-
-
-OPTIONS = {"count": 3, "seed": 0}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
-    monkeypatch.setattr(module, "WORTH_KEEPING", 10)
-    return tmp_path
 
 
 def make(value=1):

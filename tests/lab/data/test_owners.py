@@ -30,19 +30,13 @@ def test_one_that_waits_gets_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
 
 
-@pytest.mark.parametrize(
-    ("note", "waits"),
-    [
-        ({"pid": 2**22 + 7}, True),  # a number that no process has
-        ({"pid": os.getpid()}, False),
-        ({"pid": 2**22 + 7, "space": "elsewhere"}, False),
-        ({"pid": "seven"}, False),
-        ([], False),
-        (b"\xff", False),
-        (None, False),
-    ],
-)
-def test_helpers_of_a_dead_owner_are_waited_for_and_nobody_else(tmp_path, monkeypatch, note, waits):
+NOBODY = 2**22 + 7  # a number that no process has
+DEAD = {"pid": NOBODY}
+ALIVE = [{"pid": os.getpid()}, {"pid": NOBODY, "space": "elsewhere"}, {"pid": "seven"}]
+
+
+@pytest.mark.parametrize("note", [DEAD, *ALIVE, [], b"\xff", None])
+def test_helpers_of_a_dead_owner_are_waited_for_and_nobody_else(tmp_path, monkeypatch, note):
     monkeypatch.setattr(owners, "_ORPHANS", 0.5)
     path = tmp_path / ".run.owner"
     with owners.locked(tmp_path / "run"):
@@ -55,4 +49,4 @@ def test_helpers_of_a_dead_owner_are_waited_for_and_nobody_else(tmp_path, monkey
         began = time.monotonic()
         with pytest.raises(OptionError, match="another process trains"), owned(tmp_path / "run"):
             pass
-        assert (time.monotonic() - began > 0.4) == waits
+        assert (time.monotonic() - began > 0.4) == (note is DEAD)

@@ -44,7 +44,6 @@ def pieces_with_both_discs(found, dilation):
 
 @pytest.mark.parametrize(("size", "dilation"), [(32, 1), (128, 2)])
 def test_discs_of_label_one_are_on_one_path(size, dilation):
-    """By flood fill: the gaps of a path are closed, and it is then in one piece."""
     alone = dataclasses.replace(published(size, 6), room=0)
     found = generate_pathfinder(alone, CHUNK if size == 32 else 24)
     joined, same = pieces_with_both_discs(found, dilation), found.labels == 1

@@ -60,17 +60,10 @@ def test_counts_are_of_the_training_rows():
 
 
 def test_missing_values_of_pandas_are_missing():
-    pandas = pytest.importorskip("pandas", reason="pandas is not a part of the library")
-    table = pandas.DataFrame(
-        {
-            "word": pandas.Series(["x", None, "y"], dtype="string"),
-            "flag": pandas.Series([True, None, False], dtype="boolean"),
-        }
-    )
-    schema = Schema.infer(table)
-    assert (
-        schema.encode(table)["word"].tolist() == schema.encode(table)["flag"].tolist() == [2, 0, 3]
-    )
+    words = pd.Series(["x", None, "y"], dtype="string")
+    table = pd.DataFrame({"word": words, "flag": pd.Series([True, None, False], dtype="boolean")})
+    batch = Schema.infer(table).encode(table)
+    assert batch["word"].tolist() == batch["flag"].tolist() == [2, 0, 3]
 
 
 WHEN = [

@@ -71,10 +71,11 @@ def test_a_folder_takes_the_place_of_the_registry(cache, tmp_path):
     toys = source(package("toy-1.0.whl", wheel(), "pypi"))
     get(toys, folder=shelf)
     assert open_source(toys) == FILES
+    other = source(package("toy.deb", deb(), "debian"))
     with pytest.raises(StoredDataError, match=r"holds no file of .* which is toy 1\.0"):
-        get(source(package("toy.deb", deb(), "debian")), folder=shelf)
+        get(other, folder=shelf)
     with pytest.raises(OptionError, match="there is no such folder"):
-        get(source(package("toy.deb", deb(), "debian")), folder=tmp_path / "nowhere")
+        get(other, folder=tmp_path / "nowhere")
 
 
 def test_the_index_is_taken_from_the_lists_by_language(cache, tmp_path):
