@@ -49,8 +49,6 @@ HOME = Path(regard.__file__).parent
 
 
 class Folder:
-    """One's own modules, written and imported anew."""
-
     def __init__(self, path):
         self.path = path
 
@@ -132,10 +130,10 @@ BASE = "from regard.mixers import Linear\nfrom {} import X\n\n\nclass Base(Linea
 
 
 def test_an_edit_of_whatever_a_class_needs_changes_its_source(folder):
-    files = {
-        "m": "from base import Base\n\n\nclass Mine(Base):\n    pass\n",
+    late = "X = 1\n\n\ndef late():\n    from some.folder.deep import Y\n"
+    files = {"m": "from base import Base\n\n\nclass Mine(Base):\n    pass\n", "helper": late}
+    files |= {
         "base": BASE.format("helper"),
-        "helper": "X = 1\n\n\ndef late():\n    from some.folder.deep import Y\n",
         "some/folder/deep": "Y = 1\n",
         "apart": "import torch\n",
     }
@@ -201,26 +199,22 @@ def edit(tmp_path, monkeypatch):
     return edit
 
 
-@pytest.mark.parametrize(
-    ("edited", "concerned"),
-    [
-        ("mixers/local.py", {"local"}),
-        ("functional/window.py", {"local"}),
-        ("mixers/softmax.py", {"softmax"}),
-        ("core/mask.py", {"local", "softmax", "linear"}),
-        ("fast/cpu/favor.py", {"local", "softmax", "linear"}),
-        ("testing/laws/masks.py", set()),
-        ("lab/report/told.py", set()),
-    ],
-)
-def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(edit, edited, concerned):
-    def sources():
-        return {name: module.source.__wrapped__(regard.MIXERS[name]) for name in ("local", "softmax", "linear")}  # fmt: skip
+CONCERNED = {
+    "mixers/local.py": "local",
+    "functional/window.py": "local",
+    "mixers/softmax.py": "softmax",
+    **dict.fromkeys(("core/mask.py", "fast/cpu/favor.py"), "local softmax linear"),
+    **dict.fromkeys(("testing/laws/masks.py", "lab/report/told.py"), ""),
+}
 
-    before = sources()
+
+@pytest.mark.parametrize("edited", CONCERNED)
+def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(edit, edited):
+    mixers = {name: regard.MIXERS[name] for name in ("local", "softmax", "linear")}
+    before = {name: module.source.__wrapped__(cls) for name, cls in mixers.items()}
     edit(edited)
-    after = sources()
-    assert {name for name in before if before[name] != after[name]} == concerned
+    changed = [n for n, cls in mixers.items() if module.source.__wrapped__(cls) != before[n]]
+    assert changed == CONCERNED[edited].split()
 
 
 def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
@@ -237,7 +231,6 @@ def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
 
 
 def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch):
-    """In no repository, with a helper that is untracked, or edited; what is in a commit is none."""
     head = "0123456789ab"
     git = partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True)
     monkeypatch.setattr(provenance, "_head", lambda: head)

@@ -56,35 +56,26 @@ def test_it_holds_the_truth_99_times_of_a_hundred(spread):
     assert np.mean(held) >= 0.984  # three deviations of 2,000 draws below; noise alone counts twice
 
 
-@pytest.mark.parametrize(
-    ("mean", "half", "least", "most", "word"),
-    [
-        (0.1, 0.05, 0.0, math.inf, "agrees"),
-        (-0.1, 0.05, 0.0, math.inf, "disagrees"),
-        (0.1, 0.2, 0.0, math.inf, "cannot tell"),
-        (0.1, 0.1, 0.0, math.inf, "cannot tell"),
-        (0.1, math.inf, 0.0, math.inf, "cannot tell"),
-        (0.0, 0.01, -0.05, 0.05, "agrees"),
-        (0.1, 0.01, -0.05, 0.05, "disagrees"),
-    ],
-)
-def test_the_verdict_follows_from_the_interval(mean, half, least, most, word):
-    assert verdict(Interval(mean, half, 8), least, most) == word
-    assert verdict(None, least, most) == "not run"
+ABOVE, WITHIN = (0.0, math.inf), (-0.05, 0.05)
 
 
-@pytest.mark.parametrize(
-    ("words", "word"),
-    [
-        ([], "not run"),
-        (["agrees", "agrees"], "agrees"),
-        (["agrees", "cannot tell"], "cannot tell"),
-        (["cannot tell", "disagrees"], "disagrees"),
-        (["cannot tell", "not run"], "not run"),
-    ],
-)
-def test_a_claim_agrees_where_all_its_bounds_do(words, word):
-    assert together(words) == word
+def test_the_verdict_follows_from_the_interval():
+    for bounds, mean, half, word in (
+        (ABOVE, 0.1, 0.05, "agrees"),
+        (ABOVE, -0.1, 0.05, "disagrees"),
+        *((ABOVE, 0.1, half, "cannot tell") for half in (0.1, 0.2, math.inf)),
+        (WITHIN, 0.0, 0.01, "agrees"),
+        (WITHIN, 0.1, 0.01, "disagrees"),
+    ):
+        assert verdict(Interval(mean, half, 8), *bounds) == word
+        assert verdict(None, *bounds) == "not run"
+
+
+def test_a_claim_agrees_where_all_its_bounds_do():
+    assert together([]) == "not run" and together(["agrees", "agrees"]) == "agrees"
+    assert together(["agrees", "cannot tell"]) == "cannot tell"
+    assert together(["cannot tell", "disagrees"]) == "disagrees"
+    assert together(["cannot tell", "not run"]) == "not run"
 
 
 def test_how_many_seeds_would_tell():

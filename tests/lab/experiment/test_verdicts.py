@@ -137,12 +137,8 @@ def test_dead_runs_are_counted_and_not_in_the_mean(ask_once):
 def test_the_rate_is_chosen_on_validation_and_by_seeds_that_tried_all(ask_once):
     record = ask_once()
     base = made_up(record, "softmax", (0.5,), rate=1e-2)[0]
-    tried = [
-        replace(base, rate=rate, seed=seed, valid_value=valid, value=value)
-        for rate, seed, valid, value in (
-            (1e-3, 0, 0.5, 0.9), (1e-2, 0, 0.6, 0.4), (1e-1, 0, 0.2, 0.95), (1e-2, 1, 0.0, 0.5), (1e-3, 2, 0.99, 0.1),
-        )
-    ]  # fmt: skip
+    runs = [(1e-3, 0, 0.5), (1e-2, 0, 0.6), (1e-1, 0, 0.2), (1e-2, 1, 0.0), (1e-3, 2, 0.99)]
+    tried = [replace(base, rate=rate, seed=seed, valid_value=valid) for rate, seed, valid in runs]
     assert best_rate(tried, "higher") == 1e-2 and best_rate(tried, "lower") == 1e-1
     assert best_rate([], "higher") is None
 
@@ -161,8 +157,7 @@ def test_values_of_unlike_cells_and_data_never_meet(ask_once):
 
 def test_the_gain_is_what_lies_above_the_bag(ask_once):
     record = ask_once()
-    found = results(record, of(record))
-    bag = max(LINE)
+    found, bag = results(record, of(record)), max(LINE)
     assert found.gain("softmax") == pytest.approx((sum(GOOD) / 8 - bag) / (1 - bag))
     full = results(record, of(record, lines=(1.0,) * 8))
     assert full.gain("softmax") is None and math.isfinite(full.cells["softmax", "address"].mean)

@@ -44,13 +44,9 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
 def test_a_worker_whose_first_process_is_gone_ends(tmp_path):
     """Its standard input is a pipe of that process: closed, nobody reads what the worker finds."""
     given = "arena --task listops --mixers softmax --seeds 0 1 2 3 --hours 9".split()
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "regard", *given],
-        cwd=tmp_path,
-        env=os.environ | {"REGARD_PART_OF": "1"},
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    command, env = [sys.executable, "-m", "regard", *given], os.environ | {"REGARD_PART_OF": "1"}
+    pipes = dict.fromkeys(("stdin", "stderr"), subprocess.PIPE)
+    worker = subprocess.Popen(command, cwd=tmp_path, env=env, **pipes)
     worker.stdin.close()
     assert worker.wait(60) in (-signal.SIGTERM, 128 + signal.SIGTERM), worker.stderr.read()
     worker.stderr.close()
@@ -126,7 +122,6 @@ def _waits(folder, name):
 
 
 def test_a_cluster_grows_and_loses_a_node(cluster, tmp_path):
-    """The third job begins on a node that comes while two others run; its node is lost, and it is done again."""
     nodes, kept = [], {}
 
     def doing(what):
