@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from regard import OptionError
-from regard.cli import main
 from regard.functional.patterns import Window
 from regard.lab import Claim, Entry, above, ask, near
 from regard.lab.experiment import laws, provenance, run
@@ -16,6 +15,7 @@ from regard.lab.experiment.question import columns
 from regard.lab.experiment.results import Results
 from regard.lab.train import TrainConfig
 from regard.mixers import HeadGroup
+from tests.command import refused as refused_line
 from tests.lab.experiment.tiny import CLAIM, COLUMN, LOCAL, SCREEN, TINY, clean, few_pairs
 
 SOFTMAX = Entry(mixer="softmax")
@@ -127,9 +127,8 @@ def test_the_command_line_says_the_law_and_ends_with_2(tmp_path, monkeypatch, ca
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("another was started"))
     sys.modules.pop("lawless", None)
     with clean():
-        assert main(["arena", "lawless:ONE", "--json", "--workers", "2"]) == 2
-    said = capsys.readouterr().err
-    assert "law 3 of an experiment" in said and said.count("\n") == 1
+        said = refused_line(capsys, "arena lawless:ONE --json --workers 2")
+    assert "law 3 of an experiment" in said
 
 
 def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):

@@ -26,11 +26,14 @@ WHERE = Provenance(
 )  # fmt: skip
 
 
+ROW = Row(
+    kind="trained", question="q", column="c", entry="softmax", cell="c" * 64, source="s", provenance=WHERE,
+    rate=1e-3, metric="accuracy", scores=[0.0, 1.0], curve=[(1, 0.25), (2, 0.5)],
+)  # fmt: skip
+
+
 def trained(seed=0, value=0.5):
-    return Row(
-        kind="trained", question="q", column="c", entry="softmax", cell="c" * 64, source="s", provenance=WHERE, seed=seed,
-        rate=1e-3, metric="accuracy", value=value, valid_value=value, scores=[0.0, 1.0], curve=[(1, 0.25), (2, 0.5)],
-    )  # fmt: skip
+    return replace(ROW, seed=seed, value=value, valid_value=value)
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +106,8 @@ def test_an_altered_file_is_named(path, statement, complaint):
         Ledger(path)
 
 
-# ---- rows that are none
-
-
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """One row of each kind, as JSON holds it."""
     folder = tmp_path_factory.mktemp("good")
     question = replace(TINY, vary=(*TINY.vary, Setting(kind="forward", length=8)))
     with Ledger(folder / "l.sqlite") as ledger:
@@ -123,7 +122,6 @@ def good(tmp_path_factory):
 
 
 def places(value, at=()):
-    """Every place in a nest of JSON."""
     yield at
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():  # fmt: skip
         yield from places(value[key], (*at, key))
@@ -133,7 +131,6 @@ GONE = object()
 
 
 def changed(row, at, value):
-    """The row with this value in its place, or without what is there."""
     row = json.loads(json.dumps(row))
     inside = row
     for key in at[:-1]:

@@ -211,7 +211,6 @@ def tall(column):
 
 
 def test_whole_models_and_what_is_trained_before(ledger):
-    """A model made whole; an entry that begins with another's weights, from the same seed; and a measure of each."""
     before = replace(LISTOPS, train=replace(TRAIN, steps=4))
     fresh = Entry(mixer="softmax", title="fresh")
     begun = replace(fresh, title="begun", before=before)
@@ -260,7 +259,6 @@ def test_seeds_are_added_until_a_claim_is_told_where_they_can_tell(ledger, monke
 
 
 def test_rows_go_on_elsewhere(ledger, tmp_path):
-    """Half of the seeds here, kept as a file; read on another ledger, nothing is repeated and the rest is done."""
     run(replace(QUICK, seeds=(0,)), ledger)
     file = tmp_path / "rows.jsonl"
     assert ledger.write_rows(file, "screen") == 4 + 1

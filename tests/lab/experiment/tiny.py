@@ -14,12 +14,8 @@ from regard.lab.tasks.fingerprint import Address
 from regard.lab.train.short import Short
 
 TASK = Address(train_size=64, valid_size=8, test_size=20)
-COLUMN = Column(
-    name="address",
-    task=TASK,
-    train=Short(steps=2, batch_size=8),
-    shell=Shell(dim=16, num_heads=2, num_layers=1, position="learned"),
-)
+SHELL = Shell(dim=16, num_heads=2, num_layers=1, position="learned")
+COLUMN = Column(name="address", task=TASK, train=Short(steps=2, batch_size=8), shell=SHELL)
 LOCAL = Entry(mixer="local", options={"window_size": 4})
 CLAIM = Claim(
     text="Full attention goes further than a window.",
@@ -33,7 +29,7 @@ TINY = Question(
     kind="comparison",
     entries=(Entry(mixer="softmax"), LOCAL),
     vary=(COLUMN,),
-    shells=(COLUMN.shell, replace(COLUMN.shell, position="sinusoidal")),
+    shells=(SHELL, replace(SHELL, position="sinusoidal")),
     rates=(1e-3, 1e-2),
     claims=(CLAIM,),
     limits=("It is tiny.",),
@@ -86,10 +82,8 @@ def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=Non
             value=value, valid_value=value, chance=0.1, steps=2, seconds=1.0, data="d", curve=[(1, 0.1), (2, 0.2)],
             scores=[1.0] * right + [0.0] * (items - right), **fields,
         )  # fmt: skip
-        beside = [
-            replace(row, rate=rate * factor, valid_value=0.0) for factor in (1 / 3, 3) if seed < 2
-        ]
-        made += [row, *beside]
+        rates = (rate / 3, rate * 3) if seed < 2 else ()
+        made += [row, *(replace(row, rate=beside, valid_value=0.0) for beside in rates)]
     return made
 
 
