@@ -3,6 +3,7 @@
 import gzip
 import math
 import struct
+from itertools import product
 
 import numpy as np
 import pytest
@@ -38,7 +39,6 @@ def texts_in(items):
 
 
 def once_in_all(splits):
-    """Whether what a model reads of an item stands in one part only, and once."""
     items = [item for part in parts(splits) for item in part]
     seen = {tuple(x.numpy().tobytes() for n, x in item.items() if n != "label") for item in items}
     return len(seen) == len(items)
@@ -97,12 +97,10 @@ def idx(values):
 
 def test_fashion_pixels_are_tokens():
     pixels = np.arange(40 * 784).reshape(40, 28, 28) % 256
-    kinds = {"images-idx3": pixels, "labels-idx1": np.arange(40) % 10}
-    files = {
-        f"usr/share/datasets/fashion-mnist/{stem}-{kind}-ubyte.gz": idx(values)
-        for stem in ("train", "t10k")
-        for kind, values in kinds.items()
-    }
+    kinds = {"images-idx3": idx(pixels), "labels-idx1": idx(np.arange(40) % 10)}
+    named = product(("train", "t10k"), kinds)
+    folder = "usr/share/datasets/fashion-mnist"
+    files = {f"{folder}/{stem}-{kind}-ubyte.gz": kinds[kind] for stem, kind in named}
     task = FashionMNIST(valid_size=10)
     splits = task.of(*(read_fashion_mnist(files, part) for part in ("train", "test")))
     assert [len(part) for part in parts(splits)] == [30, 10, 40]
@@ -136,10 +134,8 @@ def test_debian_documents_are_sentences_of_words():
     assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
     with pytest.raises(StoredDataError, match="30 sections"):
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(DOCUMENTS)])
-    again = [
-        doc._replace(source=f"other{i}", sentences=(doc.sentences[0], "Else."))
-        for i, doc in enumerate(DOCUMENTS)
-    ]
+    other = ((f"other{i}", (doc.sentences[0], "Else.")) for i, doc in enumerate(DOCUMENTS))
+    again = [d._replace(source=s, sentences=t) for d, (s, t) in zip(DOCUMENTS, other, strict=True)]
     sections = DebianSections(vocab_size=40, max_sentences=1).of([*DOCUMENTS, *again])
     assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
 

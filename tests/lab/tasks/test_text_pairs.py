@@ -24,8 +24,6 @@ ZAHLEN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
 
 
 class Counting(TextPairs):
-    """Numbers in English -> in German, word by word."""
-
     name = "counting"
     vocab_size: int = 330
     source_len: int = 10
@@ -37,10 +35,8 @@ class Counting(TextPairs):
         order = torch.Generator().manual_seed(0)
         rows = torch.randint(0, 10, (800, 4), generator=order).tolist()
         rows = [row[: 2 + row[3] % 3] for row in rows]
-        return [
-            Pair(*(" ".join(words[n] for n in row) for words in (NUMBERS, ZAHLEN)), f"{row}")
-            for row in rows
-        ]
+        sides = [[" ".join(words[n] for n in row) for row in rows] for words in (NUMBERS, ZAHLEN)]
+        return [*map(Pair, *sides, map(str, rows))]
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +138,8 @@ def test_descriptions_of_packages(monkeypatch):
         "debian_descriptions_de": packed({"Translation-de": test_readers.GERMAN}),
     }
     monkeypatch.setattr("regard.lab.tasks.pairs.archive", archives.__getitem__)
-    pairs = TranslateDe(min_words=1).pairs()
-    assert pairs == [  # of paragraphs, where there are equally many
+    pairs = TranslateDe(min_words=1).pairs()  # of paragraphs, where there are equally many
+    assert pairs == [
         Pair("brews tea", "kocht Tee", "tea"),
         Pair("Tea is brewed by this program.", "Dieses Programm kocht Tee.", "tea"),
         Pair("It has: * a pot * a cup", "Es hat: * eine Kanne * eine Tasse", "tea"),
@@ -192,8 +188,6 @@ def test_dialogue_counts_bits_for_each_byte_of_the_answer():
 
 
 class Linked(GreekEnglish):
-    """The counting pairs, word by word in reverse."""
-
     vocab_size: int = 300
     valid_size: int = 10
     test_size: int = 20
