@@ -14,13 +14,9 @@ from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 
 
-def weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def assert_same_bits(left: dict, right: dict) -> None:
-    assert left.keys() == right.keys()
-    assert all(torch.equal(left[name], right[name]) for name in left)
+def assert_same_bits(one: nn.Module, other: nn.Module | checkpoint.Checkpoint) -> None:
+    held = other.state_dict() if isinstance(other, nn.Module) else other.model
+    torch.testing.assert_close(one.state_dict(), held, rtol=0, atol=0)
 
 
 def train(run_dir, config=CONFIG, task=None, model=None, **options):
@@ -40,7 +36,7 @@ def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
     assert result.valid_value == max(value for _, value in result.curve)
     assert (result.best_step, result.valid_value) in result.curve
     best = checkpoint.load(checkpoint.path_of(tmp_path / "checkpoints", result.best_step))
-    assert_same_bits(weights(model), best.model)
+    assert_same_bits(model, best)
     assert result.notes == {}
     with torch.no_grad():
         assert result.value == task.score(model.eval(), [task.collate(task.load().test)])
@@ -48,7 +44,7 @@ def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
 
 def test_equal_seeds_give_equal_bits_and_others_do_not(tmp_path):
     (first, _), (second, _) = train(tmp_path / "a"), train(tmp_path / "b")
-    assert_same_bits(weights(first), weights(second))
+    assert_same_bits(first, second)
     other, _ = train(tmp_path / "c", replace(CONFIG, seed=1))
     assert not torch.equal(first.head.weight, other.head.weight)
 
@@ -70,7 +66,7 @@ def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(t
     assert newest(tmp_path / "cut").state["progress"]["step"] == 14  # of 12 an epoch
     resumed, after = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
     whole, result = train(tmp_path / "whole", config)
-    assert_same_bits(weights(resumed), weights(whole))
+    assert_same_bits(resumed, whole)
     assert replace(after, seconds=result.seconds) == result
     with pytest.raises(OptionError, match=rf"config.bucket is {bucket} there and {other} here"):
         train(tmp_path / "cut", replace(config, bucket=other))
@@ -87,7 +83,7 @@ def test_a_finished_run_trains_nothing_more_and_its_folder_takes_no_other(tmp_pa
     monkeypatch.setattr(Majority, "loss", lambda *_: pytest.fail("trained again"))
     again, same = train(tmp_path, replace(CONFIG, keep=1, log_every=3), model=tiny_model(seed=9))
     assert same == result
-    assert_same_bits(weights(first), weights(again))
+    assert_same_bits(first, again)
 
 
 class Told(Majority):

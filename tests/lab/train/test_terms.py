@@ -38,10 +38,8 @@ def test_disagreement_is_that_of_every_mixer_of_the_model(kind, mixer):
     config = replace(CONFIG, disagreement=kind, disagreement_weight=0.3)
     found, calls = of_batch(model, config)
     assert [call.mixer for call in calls] == model.encoder.mixers and len(calls) == 2
-    each = [
-        disagreement(call.mixer.observe(call.x, mask=call.mask), kind, valid=call.mask.valid)
-        for call in calls
-    ]
+    seen = [(call.mixer.observe(call.x, mask=call.mask), call.mask.valid) for call in calls]
+    each = [disagreement(one, kind, valid=valid) for one, valid in seen]
     torch.testing.assert_close(found, -0.3 * (each[0] + each[1]) / 2)
     found.backward()
     assert all(m.heads.value.weight.grad is not None for m in model.encoder.mixers[:1])
@@ -72,11 +70,12 @@ def test_what_a_mixer_adds_is_its_formula_and_falls_in_training(tmp_path, field)
     expected = 0.5 * getattr(model.mixer, method)(call.x, mask=call.mask)
     torch.testing.assert_close(found, expected)
     batch = Majority().collate(Majority().load().test)
-    far, near = (
-        getattr(m.mixer, method)(m.embed(batch["tokens"]), mask=Mask(valid=batch["valid"]))
-        for m in (trained(tmp_path, f"{w}", fresh(), **{field: w}) for w in (None, 1.0))
-    )
-    assert near < far
+    ends = []
+    for weight in (1.0, None):
+        model = trained(tmp_path, f"{weight}", fresh(), **{field: weight})
+        x, mask = model.embed(batch["tokens"]), Mask(valid=batch["valid"])
+        ends.append(getattr(model.mixer, method)(x, mask=mask))
+    assert ends[0] < ends[1]
 
 
 def test_batch_l2_is_added_from_the_counts_of_the_table(tmp_path):
