@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard import Mask, OptionError, build
-from regard.cli import main
 from regard.lab.data.records import IGNORED, Examples, Ragged
 from regard.lab.tasks.task import Splits, Task
 from regard.lab.train import TrainConfig, fit
@@ -18,9 +17,8 @@ from regard.lab.train.batches import packed
 from regard.models import LanguageModelConfig
 from tests.lab.train.tiny import Majority, tiny_model
 
-CONFIG = TrainConfig(
-    steps=3, batch_size=16, lr=1e-2, eval_every=3, checkpoint_every=3, log_every=1, log_dir=None
-)
+EVERY = {"eval_every": 3, "checkpoint_every": 3, "log_every": 1}
+CONFIG = TrainConfig(steps=3, batch_size=16, lr=1e-2, log_dir=None, **EVERY)
 SIZE = 7
 
 
@@ -111,10 +109,3 @@ def test_a_packed_run_ends_with_the_weights_of_the_run(tmp_path, position):
 def test_what_cannot_be_packed_is_refused(tmp_path, task, model, why):
     with pytest.raises(OptionError, match=f"fit does not pack: {why}"):
         fit(model, task, replace(CONFIG, packing=True), tmp_path, progress=False)
-
-
-def test_the_command_line_packs_or_says_why_not(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "recall", "--train.packing"]) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("regard: fit does not pack: the items of recall are of one length")
