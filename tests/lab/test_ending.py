@@ -1,22 +1,20 @@
 """The end of `regard train`: a curve as a picture, samples, and lines that load the best weights."""
 
-import json
 import re
 
 import pytest
 import torch
 
-from regard.cli import main
 from regard.core import OptionError
 from regard.lab.data.windows import BYTE_VOCABULARY
 from regard.lab.train import load, run_for
+from tests.command import loaded, ran
 
-TINY = "--model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 4 --train.eval-every 2 --train.log-dir None"
+TINY = "--model.dim 8 --model.num-heads 2 --model.num-layers 1 --model.mixer-options num_kv_heads=1 --train.steps 4 --train.eval-every 2 --train.log-dir None"
 
 
 def trained(capsys, line):
-    code = main(line.split())
-    out, err = capsys.readouterr()
+    code, out, err = ran(capsys, line)
     assert code == 0, err
     return out
 
@@ -38,9 +36,8 @@ def test_a_language_model_goes_on_with_text(capsys, tmp_path):
     out = trained(capsys, f"train own_text --task.path {text} --folder {run} {TINY}")
     assert "The curve" in out and " -> " in (run / "samples.txt").read_text()
     assert load(run).config.vocab_size == BYTE_VOCABULARY
-    out = trained(
-        capsys, f"train own_text --task.path {text} --task.length 1 --folder {run}1 {TINY}"
-    )
+    line = f"train own_text --task.path {text} --task.length 1 --folder {run}1 {TINY}"
+    out = trained(capsys, line)
     assert "bits_per_byte" in out and " -> " not in out  # windows of one byte have no half
 
 
@@ -51,13 +48,13 @@ def test_a_table_and_texts_say_how_they_were_read_and_what_needs_no_model(capsys
     line = f"--task.path {table} --task.target bought --folder {tmp_path}/run --train.steps 2 --train.batch-size 8"
     out = trained(capsys, f"train own_table {line}")
     assert out.startswith("Read as: age numeric, city categorical (4), bought target.\n")
-    assert main(f"train own_table {line} --train.lr 0.5".split()) == 2
-    assert capsys.readouterr().out == ""  # refused: the folder holds another run
-    beside = (
-        r" value  +[\d.]+ *\n value of logistic regression  +1 *\n value of boosted trees  +1 *\n"
-    )
-    assert re.search(beside, out)
-    told = json.loads(trained(capsys, f"train own_table {line} --json"))
+    assert ran(capsys, f"train own_table {line} --train.lr 0.5")[:2] == (
+        2,
+        "",
+    )  # another run's folder
+    beside = r" value of logistic regression  +1 *\n value of boosted trees  +1 *\n"
+    assert re.search(rf" value  +[\d.]+ *\n{beside}", out)
+    told = loaded(capsys, f"train own_table {line}")
     assert told["beside"] == {"logistic regression": 1, "boosted trees": 1}
     words = [f"item {n} is {('bad,no', 'good,yes', 'good,yes')[n % 3]}" for n in range(60)]
     texts.write_text("\n".join(["text,label", *words]))

@@ -1,6 +1,7 @@
 """Models of tables as scikit-learn knows estimators; trained on planted rules, so that learning is seen."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -104,9 +105,8 @@ def test_the_schema_knows_the_rows_that_are_trained_on_alone():
 
 
 def test_data_frames_and_named_labels(fitted):
-    pandas = pytest.importorskip("pandas")
-    frame, other = pandas.DataFrame(TABLE), pandas.DataFrame(OTHER)
-    model = make().fit(frame, pandas.DataFrame({"a": CLICKED, "b": BOUGHT}))
+    frame, other = pd.DataFrame(TABLE), pd.DataFrame(OTHER)
+    model = make().fit(frame, pd.DataFrame({"a": CLICKED, "b": BOUGHT}))
     assert np.array_equal(model.predict_proba(other), fitted.predict_proba(OTHER))
     found = model.evaluate(other, BOTH_THERE, groups=other["item"])
     assert list(found) == ["a", "b"] and 0 < found["a"].gauc < 1
