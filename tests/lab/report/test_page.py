@@ -51,7 +51,6 @@ CONTRAST = """(() => {
 
 @pytest.fixture
 def opened(opened):
-    """Draws the page of these rows."""
     return lambda given, **how: opened(render(given), **how)
 
 

@@ -116,7 +116,6 @@ def error_of(folder, task, model):
 
 
 def said(folder, rate):
-    """Exit code and output of the command at a learning rate."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = main(f"{COMMAND} --folder {folder / rate} --train.lr {rate}".split())
     return {"code": code, "out": out.getvalue(), "err": err.getvalue()}
@@ -136,7 +135,6 @@ def gone_on(root):
 
 
 def launch(number, function, *arguments, restarts=0):
-    """What the function gave in each process."""
     config = LaunchConfig(
         1, 1, number, run_id="x", rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="forkserver",
         max_restarts=restarts, monitor_interval=0.1,

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from regard import OptionError
 from regard.lab import ask
 from regard.lab.data.owners import owned
 from regard.lab.questions import QUESTIONS
+from tests.command import python
 from tests.lab.train.launched import trained
 from tests.lab.train.test_fit import train
 
@@ -29,10 +28,7 @@ def test_processes_train_as_one_and_end_together(tmp_path):
     # torch issue 135712: restarts find old addresses
     environment |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     with owned(tmp_path / "taken" / "run"):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.lab.train.launched", str(tmp_path)],
-            cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
-        )  # fmt: skip
+        done = python("-m", "tests.lab.train.launched", tmp_path, cwd=ROOT, **environment)
     assert done.returncode == 0, done.stderr
     assert "exitcode: -9" in done.stderr
     runs = json.loads((tmp_path / "runs.json").read_text())
