@@ -1,9 +1,7 @@
 """The code in README.md and in docs/ runs, and what they quote is real."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +14,7 @@ import regard
 from regard.cli import main
 from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LAWS, check_mixer
+from tests.command import python
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -47,22 +46,6 @@ def test_the_readme_is_short_and_its_code_runs():
     run(code, "readme_quickstart")
 
 
-def test_the_examples_of_models_run():
-    code = block(USING, "models")
-    examples = code.split("\n\n")[1:]
-    assert len(examples) == 3
-    assert all(len(example.strip().splitlines()) <= 5 for example in examples)
-    found = run(code, "readme_models")
-    assert found["target"].shape[0] == 2 and found["logits"].shape == (2, 32, 100)
-
-
-def test_the_example_of_mixed_stacks_runs():
-    found = run(block(USING, "mixed"), "readme_mixed")
-    names = [mixer.name for mixer in found["model"].encoder.mixers]
-    assert names == ["gated_delta", "gated_delta", "softmax", "gated_delta"]
-    assert found["logits"].shape == (1, 12, 257)
-
-
 @pytest.mark.parametrize("law", LAWS)
 def test_the_mechanism_of_the_guide_obeys_every_law(law):
     oracle = run(block(ADDING, "oracle"), "guide_oracle")["average"]
@@ -71,7 +54,6 @@ def test_the_mechanism_of_the_guide_obeys_every_law(law):
 
 
 def test_the_five_steps_followed_to_the_letter_make_a_mechanism(tmp_path):
-    """In a copy of the package: two files from the page, one line in MIXERS, and the library has it."""
     shutil.copytree(ROOT / "regard", tmp_path / "regard", ignore=shutil.ignore_patterns("*.pyc"))
     for part, name in (("reference", "oracle"), ("mixers", "class")):
         assert f"`regard/{part}/average.py`" in ADDING
@@ -86,19 +68,12 @@ def test_the_five_steps_followed_to_the_letter_make_a_mechanism(tmp_path):
         "import sys; from regard.cli import main; sys.exit(main(['show', 'average'])"
         " or main(['laws', 'average', '--law', 'reference', 'causality', 'streaming']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-    )
+    done = python("-c", code, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "arXiv 1805.00631" in done.stdout and "3 passed" in done.stdout
 
 
 def test_the_class_of_the_guide_alone_is_judged_and_enters_the_arena(tmp_path, monkeypatch, capsys):
-    """What someone types who has no clone: one file in the current folder, and the two commands of the page."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     (tmp_path / "average.py").write_text(block(ADDING, "class"))
@@ -125,7 +100,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_generated_tables_are_fresh_and_one_that_is_stale_is_noticed():
-    done = subprocess.run([sys.executable, "-c", STALE], capture_output=True, text=True, cwd=DOCS)
+    done = python("-c", STALE, cwd=DOCS)
     assert (done.returncode, done.stdout) == (1, "stale: mechanisms.md\n"), done.stderr
 
 
