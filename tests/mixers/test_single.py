@@ -3,15 +3,19 @@
 import pytest
 import torch
 
-from regard import MIXERS, Mask, UnsupportedError, build
+from regard import MIXERS, Mask, ShapeError, UnsupportedError, build
 from regard.functional.fourier import fourier_mixing
 from regard.functional.lsh import angular_hash
+from regard.functional.patterns import All, Block, First, PerHead, Window
+from regard.mixers import HeadGroup
+from regard.nn import after_step
 from regard.testing import check_mixer
 from regard.testing.laws.streaming import feed, require_streamed
 from regard.testing.subject import normal
 from tests.laws.catalogue import factory
 
 FACTS = {"dim": 24, "num_heads": 3}
+ROUTED = HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4, "seed": 0})
 MIXTURES = {"default": {}, **MIXERS["mixture"].variants}
 
 
@@ -144,3 +148,64 @@ def test_a_published_causal_form_sees_the_past_alone_and_says_that_its_structure
     moved = x.clone()
     moved[:, 9:] = torch.randn(1, 4, 24, dtype=torch.float64)
     assert not torch.allclose(mixer(moved)[:, :9], mixer(x)[:, :9])  # the leak
+
+
+def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tokens():
+    free = build("longformer", dim=12, num_heads=3, window_size=2)
+    assert torch.equal(free.heads.query.weight, free.global_heads.query.weight)
+    bounded = build("longformer", **dict(free.options) | {"max_global": 4})
+    torch.nn.init.normal_(free.global_heads.key.weight)
+    bounded.load_state_dict(free.state_dict())
+    x, marked = torch.randn(2, 200, 12), torch.zeros(2, 200, dtype=torch.bool)
+    marked[0, [3, 150]] = marked[1, [0, 64, 65, 199]] = True
+    for causal in (False, True):
+        mask = Mask(causal=causal, global_tokens=marked)
+        torch.testing.assert_close(free(x, mask=mask), bounded(x, mask=mask), rtol=1e-4, atol=1e-5)
+
+
+def test_longformer_refuses_more_global_tokens_than_it_was_promised():
+    mixer = build("longformer", **FACTS, window_size=2, max_global=2)
+    x, marks = torch.randn(1, 9, 24), torch.zeros(1, 9, dtype=torch.bool)
+    marks[:, :2] = True
+    assert mixer(x, mask=Mask(global_tokens=marks)).shape == x.shape
+    marks[:, 5] = True
+    with pytest.raises(ShapeError, match="marks 3 tokens of a row, max_global is 2"):
+        mixer(x, mask=Mask(global_tokens=marks))
+
+
+def test_head_mix_takes_one_pattern_for_all_heads_and_a_pattern_of_heads():
+    one, each = Window(1, 1) | First(1), PerHead((Window(1, 1), Block(4), All()))
+    given = one, (one,) * 3, each
+    single, thrice, mixed = (build("head_mix", **FACTS, patterns=some) for some in given)
+    assert single.pattern == thrice.pattern and mixed.pattern == each
+
+
+def grouped(*groups, **options):
+    torch.manual_seed(0)
+    return build("head_groups", dim=12, num_heads=3, groups=groups or None, **options).double()
+
+
+def test_the_commitment_loss_of_head_groups_is_that_of_the_heads_with_centroids():
+    x = torch.randn(2, 9, 12).double()
+    mixer = grouped(HeadGroup("local", 1), ROUTED)
+    routing = build("routing", dim=12, num_heads=3, **ROUTED.options).double()
+    for name in ("query", "key", "value"):
+        getattr(routing.heads, name).weight.data = getattr(mixer.heads, name).weight.data
+    routing.centroids.value[1:] = mixer.groups[1].centroids.value
+    alone = grouped(HeadGroup("routing", 3, ROUTED.options))
+    state = routing.state_dict().items()
+    alone.load_state_dict({n.replace("centroids", "groups.0.centroids"): z for n, z in state})
+    torch.testing.assert_close(alone.commitment_loss(x), routing.commitment_loss(x))
+    loss = mixer.commitment_loss(x)
+    (gradient,) = torch.autograd.grad(loss, mixer.heads.query.weight)
+    assert (gradient[:4] == 0).all() and (gradient[4:] != 0).any()
+    with pytest.raises(UnsupportedError, match="none of its groups has centroids"):
+        grouped().commitment_loss(x)
+
+
+def test_centroids_of_head_groups_move_after_a_step():
+    mixer = grouped(HeadGroup("local", 1), ROUTED).train()
+    before = mixer.groups[1].centroids.value.clone()
+    mixer(torch.randn(2, 9, 12).double()).sum().backward()
+    after_step(mixer)
+    assert not torch.equal(mixer.groups[1].centroids.value, before)
