@@ -2,13 +2,18 @@
 
 import ast
 import importlib
-import subprocess
+import re
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 import regard
+from regard import lab
+from regard.lab import PACKAGES
+from tests.command import python
+from tests.packaging import PROJECT
 
 PACKAGE = Path(regard.__file__).parent
 
@@ -45,11 +50,7 @@ LAB_MAY_IMPORT = {
 """The same inside `lab`."""
 
 FRONT = {"cli", "__main__"}
-LAB_PACKAGES = (
-    *("PIL", "accelerate", "altair", "filelock", "rouge_score", "sacrebleu", "scipy"),
-    *("sklearn", "tensorboard", "tokenizers", "vl_convert"),
-)
-SLOW = {*LAB_PACKAGES, "rich", "transformers", "tyro"} - {"filelock"}
+SLOW = {*PACKAGES, "rich", "transformers", "tyro"} - {"filelock"}
 INSIDE_CORE = {"torch", "jaxtyping"}
 
 
@@ -124,7 +125,8 @@ def modules_after(*steps: str) -> list[set[str]]:
     """Names of all modules that are loaded once each step has run, all in one process of their own."""
     shown = "\nimport sys; print(chr(10) + chr(0), *sys.modules)\n"
     code = shown.join((*steps, ""))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith(chr(0))]
     return [set(line.split()[1:]) for line in lines]
 
@@ -170,7 +172,7 @@ from importlib.abc import MetaPathFinder
 
 class Blocked(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {(*LAB_PACKAGES, "transformers")}:
+        if name.partition(".")[0] in {(*PACKAGES, "transformers")}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocked())
@@ -191,8 +193,7 @@ def test_the_library_its_front_and_the_adapters_do_without_the_laboratory():
         "assert [main([c]) for c in ('ls', 'doctor')] == [0, 0]\n"
         "assert main(['show', 'performer']) == 0 and main(['arena', 'quick']) == 1"
     )
-    command = [sys.executable, "-c", WITHOUT_LAB + code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-c", WITHOUT_LAB + code)
     assert done.returncode == 0, done.stderr
     found, adapters, front = done.stdout.split("\n", 2)
     count, *named = found.split()
@@ -214,6 +215,22 @@ def test_names_of_the_laboratory_say_what_they_need(monkeypatch):
     assert str(caught.value) == (
         "regard.TASKS needs altair, which is not installed: pip install 'regard[lab]'"
     )
+
+
+def test_whichever_package_of_the_extra_is_missing_is_named(monkeypatch):
+    for package in PACKAGES:
+        missing = {package: None}
+        monkeypatch.setattr(lab, "find_spec", lambda name, found=missing: found.get(name, 1))
+        with pytest.raises(ModuleNotFoundError, match=f"regard.lab needs {package}, "):
+            lab.require_packages()
+
+
+def test_the_extra_brings_what_is_imported():
+    declared = PROJECT["optional-dependencies"]["lab"]
+    names = {re.split(r"[><=]", entry)[0].lower() for entry in declared}
+    brought = packages_distributions()
+    found = {name.lower().replace("_", "-") for package in PACKAGES for name in brought[package]}
+    assert found == names
 
 
 def test_oracles_are_found_by_name():

@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.lab import PACKAGES
+from tests.command import python
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ROOT / "benchmarks" / "cuda.py"
@@ -45,9 +45,7 @@ def rows(path: Path) -> list[dict]:
 
 
 def test_laws_and_speed_are_measured_and_a_second_call_goes_on(tmp_path):
-    """With the packages of the library alone, as where they are carried by hand."""
-    command = [sys.executable, "-c", CALLS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = python("-c", CALLS, tmp_path, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     laws, speed, again = (part.strip().splitlines() for part in done.stdout.split("end\n")[:3])
     found = rows(tmp_path / "laws.jsonl")
