@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard import build
 from regard.testing.counting import Counted, count
 
 FLOAT = 4
@@ -112,8 +113,6 @@ def test_convolution_linear_and_inference_mode():
 
 
 def test_a_whole_layer_counts_the_same_everywhere():
-    from regard import build
-
     def at(device):
         with torch.device(device):
             mixer, x = build("softmax", dim=64, num_heads=4), torch.zeros(1, 256, 64)

@@ -2,7 +2,6 @@
 
 import random
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,10 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def median_interval():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return runpy.run_path(str(BENCHMARKS / "measuring.py"))["median_interval"]
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+@pytest.fixture
+def median_interval(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return runpy.run_path(str(BENCHMARKS / "measuring.py"))["median_interval"]
 
 
 def test_bounds_hold_the_median_as_often_as_they_say(median_interval):
