@@ -226,19 +226,6 @@ def test_the_arena_trains_on_ones_own_files(capsys, task):
     assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
-SMALL = "--task.path reviews.csv --task.length 16 --model.dim 8 --train.steps 2 --train.eval-every 1 --train.batch-size 8"
-
-
-@pytest.mark.parametrize("model", ["", "/xlnet_classifier"])
-def test_labelled_texts_have_as_many_classes_as_there_are(capsys, model):
-    rows = "".join(f"review {i} is it,{('good', 'bad', 'odd')[i % 3]}\n" for i in range(90))
-    Path("reviews.csv").write_text("text,label\n" + rows)
-    line = f"train labelled_texts{model} {SMALL}"
-    assert loaded(capsys, line)["steps"] == 2
-    code, _, err = ran(capsys, f"{line} --model.num-classes 2 --folder other")
-    assert code == 2 and "model.num_classes is 2, and the data have 3. Leave it out" in err
-
-
 @pytest.mark.parametrize(
     "value, error, text",
     [(120e6, 0.5, "~120 (73 to 200)"), (3e6, None, "~3 (error unknown)"), (3e6, 0.0, "~3")],
@@ -299,7 +286,7 @@ ARENA = "arena mine:QUESTION --workers 1 --mixers softmax"
 
 
 @pytest.fixture
-def foreign(tmp_path, monkeypatch):
+def foreign(tmp_path):
     (tmp_path / "foreign.py").write_text(FOREIGN)
     yield
     sys.modules.pop("foreign", None)

@@ -12,11 +12,8 @@ from regard.lab.experiment import mechanism_laws as laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
 
 PAGE = (Path(__file__).parent.parent / "docs/commands.md").read_text()
-TYPED = [
-    (line, printed)
-    for block in re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
-    for line, printed in re.findall(r"^\$ regard (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
-]
+SHOWN = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
+TYPED = re.findall(r"^\$ regard (.*)\n((?:(?!\$ ).*\n)*)", "".join(SHOWN), re.M)
 OPTIONS = "--task.length 16 --task.valid-size 2 --task.test-size 2 --model.dim 8 --model.max-len 16"
 SMALL = {
     "bench": "--dim 8 --num-heads 2 --seconds 0.01",
@@ -32,9 +29,8 @@ def test_every_command_has_a_line():
     assert len(data) == 3
     two = {" ".join(line.split()[:2]) for line, _ in TYPED}
     assert {line.split()[0] for line in two} == set(CLASSES) and data <= two
-    assert re.findall(r"^## `regard (\w+)`$", PAGE, re.M) == list(
-        dict.fromkeys(line.split()[0] for line, _ in TYPED)
-    )
+    titles = re.findall(r"^## `regard (\w+)`$", PAGE, re.M)
+    assert titles == [*dict.fromkeys(line.split()[0] for line, _ in TYPED)]
 
 
 def test_every_line_prints_what_the_page_says(folders, capsys, monkeypatch):  # noqa: F811
