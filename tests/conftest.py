@@ -99,9 +99,5 @@ def origin():
     """Where the counts of a run come from, as docs/trust.md names it."""
     from regard.lab.experiment.provenance import commit, describe, versions
 
-    return {
-        "commit": commit(),
-        "machine": describe("cpu"),
-        "versions": versions(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    today = datetime.now(UTC).date().isoformat()
+    return {"commit": commit(), "machine": describe("cpu"), "versions": versions(), "date": today}

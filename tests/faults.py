@@ -38,14 +38,13 @@ from regard.core import OptionError, PathError, RegardError, files
 from regard.explore import Page
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger, trial_key
-from regard.lab.experiment.provenance import provenance
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.workers import Claims, Job, share
 from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
 from tests.bad_calls import bad_calls, small_llama
 from tests.conftest import origin
-from tests.formats import SAMPLES, Sample, equal
+from tests.formats import SAMPLES, Sample, absent_row, equal
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
 FORK = multiprocessing.get_context("fork")
@@ -341,13 +340,6 @@ def writers(folder: Path, trials: int, killed: int, rounds: int) -> Counts:
     return counts
 
 
-def _row(column: str, reason: str) -> Row:
-    return Row(
-        kind="trained", question="faults", column=column, entry="softmax", cell=column, source="s",
-        reason=reason, provenance=provenance(),
-    )  # fmt: skip
-
-
 def _toy(path: Path, trials: int, log: Path) -> None:
     """A worker of the sweep; it notes in `log` what it has finished, before it leaves the trial to others."""
     with Ledger(path) as ledger:
@@ -357,7 +349,7 @@ def _toy(path: Path, trials: int, log: Path) -> None:
 
             def make(_: None) -> Row:
                 time.sleep(0.002)
-                return _row(f"trial {number}", "a toy")
+                return absent_row(f"trial {number}", "a toy")
 
             def keep(row: Row) -> None:
                 ledger.put(key, row)
@@ -501,7 +493,7 @@ def _fill(path: Path) -> None:
     with Ledger(path) as ledger:
         start = len(ledger.rows())
         for number in range(start, start + 100):
-            ledger.put(str(number), _row("decode", "long " * 2000))
+            ledger.put(str(number), absent_row("decode", "long " * 2000))
 
 
 def _big(folder: Path) -> None:

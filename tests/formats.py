@@ -7,7 +7,7 @@ import sqlite3
 import struct
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -124,14 +124,18 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
 ABOUT = provenance()
 
 
+def absent_row(column: str, reason: str | None) -> Row:
+    """A trial without a value."""
+    about = {"question": "q", "entry": "fnet", "cell": column, "source": "s", "provenance": ABOUT}
+    return Row(kind="trained", column=column, reason=reason, **about)
+
+
 def _write_ledger(root: Path) -> None:
     with Ledger(root / "ledger.sqlite") as ledger:
         for number in range(40):
-            row = Row(
-                kind="trained", question="q", column="c", entry="fnet", cell=f"cell {number % 7}", source="s", seed=number,
-                value=number / 40, scores=[0.0, 1.0], curve=[(1, 0.5)], values={"loss": 1.5}, provenance=ABOUT,
-            )  # fmt: skip
-            ledger.put(f"key {number}", row)
+            found = {"value": number / 40, "scores": [0.0, 1.0], "values": {"loss": 1.5}}
+            row = replace(absent_row("c", None), cell=f"cell {number % 7}", seed=number, **found)
+            ledger.put(f"key {number}", replace(row, curve=[(1, 0.5)]))
 
 
 def _read_ledger(root: Path) -> Any:

@@ -39,11 +39,8 @@ def tgz(files=FILES) -> bytes:
 
 def deb(files=FILES, links=None, data="data.tar.xz") -> bytes:
     """An ar file of three members; the second has an odd size, and so a byte of filling behind it."""
-    members = {
-        "debian-binary": b"2.0\n",
-        "control.tar.xz": b"odd",
-        data: lzma.compress(tar(files, links)),
-    }
+    members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd"}
+    members[data] = lzma.compress(tar(files, links))
     content = b"!<arch>\n"
     for name, body in members.items():
         content += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode()

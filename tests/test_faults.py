@@ -1,23 +1,15 @@
 """The reduced form of every part of the fault suite; `python -m tests.faults` is the whole."""
 
-import os
 import re
-import subprocess
-import sys
 
 from regard.lab.train import checkpoint
 from tests import faults
+from tests.command import python
 
 
 def test_nothing_goes_wrong():
     """In a process of its own with one thread, because it forks."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults", "--small"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    done = python("-m", "tests.faults", "--small", OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.split(r"^(\w+): .* s\n", done.stdout, flags=re.M)[1:]
     assert found[::2] == list(faults.PARTS)
