@@ -76,6 +76,26 @@ def softmax_attention(
     return tiled(some, tile, q, k, v, random=dropout > 0)
 
 
+def latent_attention(
+    q: Float[Tensor, "B H T K"],
+    z: Float[Tensor, "B 1 S Z"],
+    weight: Float[Tensor, "H W M"],
+    *,
+    mask: Mask = OPEN,
+    impl: Impl = "auto",
+) -> Float[Tensor, "B H T V"]:
+    """`softmax_attention` to keys [W_k c; r] and values W_v c of latents z = [c; r], in the absorbed order: no key and no value is made.
+
+    weight: of each head W_k and then W_v, W = K - (Z - M) + V rows.
+    """
+    rest, M, K = z.shape[3] - weight.shape[2], weight.shape[2], q.shape[3]
+    plain, turned = q.split([K - rest, rest], -1)
+    of_k, of_v = weight.tensor_split([K - rest], 1)
+    q = torch.cat([plain @ of_k, turned], -1)
+    y = softmax_attention(q, z, z[..., :M], mask=mask, scale=K**-0.5, impl=impl)
+    return y @ of_v.mT
+
+
 def attend(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],

@@ -44,6 +44,8 @@ ALL = Capabilities(
 )
 """Each mechanism replaces what it cannot do, with the reason, and what it costs."""
 
+ONE_AXIS = No("relative positions need queries and keys on one axis")
+
 
 @as_state
 class ContextState(Streamed):
@@ -206,8 +208,7 @@ class HeadsMixer(SplitMixer):
             **of_heads,
         )
         if self.position is not None and self.capabilities.cross:
-            why = No("relative positions need queries and keys on one axis")
-            self.declare(cross=why, exchange=why)
+            self.declare(cross=ONE_AXIS, exchange=ONE_AXIS)
         if shared_qk:
             why = No("its keys are the queries of the same tokens")
             self.declare(cross=why, exchange=why)

@@ -33,12 +33,11 @@ class CachedMixer(SplitMixer):
         at = columns(state, valid, x.shape[1], state.v, donate)
         if not self.capabilities.any_length and self.max_len is not None:
             at = at._replace(seen=min(at.seen, self.max_len))  # a store may have more columns
-        q, k, v = self._split(x, None, at.query)
+        query = at.query.clamp_min(0)
+        q, k, v = self._split(x, None, query)
         k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
         seen = k[:, :, : at.seen], v[:, :, : at.seen]
-        return self._attend(q, *seen, at.mask, at.query.clamp_min(0), at.key), State(
-            k, v, at.length
-        )
+        return self._attend(q, *seen, at.mask, query, at.key), State(k, v, at.length)
 
     def _keep(self, context, valid):
         _, k, v = self._split(context[:, :0], context)

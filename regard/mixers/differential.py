@@ -17,17 +17,17 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Count
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl, apart, grouped, ranged, side_by_side
+from regard.functional.rows import Impl, apart, grouped, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
-from regard.nn.starts import Glorot, glorot
+from regard.nn.norm import rms_norm
+from regard.nn.starts import projection
 
 
 class Differential(CachedMixer):
@@ -56,14 +56,13 @@ class Differential(CachedMixer):
         check_divisible(num_heads=num_heads, num_kv_heads=G)
         self.num_heads, self.value_dim = num_heads, dim // num_heads
         self.key_dim, keys = (self.value_dim // 2, 2 * G) if self.first else (self.value_dim, G)
-        self.query = Glorot(dim, 2 * num_heads * self.key_dim)
-        self.key = Glorot(dim, keys * self.key_dim)
-        self.value = Glorot(dim, G * self.value_dim)
-        self.out = Glorot(num_heads * self.value_dim, dim)
+        self.query = projection(dim, 2 * num_heads * self.key_dim)
+        self.key = projection(dim, keys * self.key_dim)
+        self.value = projection(dim, G * self.value_dim)
+        self.out = projection(num_heads * self.value_dim, dim)
         self.least = 0.8 - 0.6 * math.exp(-0.3 * layer)
-        self.share: Any = None if self.first else Glorot(dim, num_heads)
+        self.share: Any = None if self.first else projection(dim, num_heads)
         self.factors = nn.Parameter(torch.empty(4, self.key_dim)) if self.first else None
-        glorot(self)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -97,7 +96,4 @@ class Differential(CachedMixer):
 
     def _merge(self, x, mixed):
         y = self._differences(x, mixed)
-        if self.first:
-            (wide,) = ranged(y)
-            y = ((1 - self.least) * F.rms_norm(wide, wide.shape[-1:], eps=1e-5)).to(y.dtype)
-        return self.out(side_by_side(y))
+        return self.out(side_by_side((1 - self.least) * rms_norm(y) if self.first else y))

@@ -85,7 +85,7 @@ class Indexed(SelectedMixer):
             qi = apart(self.index_query(x), self.index_dim)
             qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]
             if self.position is not None:
-                at = first_places(x) if at is None else at.clamp_min(0)
+                at = first_places(x) if at is None else at
                 qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
             w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v

@@ -19,21 +19,14 @@ Args:
     pairing: channels that are turned together: of both halves, or neighbours
 """
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from regard.core import No
 from regard.core.options import Above0, Count
 from regard.core.shapes import check_divisible, check_even
-from regard.functional.positions.rotary import Pairing, rotate
-from regard.functional.rows import Impl, apart, first_places, side_by_side
-from regard.functional.softmax import softmax_attention
-from regard.mixers._base import ALL
+from regard.functional.positions.rotary import Pairing
+from regard.functional.rows import Impl, first_places
+from regard.functional.softmax import latent_attention, softmax_attention
+from regard.mixers._base import ALL, ONE_AXIS
 from regard.mixers._cached import CachedMixer
-from regard.nn.heads import alone
-from regard.nn.norm import RMSNorm
-from regard.nn.starts import Glorot, glorot
+from regard.nn.heads import LatentHeads, alone
 
 
 class Latent(CachedMixer):
@@ -42,9 +35,7 @@ class Latent(CachedMixer):
     family = "softmax"
     operations = ("softmax",)
     paper = "DeepSeek-AI 2024, arXiv 2405.04434"
-    capabilities = ALL.but(
-        cross=No("relative positions need queries and keys on one axis"), state="T D"
-    )
+    capabilities = ALL.but(cross=ONE_AXIS, state="T D")
     variants = {
         "no_positions": {"rotary_dim": 0, "latent_dim": 5},
         "not_turned": {"base": None},
@@ -67,63 +58,36 @@ class Latent(CachedMixer):
     ):
         super().__init__(dim, impl)
         check_divisible(dim=dim, num_heads=num_heads)
-        self.num_heads = H = num_heads
-        self.nope_dim = nope_dim or dim // H
-        self.rotary_dim = dim // H // 4 * 2 if rotary_dim is None else rotary_dim
-        check_even(rotary_dim=self.rotary_dim)
-        self.value_dim = value_dim or dim // H
-        self.latent_dim = latent_dim or max(1, dim // 4)
-        self.base, self.pairing = base, pairing
-        self.compress = Glorot(dim, self.latent_dim + self.rotary_dim)
-        self.norm = RMSNorm(self.latent_dim)
-        self.query_latent = Glorot(dim, query_rank) if query_rank else nn.Identity()
-        self.query_norm = RMSNorm(query_rank) if query_rank else nn.Identity()
-        width = H * (self.nope_dim + self.rotary_dim)
-        self.query = Glorot(query_rank or dim, width)
-        self.expand = Glorot(self.latent_dim, H * (self.nope_dim + self.value_dim))
-        self.out = Glorot(H * self.value_dim, dim)
-        glorot(self)
-        if not self.rotary_dim or base is None:
+        self.num_heads, K = num_heads, dim // num_heads
+        turned = K // 4 * 2 if rotary_dim is None else rotary_dim
+        check_even(rotary_dim=turned)
+        widths = latent_dim or max(1, dim // 4), nope_dim or K, turned, value_dim or K
+        self.latent = LatentHeads(dim, num_heads, *widths, query_rank, base, pairing)
+        if not turned or base is None:
             self.declare(cross=True, exchange="keys")
 
     def _split(self, x, context, at=None):
         """Queries of all heads; for keys and values one latent, and no values."""
-        z = self.query_norm(self.query_latent(x))
-        q = apart(self.query(z), self.nope_dim + self.rotary_dim)
-        c, r = self.compress(x if context is None else context).split(
-            [self.latent_dim, self.rotary_dim], -1
-        )
-        if self.rotary_dim and self.base is not None:
-            at = first_places(x) if at is None else at.clamp_min(0)
-            plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
-            turned, r = (rotate(z, at, self.base, self.pairing) for z in (turned, r[:, None]))
-            q, r = torch.cat([plain, turned], -1), r[:, 0]
-        k = torch.cat([self.norm(c), r], -1)[:, None]
+        q, k = self.latent.split(x, context, first_places(x) if at is None else at)
         return q, k, k[..., :0]
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        """A whole request expands keys and values; a stream folds what expands them into query and output. v: unit values for a map."""
-        how = {"mask": mask, "scale": (self.nope_dim + self.rotary_dim) ** -0.5, "impl": self.impl}
-        if query is None or not alone(self.expand):
-            k, values = self._expanded(k)
-            v = v.expand(-1, self.num_heads, -1, -1) if v.shape[3] else values
-            return softmax_attention(q, k, v, **how)
-        weight = self.expand.weight.unflatten(0, (self.num_heads, -1))
-        of_k, of_v = weight.split([self.nope_dim, self.value_dim], 1)
-        plain, turned = q.split([self.nope_dim, self.rotary_dim], -1)
-        q = torch.cat([plain @ of_k, turned], -1)
-        return softmax_attention(q, k, k[..., : self.latent_dim], **how) @ of_v.mT
+    def mix(self, x, context, mask):
+        return self.latent.merge(self._mixed(x, context, mask))
 
-    def _expanded(self, k: Float[Tensor, "B 1 S _"]) -> tuple[Tensor, Tensor]:
-        """Keys and values of all heads."""
-        c, r = k[:, 0].split([self.latent_dim, self.rotary_dim], -1)
-        z = apart(self.expand(c), self.nope_dim + self.value_dim)
-        k, v = z.split([self.nope_dim, self.value_dim], -1)
-        return torch.cat([k, r[:, None].expand(-1, self.num_heads, -1, -1)], -1), v
+    def _mixed(self, x, context, mask, of=None):
+        """A whole request expands keys and values."""
+        q, k, v = self._shown(x, context)
+        return softmax_attention(q, k, v if of is None else of(v), mask=mask, impl=self.impl)
+
+    def _attend(self, q, k, v, mask, query=None, key=None):
+        """A stream folds what expands them into query and output, where that is the weight alone."""
+        if query is None or not alone(self.latent.expand):
+            return softmax_attention(q, *self.latent.expanded(k), mask=mask, impl=self.impl)
+        return latent_attention(q, k, self.latent.weight, mask=mask, impl=self.impl)
 
     def _merge(self, x, mixed):
-        return self.out(side_by_side(mixed))
+        return self.latent.merge(mixed)
 
     def _shown(self, x, context):
         q, k, _ = self._split(x, context)
-        return q, *self._expanded(k)
+        return q, *self.latent.expanded(k)

@@ -1,4 +1,4 @@
-"""Heads and Values: the projections around multi-head attention."""
+"""Heads, Values and LatentHeads: the projections around multi-head attention."""
 
 from collections.abc import Callable
 from copy import copy
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions
 from regard.core.shapes import check_divisible
-from regard.functional.rows import autocast_dtype, unit_norm
+from regard.functional.positions.rotary import Pairing, rotate
+from regard.functional.rows import apart, autocast_dtype, side_by_side, unit_norm
 from regard.nn.norm import RMSNorm
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import Glorot, glorot, projection
 
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
@@ -203,6 +204,69 @@ class Values(nn.Module):
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
         return self.out(rearrange(mixed, "b h t v -> b t (h v)"))
+
+
+class LatentHeads(nn.Module):
+    """Heads whose keys and values are made of one latent of each token (DeepSeek-AI 2024, arXiv 2405.04434).
+
+    q, z = split(x, context, at);   k, v = expanded(z);   y = merge(mixed). A latent z = [c; r] has `latent_dim` channels, which are normed, and
+    `rotary_dim`, which are turned and serve all heads. A query has `nope_dim` channels, and then as many that are turned; it is made of x, or
+    of a normed latent of its own, of `query_rank` channels. base: of the rotation, see `rotate`; None: nothing is turned.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        latent_dim: int,
+        nope_dim: int,
+        rotary_dim: int,
+        value_dim: int,
+        query_rank: int | None,
+        base: float | None,
+        pairing: Pairing,
+    ):
+        super().__init__()
+        self.latents, self.widths = [latent_dim, rotary_dim], [nope_dim, value_dim]
+        self.key_dim = nope_dim + rotary_dim
+        self.turn = (base, pairing) if rotary_dim and base is not None else None
+        self.query = projection(dim, num_heads * self.key_dim, query_rank, norm=True)
+        self.compress = projection(dim, latent_dim + rotary_dim)
+        self.norm = RMSNorm(latent_dim)
+        self.expand: Any = projection(latent_dim, num_heads * (nope_dim + value_dim))
+        self.out = projection(num_heads * value_dim, dim)
+
+    @property
+    def weight(self) -> Float[Tensor, "H W M"]:
+        """What each head makes its keys, and then its values, of."""
+        return self.expand.weight.unflatten(0, (-1, sum(self.widths)))
+
+    def split(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"] | None,
+        at: Int[Tensor, "#B T"],
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B 1 S Z"]]:
+        """Queries of x at these positions, and latents of the context, or of x."""
+        q = apart(self.query(x), self.key_dim)
+        z = self.compress(x if context is None else context)[:, None]
+        c, r = z.split(self.latents, -1)
+        if self.turn is not None:
+            still, turned = q.split([self.widths[0], self.latents[1]], -1)
+            turned, r = rotate(turned, at, *self.turn), rotate(r, at, *self.turn)
+            q = torch.cat([still, turned], -1)
+        return q, torch.cat([self.norm(c), r], -1)
+
+    def expanded(
+        self, z: Float[Tensor, "B 1 S Z"]
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]:
+        """Keys and values of all heads."""
+        c, r = z.split(self.latents, -1)
+        k, v = apart(self.expand(c[:, 0]), sum(self.widths)).split(self.widths, -1)
+        return torch.cat([k, r.expand(-1, k.shape[1], -1, -1)], -1), v
+
+    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        return self.out(side_by_side(mixed))
 
 
 def split_heads(

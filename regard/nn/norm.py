@@ -42,8 +42,15 @@ class RMSNorm(nn.RMSNorm, metaclass=CheckedOptions):
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         if self.weight.dtype != torch.float16:
             return super().forward(x)
-        x, gain = ranged(x, self.weight)
-        return F.rms_norm(x, self.normalized_shape, gain, self.eps).to(torch.float16)
+        return rms_norm(x, self.weight, self.eps)
+
+
+def rms_norm(
+    x: Float[Tensor, "*b D"], gain: Float[Tensor, "D"] | None = None, eps: float | None = 1e-5
+) -> Float[Tensor, "*b D"]:
+    """RMSNorm's function; float16 is squared in float32. gain: None: one."""
+    wide, gain = ranged(x, gain)
+    return F.rms_norm(wide, wide.shape[-1:], gain, eps).to(x.dtype)
 
 
 class ScaleNorm(nn.Module, metaclass=CheckedOptions):

@@ -8,6 +8,8 @@ import math
 
 from torch import Tensor, nn
 
+from regard.nn.norm import RMSNorm
+
 
 class Glorot(nn.Linear):
     """Glorot's uniform weights, and a constant bias, if it has one: from when `glorot` has said which. Until then it is torch's layer."""
@@ -43,12 +45,17 @@ def glorot(module: nn.Module, *, bias: float = 0.0) -> None:
 
 
 def projection(
-    dim: int, width: int, rank: int | None = None, *, bias: float | None = None
+    dim: int,
+    width: int,
+    rank: int | None = None,
+    *,
+    bias: float | None = None,
+    norm: bool = False,
 ) -> nn.Module:
-    """Glorot's layer to `width` channels, through `rank` of them (None: of full rank). bias: its start; None: there is none."""
-    first = None if rank is None else Glorot(dim, rank)
+    """Glorot's layer to `width` channels, through `rank` of them (None: of full rank), which a norm may follow. bias: its start; None: there is none."""
     last = Glorot(rank or dim, width, bias=bias is not None)
-    layer = last if first is None else nn.Sequential(first, last)
+    through = [] if rank is None else [Glorot(dim, rank), *[RMSNorm(rank)] * norm]
+    layer = nn.Sequential(*through, last) if through else last
     glorot(layer, bias=bias or 0.0)
     return layer
 

@@ -8,16 +8,18 @@ from regard.reference._rows import attend, linear, normed, oracle, softmax
 def latent(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
     H = row.H
-    L = len(params["norm.weight"])
-    R = len(params["compress.weight"]) - L
-    z = row.x
-    if "query_latent.weight" in params:
-        z = normed(params, "query_norm", linear(params, "query_latent", z))
-    q = linear(params, "query", z).view(row.T, H, -1)
+    L = len(params["latent.norm.weight"])
+    R = len(params["latent.compress.weight"]) - L
+    if "latent.query.weight" in params:
+        q = linear(params, "latent.query", row.x)
+    else:
+        z = normed(params, "latent.query.1", linear(params, "latent.query.0", row.x))
+        q = linear(params, "latent.query.2", z)
+    q = q.view(row.T, H, -1)
     N = q.shape[2] - R
-    both = linear(params, "compress", row.context)
-    c, r = normed(params, "norm", both[:, :L]), both[:, L:]
-    kv = linear(params, "expand", c).view(row.S, H, -1)
+    both = linear(params, "latent.compress", row.context)
+    c, r = normed(params, "latent.norm", both[:, :L]), both[:, L:]
+    kv = linear(params, "latent.expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
     base, pairing = options["base"], options["pairing"]
 
@@ -35,4 +37,4 @@ def latent(params, options, row):
             scores[j] = scores[j] / (N + R) ** 0.5
         return softmax(scores)
 
-    return attend(params, row, v, weigh, out="out")
+    return attend(params, row, v, weigh, out="latent.out")

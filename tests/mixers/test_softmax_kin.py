@@ -60,16 +60,17 @@ def test_latent_attention_is_deepseeks():
     sizes = dict(latent_dim=5, nope_dim=8, rotary_dim=4, value_dim=6, query_rank=7)
     ours = built("latent", pairing="adjacent", **sizes)
     names = {
-        "query_latent": "q_a_proj",
-        "query_norm": "q_a_layernorm",
-        "query": "q_b_proj",
+        "query.0": "q_a_proj",
+        "query.1": "q_a_layernorm",
+        "query.2": "q_b_proj",
         "compress": "kv_a_proj_with_mqa",
         "norm": "kv_a_layernorm",
         "expand": "kv_b_proj",
         "out": "o_proj",
     }
     state = theirs.state_dict()
-    ours.load_state_dict({f"{own}.weight": state[f"{name}.weight"] for own, name in names.items()})
+    given = {f"{own}.weight": state[f"{name}.weight"] for own, name in names.items()}
+    ours.latent.load_state_dict(given)
     places = torch.arange(X.shape[1])[None]
     turn = deepseek.DeepseekV3RotaryEmbedding(config).double()(X, places)
     expected, _ = theirs(X, position_embeddings=turn, attention_mask=LATER)

@@ -193,9 +193,10 @@ def _latent(request: LoadRequest, layer: str) -> Mixer:
     )
     names = "query.weight=q_proj.weight"
     if rank is not None:
-        names = "query_latent.weight=q_a_proj.weight query_norm.weight=q_a_layernorm.weight query.weight=q_b_proj.weight"
-        mixer.query_norm.eps = 1e-6
-    return _holding(mixer, 1e-6, _named(request, at, LATENT + names))
+        names = "query.0.weight=q_a_proj.weight query.1.weight=q_a_layernorm.weight query.2.weight=q_b_proj.weight"
+        mixer.latent.query[1].eps = 1e-6
+    _holding(mixer.latent, 1e-6, _named(request, at, LATENT + names))
+    return mixer
 
 
 def _mamba2(request: LoadRequest, at: str) -> Mixer:
