@@ -88,7 +88,7 @@ class RandomLogits(PositionLogits):
         glorot_matrices(self.table)
 
     def forward(self, x, position=None, keys=None):
-        return Logits(table, (by_position(self.table, position),))
+        return Logits(table, (by_position(self.table, x, position),))
 
 
 class FactorizedRandomLogits(PositionLogits):
@@ -104,7 +104,7 @@ class FactorizedRandomLogits(PositionLogits):
         glorot_matrices(self.left, self.right)
 
     def forward(self, x, position=None, keys=None):
-        return Logits(product, (by_position(self.left, position),), (self.right[None],))
+        return Logits(product, (by_position(self.left, x, position),), (self.right[None],))
 
 
 class FactorizedDenseLogits(DenseLogits):
@@ -208,9 +208,11 @@ class BlendedLogits(PositionLogits):
 
 
 def by_position(
-    table: Float[Tensor, "H N F"], position: Int[Tensor, "b T"] | None
+    table: Float[Tensor, "H N F"], x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None
 ) -> Float[Tensor, "b H T F"]:
-    """Rows of a table: all from the first on, or those of the given positions."""
-    if position is None:
-        return table[None]
+    """Rows of a table for the tokens x: from the first on, or of the given positions."""
+    if (
+        position is None
+    ):  # the cut comes first, so that gradients of several cuts are summed in place
+        return table[:, : x.shape[1]][None]
     return rearrange(table[:, position], "h b t f -> b h t f")
