@@ -81,6 +81,12 @@ def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K 
     return at.k.new_zeros(*v.shape[:2], at.k.shape[-1], v.shape[3])
 
 
+def _carried(S: Tensor, read: Tensor, gain: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """What queries read of the chunks before their own, and the state after the last; in the backward all states are computed again."""
+    before, S = accumulated(S, gain @ v, g)
+    return read @ before, S
+
+
 def decayed_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H T K"],
@@ -107,8 +113,9 @@ def decayed_attention(
     C = fitted(CHUNK // 4, T)
     at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, whole=False, erased=False)
     wide = in_chunks(v.to(dtype), C)
-    before, S = recomputed(accumulated, _begun(at, v, state), at.gain @ wide, at.G[:, :, :, -1])
-    y = at.pairs[0] @ wide + at.read @ before
+    terms = at.read, at.gain, wide, at.G[:, :, :, -1]
+    carried, S = recomputed(_carried, _begun(at, v, state), *terms)
+    y = at.pairs[0] @ wide + carried
     return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
 
 

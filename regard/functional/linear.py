@@ -261,7 +261,7 @@ def accumulated(
     if log_decay is None:
         before = sources.cumsum(2, dtype=wide_type(gain)).to(gain.dtype)
         return before, (before[:, :, -1] + gain[:, :, -1]).to(state.dtype)
-    d = F.pad(log_decay[:, :, :-1], (0, 0, 1, 0))
+    d = F.pad(log_decay[:, :, :-1].to(wide_type(gain)), (0, 0, 1, 0))
     N, R = d.shape[2:]
     C = fitted(GROUP, N)
     d, x = in_chunks(d, C), in_chunks(sources.flatten(3), C).unflatten(4, gain.shape[3:])
@@ -280,7 +280,7 @@ def _products(
 ) -> Float[Tensor, "*b N M V"]:
     """S_n = sum_(m <= n) exp(d_(m+1) + .. + d_n) sources_m; exponents are sums of d <= 0, never differences."""
     N, R = log_decay.shape[-2:]
-    d = log_decay.mT.to(wide_type(sources))
+    d = log_decay.mT
     ahead = torch.ones(N, N, dtype=torch.bool, device=d.device).tril(-1)
     apart = torch.where(ahead, d[..., None], 0).cumsum(-2)  # R n m
     factors = apart.masked_fill(ahead.mT, -torch.inf).exp()

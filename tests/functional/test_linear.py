@@ -56,7 +56,10 @@ def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
 
 
 def test_decays_keep_at_most_half_as_much_again_for_the_backward():
-    """8 heads of 64: a decay of each head against the same sums without one, one of each channel against linear attention, all in their plain forms."""
+    """8 heads of 64: a decay of each head against the same sums without one, one of each channel against linear attention, all in their plain forms.
+
+    Without erasing, one of each channel keeps no more: states of chunks, 4 times as many numbers as a key has, are computed again.
+    """
     q, k, v, g = (z.requires_grad_() for z in made(*[(1, 8, 1024, 64)] * 4, dtype=torch.float32))
     plain = kept_bytes(lambda: linear.weighted_sums(q, k, v))
     head = g[..., 0]
@@ -64,5 +67,5 @@ def test_decays_keep_at_most_half_as_much_again_for_the_backward():
     attention = kept_bytes(
         lambda: linear.linear_attention(q, k, v, mask=Mask(causal=True), impl="plain")
     )
-    assert kept_bytes(lambda: decayed_attention(q, k, v, g)) <= 1.5 * attention
+    assert kept_bytes(lambda: decayed_attention(q, k, v, g)) <= attention
     assert kept_bytes(lambda: delta_attention(q, k, v, head, g)) <= 1.5 * attention
