@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
+from regard.core.memory import require_memory
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
@@ -75,21 +76,23 @@ class Mask:
         if (cu_seqlens is None) == (position_ids is None):
             raise OptionError("Mask.packed takes one of cu_seqlens and position_ids")
         if position_ids is not None:
-            check_integers("Mask.packed: position_ids", position_ids, 2)
+            check_integers("Mask.packed: position_ids", position_ids, 2, read=True)
             begins = position_ids == 0
             if not (begins[:, :1].all() and (begins[:, 1:] | (position_ids.diff() == 1)).all()):
                 raise ShapeError(
                     "Mask.packed: position_ids must count 0, 1, 2, ... in each document, and begin a row with 0"
                 )
             return cls(causal, documents=begins.cumsum(1))
-        check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1)
+        check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1, read=True)
         assert cu_seqlens is not None
         lengths = cu_seqlens.long().diff()
         if len(cu_seqlens) < 2 or cu_seqlens[0] != 0 or (lengths < 0).any():
             raise ShapeError(
                 f"Mask.packed: cu_seqlens must rise from 0 to the number of tokens, got {shown(cu_seqlens.tolist())}"
             )
-        numbers = torch.arange(len(lengths), device=lengths.device)
+        numbers, size = torch.arange(len(lengths), device=lengths.device), int(cu_seqlens[-1])
+        what, instead = f"a row of {size} tokens", "Give the offsets of one row."
+        require_memory("Mask.packed", what, 8 * size, lengths.device, instead)
         return cls(causal, documents=numbers.repeat_interleave(lengths)[None])
 
     def __repr__(self) -> str:
@@ -146,13 +149,16 @@ class Mask:
         return reduce(and_, restrictions)
 
 
-def check_integers(what: str, value: object, dims: int) -> None:
+def check_integers(what: str, value: object, dims: int, read: bool = False) -> None:
+    """read: the numbers are needed, which tensors on the meta device have not."""
     if not isinstance(value, Tensor) or value.dtype not in INTEGERS or value.dim() != dims:
         got = shown(value)
         if isinstance(value, Tensor) and not value.is_nested:
             got = f"{value.dtype} {list(value.shape)}"
         axes = "[B, S]" if dims == 2 else "[N + 1]"
         raise ShapeError(f"{what} must be an integer tensor {axes}, got {got}")
+    if read and value.is_meta:
+        raise ShapeError(f"{what} is read, and is on the meta device, which holds no numbers")
 
 
 OPEN = Mask()

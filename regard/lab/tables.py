@@ -220,7 +220,7 @@ def _labels(
     try:
         given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)
         found = np.asarray(given, dtype=float)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
     if found.ndim not in (1, 2) or not found.size:
         raise ShapeError(f"y must have shape [n] or [n K], got {list(found.shape)}")

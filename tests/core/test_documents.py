@@ -36,6 +36,8 @@ def test_both_ways_of_writing_documents_give_the_same_mask(softmax, dtype):
         (dict(cu_seqlens=torch.tensor([1, 5])), regard.ShapeError, "must rise from 0"),
         (dict(cu_seqlens=torch.tensor([0])), regard.ShapeError, "must rise from 0"),
         (dict(cu_seqlens=torch.tensor([0, 5], dtype=torch.uint16)), regard.ShapeError, "integer"),
+        (dict(cu_seqlens=torch.tensor([0, 10**15])), regard.OptionError, "one row"),
+        (dict(cu_seqlens=torch.tensor([0, 5], device="meta")), regard.ShapeError, "meta device"),
         (dict(cu_seqlens=[0, 5]), regard.ShapeError, r"integer tensor \[N \+ 1\]"),
         (dict(position_ids=torch.tensor([0, 1])), regard.ShapeError, r"integer tensor \[B, S\]"),
         (dict(position_ids=torch.tensor([[0, 2]])), regard.ShapeError, "must count 0, 1, 2"),

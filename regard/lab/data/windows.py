@@ -1,11 +1,13 @@
 """Cutting a byte stream into windows of equal length, so that every byte is predicted once."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.core import OptionError
-from regard.lab.data.records import IGNORED, Rows
+from regard.lab.data.records import IGNORED, Integers
 
 PAD, START = 0, 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
@@ -13,7 +15,15 @@ MASK = 258
 MASKED_VOCABULARY = 259  # and a token in the place of what is hidden
 
 
-def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
+class Windows(NamedTuple):
+    """Windows of a stream, and what they have in common with each other."""
+
+    tokens: Integers  # [n T]
+    labels: Integers  # [n T], the tokens that follow, or IGNORED
+    again: NDArray[np.bool_]  # [n T], tokens that stand in the window before too
+
+
+def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
     """All texts end to end, each behind a START token, in windows of `length` tokens.
 
     Every byte is the label of exactly one token; START is never a label. The first token of a window is the
@@ -32,6 +42,6 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Rows:
     starts = np.arange(0, asked, length)
     starts[-1] = asked - length
     rows = starts[:, None] + np.arange(length)
-    windows = Rows(stream[rows], labels[rows + 1])
-    windows.labels[-1, : -asked % length] = IGNORED
-    return windows
+    again = np.zeros(rows.shape, dtype=bool)
+    again[-1, : -asked % length] = True
+    return Windows(stream[rows], np.where(again, IGNORED, labels[rows + 1]), again)

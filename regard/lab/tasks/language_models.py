@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.own import own_path, read_text_file
-from regard.lab.data.records import Examples, Records, Rows
+from regard.lab.data.records import Examples, Records
 from regard.lab.data.splits import SPLITS, first_of_each, split_of
-from regard.lab.data.windows import BYTE_VOCABULARY, cut
+from regard.lab.data.windows import BYTE_VOCABULARY, Windows, cut
 from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
 
 
@@ -69,9 +69,9 @@ class LanguageModelling(Task):
     def texts(self, rng: np.random.Generator) -> Iterable[Sequence[bytes]]:
         """The texts of training, validation and test, drawn on as they are read."""
 
-    def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
+    def rows(self, windows: Windows, training: bool, draw: Draws) -> Records:
         """Items of windows: tokens with the byte that follows each."""
-        return Examples.windows(*windows)
+        return Examples.windows(windows.tokens, windows.labels)
 
     def load(self) -> Splits:
         draw = Draws(np.random.default_rng(self.seed), torch.Generator().manual_seed(self.seed))
@@ -80,7 +80,7 @@ class LanguageModelling(Task):
             found = cut(self.name, texts, self.length)
             size = (len(found.tokens), self.valid_size, self.test_size)[len(parts)]
             order = draw.rng.permutation(len(found.tokens))[:size]
-            windows = Rows(found.tokens[order], found.labels[order])
+            windows = Windows._make(part[order] for part in found)
             parts.append(self.rows(windows, not parts, draw))
         return Splits(*parts, notes=self.notes)
 

@@ -12,13 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Part
-from regard.lab.data.records import Examples, Rows
+from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
-from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START
+from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import IGNORED, Batch
 from regard.lab.tasks.texts import Email, divided, read_emails
 from regard.models.corruption import corrupt
+from regard.models.tokens import Valid
 
 
 class MaskedLanguageModelling(LanguageModelling):
@@ -39,23 +40,25 @@ class MaskedLanguageModelling(LanguageModelling):
         return super().loss(model, batch)
 
     def _corrupted(
-        self, tokens: Tensor, draw: torch.Generator | None = None
+        self, tokens: Tensor, valid: Valid = None, draw: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         return corrupt(
             tokens,
             mask_token=MASK,
             vocab_size=self.vocab_size,
+            valid=valid,
             never=(START,),
             rate=self.rate,
             generator=draw,
         )
 
-    def rows(self, windows: Rows, training: bool, draw: Draws) -> Examples:
+    def rows(self, windows: Windows, training: bool, draw: Draws) -> Examples:
         """Training rows are whole, and their labels all bytes."""
         if training:
             labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
             return Examples.windows(windows.tokens, labels)
-        hidden = self._corrupted(torch.from_numpy(windows.tokens).long(), draw=draw.torch)
+        tokens, again = (torch.from_numpy(z) for z in (windows.tokens, windows.again))
+        hidden = self._corrupted(tokens.long(), ~again, draw.torch)
         return Examples.windows(*(part.numpy() for part in hidden))
 
 

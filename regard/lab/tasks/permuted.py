@@ -5,8 +5,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.lab.data.records import IGNORED, Items, Ragged, Records, Rows
-from regard.lab.data.windows import START
+from regard.lab.data.records import IGNORED, Items, Ragged, Records
+from regard.lab.data.windows import START, Windows
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import Batch
 
@@ -28,9 +28,9 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
 
     k: int = 6
 
-    def rows(self, windows: Rows, training: bool, draw: Draws) -> Records:
-        """1 / k of every window are targets, in an order drawn evenly (arXiv 1906.08237); START is context always."""
-        tokens, spared = windows.tokens, windows.tokens == START
+    def rows(self, windows: Windows, training: bool, draw: Draws) -> Records:
+        """1 / k of every window are targets, in an order drawn evenly (arXiv 1906.08237); START is context always, and so is what stands in another window."""
+        tokens, spared = windows.tokens, (windows.tokens == START) | windows.again
         chance = np.where(spared, 2.0, draw.rng.random(tokens.shape))
         asked = chance.argsort(1)[:, : max(1, tokens.shape[1] // self.k)]
         order = np.full(tokens.shape, CONTEXT, dtype=np.int32)

@@ -52,7 +52,9 @@ STREAM = [b"alpha", b"bc", bytes(range(256)), b"omega omega"]
 
 @pytest.mark.parametrize("length", [1, 2, 7, 16, 64, 276, 277])
 def test_every_byte_is_asked_for_once_and_in_order_by_the_token_before_it(length):
-    tokens, labels = cut("x", STREAM, length)
+    tokens, labels, again = cut("x", STREAM, length)
+    stream = [symbol for text in STREAM for symbol in (START, *(byte + 1 for byte in text))]
+    assert tokens[~again].tolist() == stream[:-1]  # no token is in two windows
     assert tokens.shape == labels.shape and tokens.shape[1] == length
     asked = labels != IGNORED
     assert bytes((labels[asked] - 1).tolist()) == b"".join(STREAM) and START not in labels

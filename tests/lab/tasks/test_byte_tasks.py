@@ -195,3 +195,8 @@ def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
     assert (fixed["tokens"] == MASK).any() and (hidden | (fixed["tokens"] != MASK)).all()
     assert task.score(model, [fixed]) == pytest.approx(math.log2(259), rel=1e-5)
     assert torch.equal(model.seen[-1], fixed["tokens"])
+
+    whole = MaskedWorks(length=64, rate=1.0, test_size=10**6)
+    *_, texts = whole.texts(np.random.default_rng(whole.seed))
+    labels = whole.load().test.labels
+    assert (labels != IGNORED).sum() in (size := sum(map(len, texts)), size - 1)  # each byte once

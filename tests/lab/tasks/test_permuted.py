@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.lab.data.records import Rows
-from regard.lab.data.windows import START
+from regard.lab.data.windows import START, Windows
 from regard.lab.tasks import IGNORED, StdlibPermuted
 from regard.lab.tasks.language_models import Draws
 from regard.lab.train.batches import in_order
@@ -18,11 +17,14 @@ def test_one_token_in_k_is_asked_in_an_order_of_its_own():
     tokens = np.random.default_rng(0).integers(1, 9, (4000, 12))
     tokens[tokens == 8] = START
     draw = Draws(np.random.default_rng(1), torch.Generator())
-    rows = StdlibPermuted(length=12, k=3).rows(Rows(tokens, tokens), True, draw)
+    again = np.zeros_like(tokens, dtype=bool)
+    again[-1, :4] = True
+    rows = StdlibPermuted(length=12, k=3).rows(Windows(tokens, tokens, again), True, draw)
     order, labels = (rows.columns[name].values.reshape(-1, 12) for name in ("order", "label"))
-    asked, spared = order >= 0, (tokens == START).sum(1)
+    context = (tokens == START) | again
+    asked, spared = order >= 0, context.sum(1)
     assert np.array_equal(labels[asked], tokens[asked]) and (labels[~asked] == IGNORED).all()
-    assert not asked[tokens == START].any() and (asked.sum(1) == np.minimum(4, 12 - spared)).all()
+    assert not asked[context].any() and (asked.sum(1) == np.minimum(4, 12 - spared)).all()
     assert (np.sort(order[spared <= 8], axis=1)[:, -4:] == np.arange(4)).all()
     for found, share in ((asked, 1 / 3), (order == 0, 1 / 12)):  # evenly over the places
         assert np.abs(found[spared == 0].mean(0) - share).max() < 0.06
