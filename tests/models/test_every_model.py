@@ -23,6 +23,8 @@ HAN: dict[str, Any] = {"vocab_size": VOCAB, "num_classes": 3, "dim": 5, "hidden_
 HAN |= {"attention_dim": 3, "num_heads": 2}
 TABLE: dict[str, Any] = {"fields": FIELDS, "num_tasks": 2}
 HISTORY = {**TABLE, "history": ("history", "shops"), "dim": 3, "hidden_dims": (5, 4)}
+DIN_CODE = {"interaction": "din_code", "activation": "sigmoid", "normalise": True}
+ELEMENTWISE = {"interaction": "elementwise", "activation": "prelu"}
 MIXED = {"num_tasks": 3, "num_experts": 4, "expert_dims": (5, 4), "tower_dim": 3}
 PATCHES = {"image_size": (8, 8), "patch_size": 4, "vocab_size": 9, "num_classes": 3}
 RICH = {"position": "learned", "feed_forward": "swiglu", "norm": "scale"}
@@ -68,8 +70,8 @@ CASES: dict[str, m.ModelConfig] = {
     "autoint_official": m.AutoIntConfig(**TABLE, dim=4, head_dim=3, official=True),
     "autoint_plus": m.AutoIntConfig(**TABLE, dim=4, head_dim=3, hidden_dims=(5, 4), **DROPPED),
     "din": m.DINConfig(**HISTORY),
-    "din_code": m.DINConfig(**HISTORY, pool_options={"interaction": "din_code", "normalise": True}),
-    "din_prelu": m.DINConfig(**HISTORY, pool_options={"activation": "prelu"}, activation="prelu"),
+    "din_code": m.DINConfig(**HISTORY, pool_options=DIN_CODE),
+    "din_prelu": m.DINConfig(**HISTORY, pool_options=ELEMENTWISE, activation="prelu"),
     "din_mean": m.DINConfig(**HISTORY, pool="mean"),
     "din_softmax": m.DINConfig(**HISTORY, pool="cross", pool_options={"num_heads": 2}),
     "din_linear": m.DINConfig(
@@ -78,6 +80,12 @@ CASES: dict[str, m.ModelConfig] = {
     "mmoe": m.MMoEConfig(**MIXED, input_dim=6, gate_dropout=0.2),
     "mmoe_one": m.MMoEConfig(**MIXED, input_dim=6, gate="one"),
     "mmoe_attention": m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query"),
+    "mmoe_dot": m.MMoEConfig(
+        **MIXED,
+        input_dim=6,
+        gate="attention_query",
+        gate_options={"score": "dot", "norm_keys": False},
+    ),
     "mmoe_none": m.MMoEConfig(**(MIXED | {"num_experts": 1}), input_dim=6, gate="none"),
     "mmoe_fields": m.MMoEConfig(**MIXED, fields=FIELDS),
     "logistic_regression": m.LogisticRegressionConfig(**TABLE),
@@ -85,7 +93,9 @@ CASES: dict[str, m.ModelConfig] = {
     "cross_network": m.CrossNetworkConfig(**TABLE, dim=3),
     "cross_network_deep": m.CrossNetworkConfig(**TABLE, dim=3, hidden_dims=(5,)),
     "compressed_interaction": m.CompressedInteractionConfig(**TABLE, dim=3, maps=(4, 2)),
-    "compressed_interaction_deep": m.CompressedInteractionConfig(**TABLE, dim=3, hidden_dims=(5,)),
+    "compressed_interaction_deep": m.CompressedInteractionConfig(
+        **TABLE, dim=3, maps=(3,), hidden_dims=(5,)
+    ),
     "patch_classifier": m.PatchClassifierConfig(**PATCHES, dim=12, num_heads=2),
     **{entry.name: small(entry) for entry in STACKS},
 }

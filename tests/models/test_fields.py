@@ -3,44 +3,11 @@
 import pytest
 import torch
 
-import regard.models as m
-from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded, roused
+from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded
+from tests.models.test_every_model import CASES, VECTORS, made
 from tests.pools import oracle as pools
 
-TABLE = {"fields": FIELDS, "num_tasks": 2}
-HEADS = {**TABLE, "dim": 4, "num_heads": 2, "head_dim": 3, "num_layers": 2}
-HISTORY = {**TABLE, "history": ("history", "shops"), "dim": 3, "hidden_dims": (5, 4)}
-MIXED = {"num_tasks": 3, "num_experts": 4, "expert_dims": (5, 4), "tower_dim": 3}
-DOT = {"score": "dot", "norm_keys": False}
-X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0)).double()
-CONFIGS = [
-    m.LogisticRegressionConfig(**TABLE),
-    m.FactorizationMachineConfig(**TABLE, dim=3),
-    m.CrossNetworkConfig(**TABLE, dim=3, num_layers=2),
-    m.CrossNetworkConfig(**TABLE, dim=3, num_layers=3, hidden_dims=(5,)),
-    m.CompressedInteractionConfig(**TABLE, dim=3, maps=(4, 2)),
-    m.CompressedInteractionConfig(**TABLE, dim=3, maps=(3,), hidden_dims=(5,)),
-    m.AutoIntConfig(**HEADS),
-    m.AutoIntConfig(**HEADS, official=True),
-    m.AutoIntConfig(**HEADS, hidden_dims=(5, 4)),
-    m.DINConfig(**HISTORY, pool_options={"interaction": "outer"}),
-    m.DINConfig(**HISTORY, pool_options={"interaction": "elementwise", "activation": "prelu"}),
-    m.DINConfig(
-        **HISTORY,
-        pool_options={"interaction": "din_code", "activation": "sigmoid", "normalise": True},
-    ),
-    m.MMoEConfig(**MIXED, input_dim=6),
-    m.MMoEConfig(**MIXED, input_dim=6, gate="one"),
-    m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query"),
-    m.MMoEConfig(**MIXED, input_dim=6, gate="attention_query", gate_options=DOT),
-    m.MMoEConfig(**MIXED | {"num_experts": 1}, input_dim=6, gate="none"),
-    m.MMoEConfig(**MIXED, fields=FIELDS, dim=2),
-]
-
-
-def made(config):
-    torch.manual_seed(0)
-    return roused(config.build().double()).eval()
+X = VECTORS.double()
 
 
 def zeros(width, rows):
@@ -133,7 +100,7 @@ def din(params, config, b):
     interest, options = torch.zeros(6).double(), config.pool_options
     if tokens:
         own = {name.removeprefix("pool."): p for name, p in params.items()}
-        kind = (options["interaction"], options.get("activation", "dice"))
+        kind = (options.get("interaction", "outer"), options.get("activation", "dice"))
         weigh = pools.target_query(*kind, options.get("normalise", False))
         for w, token in zip(weigh(own, tokens, [candidate])[0], tokens, strict=True):
             interest = interest + w * token
@@ -141,6 +108,9 @@ def din(params, config, b):
     x = torch.cat([interest, joined(params, config, b, others)])
     for i in (0, 2):
         s, dice = dense(params, f"network.layers.{i}", x), f"network.layers.{i + 1}"
+        if config.activation == "prelu":
+            x = torch.where(s > 0, s, params[f"{dice}.weight"] * s)
+            continue
         z = (s - params[f"{dice}.mean"]) / (params[f"{dice}.variance"] + 1e-8).sqrt()
         x = z.sigmoid() * s + (1 - z.sigmoid()) * params[f"{dice}.alpha"] * s
     return dense(params, "head", x)
@@ -173,13 +143,21 @@ def mmoe(params, config, b):
     return torch.cat(logits)
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-def test_it_is_its_equations(config):
-    model, slow = made(config), made(config)
-    given = BATCH if config.fields else X
+FIELDS_MODELS = {f.__name__: f for f in (
+    logistic_regression, factorization_machine, cross_network, compressed_interaction, autoint, din, mmoe,
+)}  # fmt: skip
+OTHER_POOLS = ("din_mean", "din_softmax", "din_linear")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if CASES[n].name in FIELDS_MODELS and n not in OTHER_POOLS]
+)
+def test_it_is_its_equations(name):
+    model, slow, config = made(name).eval(), made(name).eval(), CASES[name]
+    given = BATCH if getattr(config, "fields", ()) else X
     params = dict(slow.named_parameters()) | dict(slow.named_buffers())
-    rows = range(B if config.fields else len(X))
-    expected = torch.stack([globals()[config.name](params, config, b) for b in rows])
+    rows = range(B if given is BATCH else len(X))
+    expected = torch.stack([FIELDS_MODELS[config.name](params, config, b) for b in rows])
     atol, of_gradients = (1e-10, 1e-9) if config.name in ("autoint", "din") else (1e-12, 1e-11)
     assert_same(model(given), expected, model, slow, atol, of_gradients)
     if config.name == "mmoe":
@@ -188,28 +166,27 @@ def test_it_is_its_equations(config):
 
 
 def test_maps_sum_to_one_and_are_zero_where_a_field_is_missing():
-    maps = made(m.AutoIntConfig(**HEADS)).attention_maps(BATCH)
+    maps = made("autoint").eval().attention_maps(BATCH)
     sums = maps[0].sum(-1)
-    assert len(maps) == 2 and ((sums - 1).abs() < 1e-12).logical_or(sums == 0).all()
+    assert len(maps) == 3 and ((sums - 1).abs() < 1e-12).logical_or(sums == 0).all()
     assert (maps[0][2, :, 1] == 0).all() and (maps[0][2, ..., 1] == 0).all()  # age is missing
 
 
 def test_weights_are_there_for_display():
-    options = {"interaction": "din_code", "normalise": True}
-    weights = made(m.DINConfig(**HISTORY, pool_options=options)).weights(BATCH)
+    weights = made("din_code").eval().weights(BATCH)
     assert weights.shape == (B, 4)
     torch.testing.assert_close(weights.sum(1), torch.tensor([1.0, 1, 0, 1]).double())
     assert (weights[1, [1]] == 0).all() and (weights[3, 1:] == 0).all()
     half = {name: z.half() if z.is_floating_point() else z for name, z in BATCH.items()}
-    assert made(m.DINConfig(**HISTORY)).half()(half).dtype == torch.float16
+    assert made("din").half().eval()(half).dtype == torch.float16
     none = BATCH | {name: z[:, :0] for name, z in BATCH.items() if z.dim() == 2}
     padded = BATCH | {name: 0 * z for name, z in BATCH.items() if z.dim() == 2}
-    model = made(m.DINConfig(**HISTORY)).eval()
+    model = made("din").eval()
     assert torch.equal(model(none), model(padded))
 
 
 def test_batch_l2_steps_each_id_that_occurs_by_its_count():
-    model = made(m.DINConfig(**HISTORY))
+    model = made("din").eval()
     counts = {"items": torch.arange(9), "shop": torch.full((5,), 2), "user": torch.full((7,), 4)}
     model.batch_l2(BATCH, counts).backward()
     weight = model.embedding.table("items").weight

@@ -29,26 +29,15 @@ def test_rows_end_at_eos_and_the_call_with_the_last():
 def test_sampling_is_seeded_and_leaves_the_global_generator_alone():
     model = language_model()
     before = torch.get_rng_state()
-    draws = [
-        model.generate(
-            prompts(),
-            max_new_tokens=8,
-            temperature=1.0,
-            top_k=9,
-            top_p=0.9,
-            generator=torch.Generator().manual_seed(seed),
-        )
-        for seed in (3, 3, 4)
-    ]
+    how = {"max_new_tokens": 8, "temperature": 1.0, "top_k": 9, "top_p": 0.9}
+    generators = (torch.Generator().manual_seed(seed) for seed in (3, 3, 4))
+    draws = [model.generate(prompts(), **how, generator=one) for one in generators]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
     assert torch.equal(torch.get_rng_state(), before)
     greedy = model.generate(prompts(), max_new_tokens=8)
-    assert torch.equal(
-        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_k=1), greedy
-    )
-    assert torch.equal(
-        model.generate(prompts(), max_new_tokens=8, temperature=2.0, top_p=1e-9), greedy
-    )
+    for only in ({"top_k": 1}, {"top_p": 1e-9}):
+        drawn = model.generate(prompts(), max_new_tokens=8, temperature=2.0, **only)
+        assert torch.equal(drawn, greedy)
 
 
 def test_dropout_is_off_and_modes_are_left_as_they_were():

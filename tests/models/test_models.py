@@ -3,8 +3,6 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,18 +59,14 @@ def test_generates_what_forward_says_and_padding_changes_nothing(mixer):
 
 
 @pytest.mark.parametrize("mixer", MIXERS.names())
-def test_classifies_with_parameters_matched_and_padding_ignored(mixer):
-    can = MIXERS[mixer].capabilities
-    if not can.bidirectional:
+def test_classifies_with_parameters_matched(mixer):
+    if not MIXERS[mixer].capabilities.bidirectional:
         with pytest.raises(UnsupportedError, match=f"^{mixer} does not support bidirectional"):
             classifier(mixer=mixer)
         return
     model = classifier(mixer=mixer)
+    assert model(prompts()).shape == (3, 5)
     assert abs(count_parameters(match_parameters(model.config, 30_000)) - 30_000) <= 3_000
-    if can.padding:
-        padded = model(prompts(), valid=ragged())
-        alone = [model(prompts()[row : row + 1, ragged()[row]]) for row in range(3)]
-        torch.testing.assert_close(padded, torch.cat(alone), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("embedding_norm", [False, True])
@@ -188,11 +182,8 @@ def images() -> torch.Tensor:
 def built(**options) -> PatchClassifier:
     torch.manual_seed(0)
     sizes = {"dim": 12, "num_heads": 2, "num_layers": 1, "num_classes": 3}
-    return (
-        PatchClassifierConfig(image_size=(8, 8), patch_size=4, vocab_size=9, **sizes, **options)
-        .build()
-        .double()
-    )
+    sizes |= {"image_size": (8, 8), "patch_size": 4, "vocab_size": 9}
+    return PatchClassifierConfig(**sizes, **options).build().double()
 
 
 def test_patches_are_cut_from_what_the_convolutions_make():
@@ -263,8 +254,8 @@ def test_a_classifier_runs_ahead_of_time_compiled_in_another_process(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_models_take_the_mixin_of_huggingface_hub(tmp_path, monkeypatch):
-    """save_pretrained, from_pretrained and push_to_hub of a class of the user's, with any pattern of layers."""
+def test_models_take_the_mixin_of_huggingface_hub(tmp_path):
+    """save_pretrained, which push_to_hub sends, and from_pretrained of a class of the user's, with any pattern of layers."""
     hub = pytest.importorskip("huggingface_hub", reason="not installed: pip install 'regard[hf]'")
 
     class Shared(LanguageModel, hub.PyTorchModelHubMixin):
@@ -276,14 +267,3 @@ def test_models_take_the_mixin_of_huggingface_hub(tmp_path, monkeypatch):
     again = Shared.from_pretrained(tmp_path)
     assert again.config == config
     torch.testing.assert_close(again(prompts()), model(prompts()), rtol=0, atol=0)
-    sent = []
-    monkeypatch.setattr(
-        hub.HfApi, "create_repo", lambda api, **given: SimpleNamespace(repo_id=given["repo_id"])
-    )
-    monkeypatch.setattr(
-        hub.HfApi,
-        "upload_folder",
-        lambda api, **given: sent.extend(p.name for p in Path(given["folder_path"]).iterdir()),
-    )
-    model.push_to_hub("you/model")
-    assert {"config.json", "model.safetensors"} <= set(sent)

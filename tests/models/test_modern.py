@@ -98,8 +98,6 @@ def test_max_len_bounds_a_document():
     assert model(prompts(12)[[0, 0]], documents=DOCUMENTS[[0, 0]]).shape == (2, 12, VOCAB)
     with pytest.raises(ShapeError, match=r"length \(12\) exceeds max_len \(7\)"):
         model(prompts(12), documents=DOCUMENTS)
-    with pytest.raises(ShapeError, match=r"length \(12\) exceeds max_len \(7\)"):
-        model(prompts(12))
 
 
 @pytest.mark.parametrize("vocab_size", [31, 257, 5000])
@@ -115,12 +113,14 @@ def test_max_len_bounds_a_document():
         {"embedding_scale": 1.0, "dim": 256},
         {"dim": 512, "position": "none", "mixer": "linear"},
         {"norm_after": True, "dim": 16, "num_heads": 2},
+        {"masked": True, "position": "none"},
     ],
 )
 def test_a_new_language_model_guesses_uniformly(options, vocab_size):
     torch.manual_seed(0)
     config = {"dim": 128, "num_heads": 4, "num_layers": 2, "max_len": 64, **options}
-    model = m.LanguageModelConfig(vocab_size=vocab_size, **config).build()
+    kind = m.MaskedLanguageModelConfig if config.pop("masked", False) else m.LanguageModelConfig
+    model = kind(vocab_size=vocab_size, **config).build()
     tokens = torch.randint(vocab_size, (8, 65))
     logits = model(tokens[:, :-1])
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -130,139 +130,40 @@ def test_a_new_language_model_guesses_uniformly(options, vocab_size):
     torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
 
 
-def test_a_new_masked_language_model_guesses_uniformly():
-    torch.manual_seed(0)
-    model = m.MaskedLanguageModelConfig(vocab_size=257, max_len=64).build()
-    tokens = torch.randint(257, (8, 64))
-    loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
-    assert abs(loss.item() / math.log(257) - 1) < 0.02
-
-
-SIZES = {
-    "vocab_size": VOCAB,
-    "hidden_size": 24,
-    "intermediate_size": 32,
-    "num_attention_heads": 3,
-    "num_key_value_heads": 1,
-    "head_dim": 10,
-    "rms_norm_eps": 1e-5,
-    "attn_implementation": "eager",
-    "initializer_range": 0.2,
-}
-WORDS = {
-    "model.embed_tokens": "encoder.embedding.table",
-    "model.norm": "encoder.norm",
-    "lm_head": "own_logits",
-    "model.layers": "encoder.blocks",
-    "self_attn.q_proj": "mixer.heads.query",
-    "self_attn.k_proj": "mixer.heads.key",
-    "self_attn.v_proj": "mixer.heads.value",
-    "self_attn.o_proj": "mixer.heads.out",
-    "self_attn.q_norm": "mixer.heads.query_norm",
-    "self_attn.k_norm": "mixer.heads.key_norm",
-    "input_layernorm": "mixer_norm",
-}
-PLAIN = {
-    "post_attention_layernorm": "feed_forward_norm",
-    "mlp.gate_proj": "feed_forward.gate",
-    "mlp.up_proj": "feed_forward.value",
-    "mlp.down_proj": "feed_forward.out",
-}
-GEMMA = {
-    "pre_feedforward_layernorm": "feed_forward_norm",
-    "post_feedforward_layernorm": "feed_forward.1",
-    "post_attention_layernorm": "mixer_after",
-    "mlp.gate_proj": "feed_forward.0.gate",
-    "mlp.up_proj": "feed_forward.0.value",
-    "mlp.down_proj": "feed_forward.0.out",
-}
-SAME = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "hidden_dim": 48}
-
-
-def ours_and_theirs(name: str, tied: bool):
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    if name == "gemma3":
-        theirs = transformers.Gemma3ForCausalLM(
-            transformers.Gemma3TextConfig(
-                **SIZES, num_hidden_layers=8, sliding_window=4, query_pre_attn_scalar=10
-            )
-        )
-        made = m.gemma3("small", **SAME, num_layers=8)
-        near, far = made.mixer[0], made.mixer[-1]
-        own = {"head_dim": 10}
-        near = m.Layer("local", {**near.options, **own, "window_size": 3})
-        ours = replace(made, mixer=(near,) * 5 + (m.Layer("softmax", {**far.options, **own}),))
-    else:
-        base = 5e5 if name == "llama3" else 1e6
-        kind = "Llama" if name == "llama3" else "Qwen3"
-        config = getattr(transformers, f"{kind}Config")(
-            **SIZES,
-            num_hidden_layers=2,
-            tie_word_embeddings=tied,
-            rope_parameters={"rope_type": "default", "rope_theta": base},
-        )
-        theirs = getattr(transformers, f"{kind}ForCausalLM")(config)
-        made = (m.llama3 if name == "llama3" else m.qwen3)("small", **SAME, tied=tied)
-        options = {**made.mixer_options, "num_kv_heads": 1, "head_dim": 10}
-        ours = replace(made, mixer_options=options)
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return ours.build().double(), theirs.double()
-
-
-def renamed(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under our names."""
-    found = {}
-    for theirs, tensor in tensors.items():
-        ours = theirs
-        for old, new in {**WORDS, **(GEMMA if name == "gemma3" else PLAIN)}.items():
-            ours = ours.replace(f"{old}.", f"{new}.")
-        found[ours] = tensor
-    return found
-
-
-@pytest.mark.parametrize(
-    "name, tied", [("llama3", False), ("qwen3", True), ("qwen3", False), ("gemma3", True)]
-)
-def test_presets_are_the_released_models(name, tied):
-    """Logits and all gradients; their norms and angles are in float32, which bounds the difference."""
-    ours, theirs = ours_and_theirs(name, tied)
-    given = renamed(name, dict(theirs.named_parameters()))
-    less = {n for n, p in given.items() if name == "gemma3" and p.dim() == 1}
-    ours.load_state_dict({n: 1 + p if n in less else p for n, p in given.items()})
-    tokens = torch.randint(VOCAB, (2, 13), generator=torch.Generator().manual_seed(1))
-    found, expected = ours(tokens), theirs(tokens).logits
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    for logits in (found, expected):
-        logits.tanh().square().sum().backward()
-    gradients = {n: p.grad for n, p in renamed(name, dict(theirs.named_parameters())).items()}
-    for n, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, gradients[n], rtol=1e-4, atol=1e-4, msg=n)
-
-
 def of_transformers(name: str):
-    """The class of Transformers with the sizes of our small preset, of 30 tokens."""
+    """The class of Transformers with the sizes of our small preset, of 30 tokens, away from zeros and ones."""
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": 30, "hidden_size": 64, "pad_token_id": 0, "rms_norm_eps": 1e-5}
-    heads = {"num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 171}
-    pattern = ["linear_attention"] * 3 + ["full_attention"]
-    if name == "mamba2":
-        own = {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 32, "state_size": 16, "n_groups": 1, "tie_word_embeddings": True}  # fmt: skip
-        kind = "Mamba2"
-    elif name == "qwen3_next":
-        turned = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
-        delta = {"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}  # fmt: skip
-        own = {**heads, **delta, "num_key_value_heads": 2, "head_dim": 32, "num_experts": 0, "rope_parameters": turned, "layer_types": pattern}  # fmt: skip
-        kind = "Qwen3Next"
-    else:
-        latent = {"kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16}  # fmt: skip
-        own = {**heads, **latent, "num_key_value_heads": 4, "linear_head_dim": 16, "linear_num_heads": 4, "mlp_layer_types": ["dense"] * 4, "layer_types": pattern}  # fmt: skip
-        kind = "KimiLinear"
+    heads = {"num_attention_heads": 4, "intermediate_size": 171}
+    dense = {**heads, "num_hidden_layers": 2, "num_key_value_heads": 2}
+    mixed = {
+        **heads,
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+    }
+    rope = {"rope_type": "default"}
+    kind, own = {
+        "llama3": ("Llama", {**dense, "rope_parameters": {**rope, "rope_theta": 5e5}}),
+        "qwen3": ("Qwen3", {**dense, "head_dim": 32, "rope_parameters": {**rope, "rope_theta": 1e6}, "tie_word_embeddings": True}),
+        "gemma3": ("Gemma3", {**heads, "num_hidden_layers": 6, "num_key_value_heads": 1, "head_dim": 32, "sliding_window": 32,
+                              "query_pre_attn_scalar": 32}),
+        "mamba2": ("Mamba2", {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 32, "state_size": 16, "n_groups": 1,
+                              "tie_word_embeddings": True}),
+        "qwen3_next": ("Qwen3Next", {
+            **mixed, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 32, "num_experts": 0,
+            "rope_parameters": {**rope, "rope_theta": 1e7, "partial_rotary_factor": 0.25}}),
+        "kimi_linear": ("KimiLinear", {
+            **mixed, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "num_key_value_heads": 4,
+            "linear_head_dim": 16, "linear_num_heads": 4, "mlp_layer_types": ["dense"] * 4}),
+    }[name]  # fmt: skip
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(**{**sizes, **own})
-    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    cls = getattr(transformers, f"{kind}ForCausalLM")
+    made = cls(cls.config_class(**{**sizes, **own})).double().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return made
 
 
 def gains(module) -> dict[str, Tensor]:
@@ -276,14 +177,18 @@ def gains(module) -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize("name", ["mamba2", "qwen3_next", "kimi_linear"])
-def test_presets_with_states_are_the_released_classes(name):
+@pytest.mark.parametrize(
+    "name", ["llama3", "qwen3", "gemma3", "mamba2", "qwen3_next", "kimi_linear"]
+)
+def test_presets_are_the_released_classes(name, monkeypatch):
     """With the weights of the checkpoint, layer by layer; Kimi's gate has a bias here, as in its first code."""
     theirs = of_transformers(name)
     import regard.hf
+    from tests.hf.small import widened
 
+    widened(theirs, monkeypatch)
     loaded = regard.hf.load(theirs.state_dict(), theirs.config.to_dict())
-    ours = m.MODELS[name]("small", vocab_size=30).build().eval()
+    ours = m.MODELS[name]("small", vocab_size=30).build().double().eval()
     for block, other in zip(ours.encoder.blocks, loaded.blocks, strict=True):
         missing, unknown = block.load_state_dict(gains(other), strict=False)
         assert not unknown and all(z == "mixer.gate.1.bias" for z in missing)
@@ -295,7 +200,7 @@ def test_presets_with_states_are_the_released_classes(name):
     if ours.own_logits is not None:
         ours.own_logits.load_state_dict(loaded.head.state_dict())
     tokens = torch.randint(30, (2, 70), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(ours(tokens), theirs(tokens).logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours(tokens), theirs(tokens).logits, rtol=1e-5, atol=1e-5)
 
 
 def test_retnets_layers_have_twelve_squares_of_the_width_each():

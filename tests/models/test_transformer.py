@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import regard.models as m
-from regard.core import UnsupportedError
-from tests.models.small import VOCAB, prompts, ragged, ragged_targets, targets, transformer
+from tests.models.small import prompts, ragged, ragged_targets, targets, transformer
 from tests.models.stacks import place
 
 CROSS = "softmax linear efficient rfa performer compressed routing scored luong_local".split()
@@ -183,9 +182,3 @@ def test_padded_targets_get_the_maps_that_they_get_alone():
         for whole, one in zip(padded, alone, strict=True):
             assert torch.allclose(whole[row][:, valid[row]], one[0], atol=1e-12)
             assert (whole[row][:, ~valid[row]] == 0).all()
-
-
-def test_a_cross_mixer_without_a_map_says_why():
-    model = transformer(cross_mixer="compressed")
-    with pytest.raises(UnsupportedError, match="a slot mixes the channels"):
-        model.cross_attention(prompts(), torch.randint(0, VOCAB, (3, 4)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
-from tests.models.small import VOCAB, prompts
+from tests.models.small import VOCAB
 from tests.models.stacks import block, inside, norm, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
@@ -101,16 +101,6 @@ def test_a_stream_goes_on_where_it_stopped():
     found, _ = again.extend(text(), again.initial_state(2), donate=True)
     found.sum().backward()
     torch.testing.assert_close(found, model(text()), rtol=0, atol=1e-12)
-
-
-def test_generation_is_greedy_reading_through_states():
-    model = make(segment_len=4, mem_len=6)
-    made = model.generate(prompts(), max_new_tokens=4)
-    logits, state = model.extend(prompts(), model.initial_state(3))
-    for step in range(4):
-        assert torch.equal(made[:, step], logits[:, -1].argmax(-1))
-        logits, state = model.extend(made[:, step : step + 1], state)
-    assert torch.equal(model.beam_search(prompts(), max_new_tokens=4, beams=1).tokens[:, 0], made)
 
 
 def test_layers_share_their_biases_unless_untied():
