@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from regard.lab.data.debian import Document
-from regard.lab.data.pairs import Pair
 from regard.lab.tables import TableClassifier
-from regard.lab.tasks import DebianSections, Digits, Task, TextPairs
+from regard.lab.tasks import DebianSections, Digits, Task
 from regard.lab.tasks.language_models import OwnText
+from regard.lab.tasks.pairs import TextFiles
 from regard.lab.tasks.texts import LabelledTexts
 from regard.lab.train import Run, TrainConfig, train
 from regard.models import (
@@ -31,12 +31,12 @@ ANIMALS, VERBS = ("cat", "dog", "hen", "cow"), ("sat", "ran", "ate", "fell")
 
 def of_texts(folder: Path, mixer: str) -> Path:
     """Which of two kinds of animals a text is about, by its bytes."""
-    texts = [
-        f"{n} <{animal}> {verb},{ANIMALS.index(animal) % 2}"
+    texts = (
+        f"{n} <{animal}> {verb},{kind % 2}"
         for n in range(4)
-        for animal in ANIMALS
+        for kind, animal in enumerate(ANIMALS)
         for verb in VERBS
-    ]
+    )
     path = folder.with_suffix(".csv")
     path.write_text("\n".join(["text,label", *texts]))
     task = LabelledTexts(path=path, length=16)
@@ -53,36 +53,24 @@ def of_bytes(folder: Path) -> Path:
     return run(folder, task, model)
 
 
-class Translated(TextPairs):
-    """Animals in German."""
-
-    name = "translated"
-    vocab_size: int = 280
-    source_len: int = 24
-    target_len: int = 24
-
-    def pairs(self) -> list[Pair]:
-        german = dict(zip(ANIMALS, ("Katze", "Hund", "Henne", "Kuh"), strict=True))
-        rows = [(n, a, b) for n in range(20) for a in ANIMALS for b in ANIMALS]
-        return [
-            Pair(f"{n} {a} {b}", f"{n} {german[a]} {german[b]}", f"{n}{a}{b}") for n, a, b in rows
-        ]
-
-
 def of_pairs(folder: Path) -> Path:
-    task = Translated(valid_size=4, test_size=4)
+    """Animals in German."""
+    german = dict(zip(ANIMALS, ("Katze", "Hund", "Henne", "Kuh"), strict=True))
+    rows = [(n, a, b) for n in range(20) for a in ANIMALS for b in ANIMALS]
+    files = folder.with_suffix(".files")
+    files.mkdir()
+    (files / "train.en").write_text("\n".join(f"{n} {a} {b}" for n, a, b in rows))
+    (files / "train.ge").write_text("\n".join(f"{n} {german[a]} {german[b]}" for n, a, b in rows))
+    sizes = {"vocab_size": 280, "source_len": 24, "target_len": 24}
+    task = TextFiles(path=files, **sizes, valid_size=4, test_size=4)
     return run(folder, task, TransformerConfig(vocab_size=280, max_len=24, **SMALL))
 
 
 def of_documents(folder: Path) -> Path:
-    documents = [
-        Document(
-            f"s{n}",
-            ("games", "net")[n % 2],
-            ("A rogue like game.", f"It is played in room x{n // 8}, by y{n % 8}."),
-        )
-        for n in range(64)
-    ]
+    texts = (
+        ("A rogue like game.", f"It is played in room x{n // 8}, by y{n % 8}.") for n in range(64)
+    )
+    documents = [Document(f"s{n}", ("games", "net")[n % 2], text) for n, text in enumerate(texts)]
     task = DebianSections(vocab_size=40)
     model = HANConfig(**task.facts, dim=8, hidden_dim=6, attention_dim=5)
     return run(folder, task, model, splits=task.of(documents))

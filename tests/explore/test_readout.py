@@ -29,21 +29,6 @@ def test_influence_is_the_norm_of_the_jacobians_blocks(name):
     torch.testing.assert_close(found.values[:, 0], blocks(mixer, x, Mask()), rtol=1e-9, atol=1e-9)
 
 
-KINDS = {"gated_linear": "signed", "differential": "signed", "forgetting": "stochastic"}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_map_is_called_by_its_signs_and_sums(name):
-    """Products without a softmax, a difference, weights."""
-    subject = Subject(factory(name, {}))
-    mixer = subject.make()
-    mask = Mask(causal=not mixer.capabilities.bidirectional)
-    x = subject.tokens(2, 13)
-    found = readout(mixer, x, mask=mask)
-    assert found.kind == KINDS[name] and found.prefix == 0
-    torch.testing.assert_close(found.values, mixer.attention_map(x, mask=mask))
-
-
 @pytest.mark.parametrize("name", ["local", "linear", "mlp_mixer"])
 def test_influence_honours_masks_and_padding(name):
     subject = Subject(factory(name, {}))

@@ -75,6 +75,20 @@ def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch
     return given
 
 
+def assert_refused(*cases) -> None:
+    """Each is an error, what it says, and a call."""
+    for error, said, call in cases:
+        with pytest.raises(error, match=said):
+            call()
+
+
+def as_stack(model):
+    """What `load` makes of it."""
+    from regard.hf import load
+
+    return load(model.state_dict(), model.config.to_dict())
+
+
 class Wide(types.ModuleType):
     """torch, whose float32 is float64: what Transformers casts down stays exact."""
 

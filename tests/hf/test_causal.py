@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.hf.small import transformers
+from tests.hf.small import as_stack, assert_refused, transformers
 from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
@@ -111,22 +111,17 @@ def test_rotary_mixers_stream_as_they_compute(mixer):
 
 
 def test_streams_that_would_differ_are_refused():
-    for mixer, why in (
-        ("sinkhorn", "its heads turn means or memories"),
-        ("transformer_xl", "its heads turn"),
-    ):
-        options = {"sort_net": "attention"} if mixer == "sinkhorn" else {}
+    for mixer, options in (("sinkhorn", {"sort_net": "attention"}), ("transformer_xl", {})):
         model = llama(mixer, max_len=64, **options)
         assert not model.generation_config.use_cache
         assert torch.equal(generated(model), generated(model, use_cache=True))
-        with pytest.raises(UnsupportedError, match=f"{mixer} does not support streaming: {why}"):
-            model(IDS, use_cache=True)
-    with pytest.raises(UnsupportedError, match="transformer_xl does not support generate"):
-        wrapped("transformer_xl")(IDS, use_cache=True)
-    with pytest.raises(
-        UnsupportedError, match="forgetting does not support convert with heads of 32 channels"
-    ):
-        regard.hf.convert(theirs("llama"), "forgetting")
+        said = f"{mixer} does not support streaming: its heads turn means or memories"
+        assert_refused((UnsupportedError, said, lambda model=model: model(IDS, use_cache=True)))
+    assert_refused(
+        (UnsupportedError, "transformer_xl does not support generate", lambda: wrapped("transformer_xl")(IDS, use_cache=True)),
+        (UnsupportedError, "forgetting does not support convert with heads of 32 channels",
+         lambda: regard.hf.convert(theirs("llama"), "forgetting")),
+    )  # fmt: skip
 
 
 def flops_after(model, length: int) -> int:
@@ -170,20 +165,16 @@ def test_a_cache_is_kept_copied_and_handed_out():
 
 
 def test_tokens_cannot_be_taken_back():
-    model = llama()
-    why = "StateCache does not support crop: a state holds sums over all tokens"
-    with pytest.raises(UnsupportedError, match=why):
-        model.generate(IDS[:1], max_new_tokens=5, prompt_lookup_num_tokens=2, pad_token_id=0)
-    with pytest.raises(UnsupportedError, match=why):
-        StateCache().crop(-1)
-    with pytest.raises(OptionError, match=r"past_key_values .* must be a StateCache or None"):
-        model(IDS, past_key_values=transformers.DynamicCache())
-    with pytest.raises(UnsupportedError, match="does not support cache_implementation='static'"):
-        generated(model, cache_implementation="static")
-    with pytest.raises(
-        ShapeError, match=r"attention_mask must be of 12 new tokens, or of 0 before"
-    ):
-        model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)
+    model, why = llama(), "StateCache does not support crop: a state holds sums over all tokens"
+    looked_up = {"prompt_lookup_num_tokens": 2, "max_new_tokens": 5, "pad_token_id": 0}
+    assert_refused(
+        (UnsupportedError, why, lambda: model.generate(IDS[:1], **looked_up)),
+        (UnsupportedError, why, lambda: StateCache().crop(-1)),
+        (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
+        (UnsupportedError, "does not support cache_implementation='static'", lambda: generated(model, cache_implementation="static")),
+        (ShapeError, "attention_mask must be of 12 new tokens, or of 0 before",
+         lambda: model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)),
+    )  # fmt: skip
 
 
 def test_documents_of_a_stream_are_those_of_a_row():
@@ -192,9 +183,7 @@ def test_documents_of_a_stream_are_those_of_a_row():
         [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]]
     )
     for name in ("gpt2", "llama"):
-        model = regard.hf.convert(
-            regard.hf.load((made := theirs(name)).state_dict(), made.config.to_dict()), "linear"
-        )
+        model = regard.hf.convert(as_stack(theirs(name)), "linear")
         state, parts = model.initial_state(3), []
         for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
             given = numbers[:, at] if at.start < 11 else None

@@ -1,10 +1,13 @@
 """`regard convert`, as a person types it."""
 
-import json
 import shutil
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 from regard.cli.convert import _tokens
 from tests.command import loaded, ran, refused
@@ -21,11 +24,8 @@ def folders(tmp_path, monkeypatch):
     """A small BERT and a small GPT-2, each with a tokenizer of words, and a text."""
     monkeypatch.chdir(tmp_path)
     words = sorted(set(TEXT.split()))
-    tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "the"},
-    }  # fmt: skip
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="the"))
+    tokenizer.pre_tokenizer = Whitespace()
     torch.manual_seed(0)
     for name, made in (
         ("bert", transformers.BertForMaskedLM(transformers.BertConfig(**BERT))),
@@ -36,7 +36,7 @@ def folders(tmp_path, monkeypatch):
                 if "attention" in key or "attn" in key:
                     parameter.mul_(10)
         made.save_pretrained(name)
-        (tmp_path / name / "tokenizer.json").write_text(json.dumps(tokenizer))
+        tokenizer.save(f"{name}/tokenizer.json")
     (tmp_path / "novel.txt").write_text(TEXT)
     return tmp_path
 
@@ -101,24 +101,16 @@ def test_teaching_that_loses_is_not_kept(folders, capsys):
 
 def test_windows_have_the_special_tokens_of_a_text(folders):
     """[CLS] and [SEP] stand around each window, as around each text that the encoder was trained on."""
-    tokenizer = json.loads((folders / "bert" / "tokenizer.json").read_text())
-    ids = tokenizer["model"]["vocab"]
-    ends = [{"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]")]
-    single = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
-    known = {
-        name: {"id": name, "ids": [len(ids) + i], "tokens": [name]}
-        for i, name in enumerate(("[CLS]", "[SEP]"))
-    }
-    tokenizer["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": single,
-        "special_tokens": known,
-    }
-    (folders / "bert" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    path = str(folders / "bert" / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(path)
+    count, ends = tokenizer.get_vocab_size(), ["[CLS]", "[SEP]"]
+    tokenizer.add_special_tokens(ends)
+    known = [(end, tokenizer.token_to_id(end)) for end in ends]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=known)
+    tokenizer.save(path)
     plain = _tokens(folders / "gpt2", folders / "novel.txt", 12)
     windows = _tokens(folders / "bert", folders / "novel.txt", 12).view(-1, 12)
-    assert (windows[:, 0] == len(ids)).all() and (windows[:, -1] == len(ids) + 1).all()
+    assert (windows[:, 0] == count).all() and (windows[:, -1] == count + 1).all()
     inside = windows[:, 1:-1].flatten()[: len(plain)]
     assert len(inside) > 500 and inside.tolist() == plain[: len(inside)].tolist()
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from tests.hf.small import transformers, widened
-from tests.hf.test_load import BERT, theirs
+from tests.hf.small import as_stack, transformers, widened
+from tests.hf.test_load import BERT, assert_same_gradient, theirs
 
 import regard.hf  # isort: skip
-from regard import ShapeError
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -40,10 +39,7 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     for ours_map, their_map in zip(maps, want.attentions, strict=True):
         rows = keep[:, None, :, None].expand_as(their_map)
         torch.testing.assert_close(ours_map[rows], their_map[rows], rtol=1e-5, atol=1e-5)
-    table = original.get_input_embeddings().weight
-    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
-    expected = torch.autograd.grad(want.last_hidden_state[keep].sin().sum(), [table])[0]
-    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
+    assert_same_gradient(ours, original, found[keep], want.last_hidden_state[keep])
 
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
@@ -53,7 +49,7 @@ RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
 def test_recurrent_stacks_are_exact_and_stream(name, monkeypatch):
     """Logits, padded too, over three chunks of the delta rule; streams in unequal parts; and greedy decoding. Their angles are in float32."""
     original = theirs(name)
-    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    ours = as_stack(original)
     assert not ours.left
     widened(original, monkeypatch)
     ids = torch.randint(3, 30, (2, 150), generator=torch.Generator().manual_seed(1))
@@ -69,9 +65,3 @@ def test_recurrent_stacks_are_exact_and_stream(name, monkeypatch):
     tokens = regard.hf.wrap(ours).generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)  # fmt: skip
     expected = original.generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)
     assert torch.equal(tokens, expected)
-
-
-def test_a_table_of_positions_that_is_too_short_is_named():
-    ours = regard.hf.load((made := theirs("gpt2")).state_dict(), made.config.to_dict())
-    with pytest.raises(ShapeError, match="does not support 65 tokens: its table has 64 positions"):
-        ours(torch.ones(1, 65, dtype=torch.long))

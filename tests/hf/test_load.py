@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.hf.small import SIZES, TOKENS, transformers
+from tests.hf.small import NO_DROPOUT, SIZES, TOKENS, as_stack, assert_refused, transformers
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
 from regard.core import RegardError
 from regard.hf.stack import EncoderDecoder, Stack
 
-BERT = {**SIZES, **TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+BERT = {**SIZES, **TOKENS, **NO_DROPOUT}
 GPT2 = {"vocab_size": 30, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64}
 T5 = {
     "vocab_size": 30, "d_model": 24, "d_kv": 5, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
@@ -79,13 +79,21 @@ def tokens(pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, valid
 
 
+def assert_same_gradient(ours, original, found: torch.Tensor, want: torch.Tensor) -> None:
+    """Of the tables of tokens."""
+    tables = ours.embedding.word.weight, original.get_input_embeddings().weight
+    both = zip((found, want), tables, strict=True)
+    gradient, expected = (torch.autograd.grad(y.sin().sum(), [table])[0] for y, table in both)
+    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
+
+
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_outputs_maps_and_gradients(name):
     """With padding; without it, tests/hf/test_fields.py compares outputs."""
     original = theirs(name)
     if name == "longformer":
         original.float()  # its gradients are NaN in float64 where there are global tokens
-    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    ours = as_stack(original)
     assert isinstance(ours, Stack)
     ids, valid = tokens()
     given, masks = {}, {}
@@ -106,10 +114,7 @@ def test_outputs_maps_and_gradients(name):
         torch.testing.assert_close(
             ours.head(found)[keep], want.logits[keep].to(found), rtol=1e-5, atol=1e-6
         )
-    table = original.get_input_embeddings().weight
-    gradient = torch.autograd.grad(found[keep].sin().sum(), [ours.embedding.word.weight])[0]
-    expected = torch.autograd.grad(hidden[keep].sin().sum(), [table])[0]
-    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
+    assert_same_gradient(ours, original, found[keep], hidden[keep])
     if name in ("bert", "gpt2", "llama", "t5"):
         original.set_attn_implementation("eager")
         maps = original(ids, **given, output_attentions=True).attentions
@@ -127,7 +132,7 @@ def test_t5_with_its_decoder(form):
     torch.manual_seed(0)
     cls = transformers.T5ForConditionalGeneration
     original = cls(transformers.T5Config(**{**T5, **form})).double().eval()
-    ours = regard.hf.load(original.state_dict(), original.config.to_dict())
+    ours = as_stack(original)
     assert isinstance(ours, EncoderDecoder) and not ours.left
     ids, valid = tokens()
     target = ids[:, :7].flip(1)
@@ -138,10 +143,7 @@ def test_t5_with_its_decoder(form):
     masks = {"source_valid": valid, "target_valid": shown}
     found = ours.logits(ours(ids, target, **masks))
     torch.testing.assert_close(found[shown], want.logits[shown], rtol=1e-5, atol=1e-5)
-    table = original.get_input_embeddings().weight
-    gradient = torch.autograd.grad(found[shown].sin().sum(), [ours.embedding.word.weight])[0]
-    expected = torch.autograd.grad(want.logits[shown].sin().sum(), [table])[0]
-    assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max()
+    assert_same_gradient(ours, original, found[shown], want.logits[shown])
     read = regard.explore.layers(ours, ids, target, **masks)[2:]
     maps = [found.values for *_, found in read]
     both = zip(maps[::2], maps[1::2], want.decoder_attentions, want.cross_attentions, strict=True)
@@ -205,16 +207,20 @@ def test_a_gguf_file(tmp_path):
         regard.hf.load(path)
 
 
-def test_a_folder(tmp_path):
-    original, (ids, _) = theirs("gpt2"), tokens()
-    original.save_pretrained(tmp_path, max_shard_size="5KB")
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    ours = regard.hf.load(tmp_path)
+@pytest.mark.parametrize("linked", [False, True], ids=["files", "links to the hub's blobs"])
+def test_a_folder(linked, tmp_path):
+    original, (ids, _), folder = theirs("gpt2"), tokens(), tmp_path / "snapshots" / "0a1b"
+    original.save_pretrained(folder, max_shard_size="5KB")
+    shards = list(folder.glob("*.safetensors"))
+    assert len(shards) > 1
+    for path in shards if linked else ():
+        path.symlink_to(path.rename(tmp_path / path.name))
+    ours = regard.hf.load(folder)
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
     assert ours.head.weight is ours.embedding.word.weight
-    next(tmp_path.glob("*.safetensors")).unlink()
+    shards[0].unlink()
     with pytest.raises(StoredDataError, match="parts of weights, and not as many as their names"):
-        regard.hf.load(tmp_path)
+        regard.hf.load(folder)
 
 
 def edited(name: str, **changes):
@@ -307,7 +313,7 @@ def test_a_folder_that_was_altered_is_refused_in_one_line(case, tmp_path):
     if case in ODD:
         original.save_pretrained(folder)
     else:
-        regard.hf.save(regard.hf.load(original.state_dict(), original.config.to_dict()), folder)
+        regard.hf.save(as_stack(original), folder)
     alter, said = (ODD | ODD_SAVED)[case]
     alter(folder)
     with pytest.raises(RegardError, match=said) as found:
@@ -315,39 +321,23 @@ def test_a_folder_that_was_altered_is_refused_in_one_line(case, tmp_path):
     assert str(found.value).isprintable() and len(str(found.value)) < 500
 
 
-def test_a_snapshot_of_the_hub_is_links_to_its_blobs(tmp_path):
-    original, folder = theirs("gpt2"), tmp_path / "snapshots" / "0a1b"
-    original.save_pretrained(folder, max_shard_size="5KB")
-    (tmp_path / "blobs").mkdir()
-    for path in folder.glob("*.safetensors"):
-        (folder / path.name).symlink_to(path.rename(tmp_path / "blobs" / path.name))
-    assert len(regard.hf.load(folder).blocks) == 2
-
-
 def test_what_is_not_read_is_refused():
-    original = theirs("bert")
+    original, norm, load = theirs("bert"), "bert.embeddings.LayerNorm.bias", regard.hf.load
     state, config = original.state_dict(), original.config.to_dict()
-    with pytest.raises(UnsupportedError, match="model_type 'bort': it reads bert, roberta"):
-        regard.hf.load(state, {**config, "model_type": "bort"})
-    with pytest.raises(UnsupportedError, match="bert with is_decoder=True: it reads False"):
-        regard.hf.load(state, {**config, "is_decoder": True})
-    with pytest.raises(OptionError, match="bert has no rotary positions"):
-        regard.hf.load(state, config, pairing="adjacent")
-    with pytest.raises(OptionError, match=r"a BertForMaskedLM.* or a mapping of names to Tensors"):
-        regard.hf.load(original)
-    ours, (ids, valid) = regard.hf.load(state, config), tokens()
-    with pytest.raises(ShapeError, match="this checkpoint: token id 99 is outside the vocabulary"):
-        ours(torch.full((1, 3), 99))
-    torch.testing.assert_close(
-        ours(torch.where(valid, ids, -100), valid=valid)[valid], ours(ids, valid=valid)[valid]
-    )
-    with pytest.raises(OptionError, match="a state dict needs its config"):
-        regard.hf.load(state)
-    norm = "bert.embeddings.LayerNorm.bias"
+    ours, (ids, valid) = load(state, config), tokens()
+    lacking = {name: z for name, z in state.items() if name != norm}
+    assert_refused(
+        (UnsupportedError, "model_type 'bort': it reads bert, roberta", lambda: load(state, {**config, "model_type": "bort"})),
+        (UnsupportedError, "bert with is_decoder=True: it reads False", lambda: load(state, {**config, "is_decoder": True})),
+        (OptionError, "bert has no rotary positions", lambda: load(state, config, pairing="adjacent")),
+        (OptionError, r"a BertForMaskedLM.* or a mapping of names to Tensors", lambda: load(original)),
+        (ShapeError, "this checkpoint: token id 99 is outside the vocabulary", lambda: ours(torch.full((1, 3), 99))),
+        (ShapeError, "does not support 65 tokens: its table has 64 positions", lambda: ours(torch.ones(1, 65, dtype=torch.long))),
+        (OptionError, "a state dict needs its config", lambda: load(state)),
+        (StoredDataError, rf"tensor '{norm}' is of torch\.int8", lambda: load(state | {norm: state[norm].to(torch.int8)}, config)),
+        (StoredDataError, rf"no tensor '{norm}'", lambda: load(lacking, config)),
+    )  # fmt: skip
+    hidden = ours(torch.where(valid, ids, -100), valid=valid)
+    torch.testing.assert_close(hidden[valid], ours(ids, valid=valid)[valid])
     mixed = {name: z.half() if name != norm else z for name, z in state.items()}
-    assert {z.dtype for z in regard.hf.load(mixed, config).parameters()} == {torch.float16}
-    with pytest.raises(StoredDataError, match=rf"tensor '{norm}' is of torch\.int8"):
-        regard.hf.load(state | {norm: state[norm].to(torch.int8)}, config)
-    del state["bert.embeddings.LayerNorm.bias"]
-    with pytest.raises(StoredDataError, match=r"no tensor 'bert\.embeddings\.LayerNorm\.bias'"):
-        regard.hf.load(state, config)
+    assert {z.dtype for z in load(mixed, config).parameters()} == {torch.float16}

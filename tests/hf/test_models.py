@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.hf.small import transformers
+from tests.hf.small import assert_refused, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError
@@ -108,26 +108,19 @@ def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path
 
 
 def test_what_is_refused():
-    with pytest.raises(
-        UnsupportedError, match="wrap does not support Linear: it takes language_model"
-    ):
-        regard.hf.wrap(torch.nn.Linear(1, 1))
-    with pytest.raises(OptionError, match="and not the class Linear: pass a name of MIXERS"):
-        regard.hf.wrap(LanguageModelConfig(**SMALL, mixer=MIXERS["linear"]))
     model = regard.hf.wrap(LanguageModelConfig(**SMALL))
-    with pytest.raises(UnsupportedError, match="RegardForCausalLM does not support inputs_embeds"):
-        model(IDS, inputs_embeds=torch.zeros(2, 11, 24))
-    with pytest.raises(ShapeError, match="attention_mask must be boolean or hold 0 and 1 alone"):
-        model(IDS, attention_mask=(1.0 - VALID.float()) * -1e9)
-    with pytest.raises(UnsupportedError, match="does not support resize_token_embeddings"):
-        model.resize_token_embeddings(50)
     classifier = regard.hf.wrap(ClassifierConfig(**SMALL, num_classes=3))
     classifier.config.num_labels = 5
-    with pytest.raises(OptionError, match="it has 3 classes, got num_labels=5"):
-        type(classifier)(classifier.config)
-    with pytest.raises(UnsupportedError, match="does not support output_attentions"):
-        model(IDS, output_attentions=True)
-    with pytest.raises(
-        OptionError, match="RegardForMaskedLM takes a masked_language_model, got a language_model"
-    ):
-        regard.hf.models.RegardForMaskedLM(model.config)
+    own, added = MIXERS["linear"], (1.0 - VALID.float()) * -1e9
+    assert_refused(
+        (UnsupportedError, "wrap does not support Linear: it takes language_model", lambda: regard.hf.wrap(torch.nn.Linear(1, 1))),
+        (OptionError, "and not the class Linear: pass a name of MIXERS",
+         lambda: regard.hf.wrap(LanguageModelConfig(**SMALL, mixer=own))),
+        (UnsupportedError, "RegardForCausalLM does not support inputs_embeds", lambda: model(IDS, inputs_embeds=torch.zeros(2, 11, 24))),
+        (UnsupportedError, "does not support output_attentions", lambda: model(IDS, output_attentions=True)),
+        (ShapeError, "attention_mask must be boolean or hold 0 and 1 alone", lambda: model(IDS, attention_mask=added)),
+        (UnsupportedError, "does not support resize_token_embeddings", lambda: model.resize_token_embeddings(50)),
+        (OptionError, "it has 3 classes, got num_labels=5", lambda: type(classifier)(classifier.config)),
+        (OptionError, "RegardForMaskedLM takes a masked_language_model, got a language_model",
+         lambda: regard.hf.models.RegardForMaskedLM(model.config)),
+    )  # fmt: skip

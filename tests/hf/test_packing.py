@@ -126,36 +126,32 @@ def test_the_loss_is_that_of_rows_alone():
 
 
 def test_what_would_be_ignored_is_refused():
-    model, ids = llama(), FLAT["input_ids"]
-    for position, cache in ((FLAT["position_ids"] + 1, None), (torch.arange(25)[None] * 2, None)):
-        with pytest.raises(
-            UnsupportedError, match="does not support position_ids other than 0, 1, 2"
-        ):
-            model(ids, position_ids=position, past_key_values=cache)
-    with pytest.raises(
-        UnsupportedError, match="does not support documents in a row beside past_key_values"
-    ):
-        model(ids, use_cache=True, position_ids=FLAT["position_ids"])
-    cache = StateCache()
+    model, ids, cache = llama(), FLAT["input_ids"], StateCache()
+    position, theirs = FLAT["position_ids"], small.model("llama", "regard_linear")
     model(ids[:, :4], past_key_values=cache)
-    with pytest.raises(UnsupportedError, match="position_ids other than"):
-        model(ids[:, 4:5], past_key_values=cache, position_ids=torch.zeros(1, 1, dtype=torch.long))
-    model(ids[:, 4:5], past_key_values=cache, position_ids=torch.tensor([[4]]))
-    with pytest.raises(ShapeError, match="cu_seq_lens_q must be of 1 rows of 25 tokens"):
-        model(ids, cu_seq_lens_q=torch.tensor([0, 3, 9]))
-    with pytest.raises(
-        UnsupportedError, match="does not support cu_seq_lens_k unlike cu_seq_lens_q"
-    ):
-        model(ids, cu_seq_lens_q=torch.tensor([0, 3, 25]), cu_seq_lens_k=torch.tensor([0, 4, 25]))
-    theirs = small.model("llama", "regard_linear")
     past = theirs(ids[:, :10], use_cache=True).past_key_values
-    with pytest.raises(
-        UnsupportedError,
-        match="linear does not support documents in a row of 15 queries over 25 keys",
-    ):
-        theirs(ids[:, 10:], past_key_values=past, position_ids=FLAT["position_ids"][:, 10:])
-    config = ClassifierConfig(
-        vocab_size=30, dim=24, num_heads=4, num_layers=1, max_len=64, num_classes=2
-    )
-    with pytest.raises(UnsupportedError, match="it gives one answer for each row"):
-        regard.hf.wrap(config)(ids, position_ids=FLAT["position_ids"])
+    sizes = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 1, "max_len": 64}
+    classifier = regard.hf.wrap(ClassifierConfig(**sizes, num_classes=2))
+
+    def after(place: int):
+        given = {"past_key_values": cache, "position_ids": torch.tensor([[place]])}
+        return model(ids[:, 4:5], **given)
+
+    def offsets(*queries: int, **keys):
+        return model(ids, cu_seq_lens_q=torch.tensor(queries), **keys)
+
+    unlike = "does not support position_ids other than 0, 1, 2"
+    small.assert_refused(
+        (UnsupportedError, unlike, lambda: model(ids, position_ids=position + 1)),
+        (UnsupportedError, unlike, lambda: model(ids, position_ids=torch.arange(25)[None] * 2)),
+        (UnsupportedError, unlike, lambda: after(0)),
+        (UnsupportedError, "does not support documents in a row beside past_key_values",
+         lambda: model(ids, use_cache=True, position_ids=position)),
+        (ShapeError, "cu_seq_lens_q must be of 1 rows of 25 tokens", lambda: offsets(0, 3, 9)),
+        (UnsupportedError, "does not support cu_seq_lens_k unlike cu_seq_lens_q",
+         lambda: offsets(0, 3, 25, cu_seq_lens_k=torch.tensor([0, 4, 25]))),
+        (UnsupportedError, "linear does not support documents in a row of 15 queries over 25 keys",
+         lambda: theirs(ids[:, 10:], past_key_values=past, position_ids=position[:, 10:])),
+        (UnsupportedError, "it gives one answer for each row", lambda: classifier(ids, position_ids=position)),
+    )  # fmt: skip
+    after(4)

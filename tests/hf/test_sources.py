@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.hf import small
 from tests.hf.small import SEQ2SEQ, SIZES, TOKENS, transformers
 
 import regard.hf  # isort: skip
@@ -31,15 +32,9 @@ MODELS = {
     "MarianMTModel": {**TOKENS, **SEQ2SEQ},
     "Speech2TextForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
     "WhisperForConditionalGeneration": {**TOKENS, **SEQ2SEQ, "suppress_tokens": None, "begin_suppress_tokens": None},
-    "T5ForConditionalGeneration": {
-        "vocab_size": 30, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 1, "num_heads": 4, "dropout_rate": 0.0,
-        "pad_token_id": 0, "decoder_start_token_id": 0,
-    },
+    "T5ForConditionalGeneration": {**small.MODELS["t5"][1], "num_layers": 1},
     "BertLMHeadModel": DECODER,
-    "GPT2LMHeadModel": {
-        **TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "add_cross_attention": True, "attn_pdrop": 0.0,
-        "resid_pdrop": 0.0, "embd_pdrop": 0.0,
-    },
+    "GPT2LMHeadModel": {**small.MODELS["gpt2"][1], "add_cross_attention": True},
 }  # fmt: skip
 S = 6
 PRESENT = torch.tensor([[1] * S, [1] * 4 + [0] * 2])
