@@ -189,6 +189,9 @@ _SILENT = {
 }
 """Arguments of Transformers' loops that change no output here, or that are read elsewhere."""
 
+CACHE = "cache" if hasattr(CausalLMOutputWithPast, "cache") else "past_key_values"
+"""What Transformers calls a cache, from 5.24 on and before."""
+
 
 class RegardForCausalLM(RegardModel, GenerationMixin):
     """`generate` streams at the mechanism's own cost where it can, and else computes the whole sequence for each token."""
@@ -216,10 +219,12 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: Count | Int[Tensor, "n"] = 0,
+        cache: StateCache | None = None,
         **others: Any,
     ) -> Any:
-        """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache."""
-        cache = StateCache() if past_key_values is None and use_cache else past_key_values
+        """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache, which Transformers calls `cache` from 5.24 on."""
+        cache = past_key_values if cache is None else cache
+        cache = StateCache() if cache is None and use_cache else cache
         if cache is None:
             y, numbers = self._run(input_ids, attention_mask, position_ids, others)
             if labels is not None and numbers is not None:  # none predicts a document's first token
@@ -227,7 +232,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         else:
             y = self._extend(cache, input_ids, attention_mask, position_ids, others)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return self._output(y[:, keep], labels, others, past_key_values=cache)
+        return self._output(y[:, keep], labels, others, **{CACHE: cache})
 
     def _extend(
         self,
@@ -253,7 +258,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         return cache.extend(self.inside, ids, valid)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *others):
-        if not generation_config.use_cache or model_kwargs.get("past_key_values") is not None:
+        if not generation_config.use_cache or model_kwargs.get(CACHE) is not None:
             more = generation_config, model_kwargs, *others
             return super()._prepare_cache_for_generation(*more)  # type: ignore[misc]
         if generation_config.cache_implementation is not None:
@@ -264,9 +269,9 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         if not self.streams:
             generation_config.use_cache = False
             return None
-        model_kwargs["past_key_values"] = StateCache()
+        model_kwargs[CACHE] = StateCache()
         if generation_config.is_assistant:
-            model_kwargs["past_key_values"].activate_past_recording()
+            model_kwargs[CACHE].activate_past_recording()
         return None
 
 

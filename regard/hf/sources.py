@@ -19,6 +19,10 @@ BESIDE = re.compile(r"mask|posit|value|bias|seqlen|freqs|sine|topk|similarity")
 """Arguments that are no states of keys: masks, places, values (which go with the keys)."""
 
 
+CACHE = re.compile("past|^cache$")
+"""Arguments that may hold keys of an earlier call."""
+
+
 def keys_of_others(module: nn.Module) -> bool | None:
     """True if the keys of the call under way are those of other tokens than the queries, None if that is not seen.
 
@@ -32,7 +36,7 @@ def keys_of_others(module: nn.Module) -> bool | None:
         frame = frame.f_back
     names, changed = _arguments(frame.f_code)
     states = frame.f_locals.get(names[0])
-    cached = any("past" in name and frame.f_locals.get(name) is not None for name in names)
+    cached = any(CACHE.search(name) and frame.f_locals.get(name) is not None for name in names)
     others = False
     for name in names[1:]:
         value = frame.f_locals.get(name)

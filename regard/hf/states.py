@@ -20,6 +20,7 @@ class StateCache(Cache):
 
     is_compileable = False
     is_croppable = False
+    is_linear = [False]  # `generate` then passes the tokens behind those of the cache alone
 
     def __init__(self):
         super().__init__(layers=[])
