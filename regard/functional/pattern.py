@@ -192,7 +192,7 @@ def _part(
     if column.shape[0] == 1:
         k, v = take(k, column[0]), take(v, column[0])
     else:
-        k, v = (take_each(z, column.expand(len(z), *column.shape)) for z in (k, v))
+        k, v = (take_each(z, column.expand(z.shape[0], *column.shape)) for z in (k, v))
     q = take(q, i)
     whole = (torch.compiler.is_compiling() and of_any_length(c)) or c <= tile
     y = some(slice(0, c), q, k, v) if whole else tiled(some, tile, q, k, v)

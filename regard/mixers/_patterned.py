@@ -66,7 +66,7 @@ class PatternMixer(HeadsMixer):
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, own, most = self._request(x.shape[1], mask)
-        prefix = self._prefix(len(x))
+        prefix = self._prefix(x.shape[0])
         y = pattern_attention(
             q, k, v, pattern=pattern, mask=own, prefix=prefix, max_global=most, impl=self.impl
         )
@@ -87,10 +87,10 @@ class PatternMixer(HeadsMixer):
     def _step(self, x, state, valid, donate):
         how = {"pattern": self._request(0, CAUSAL)[0], "valid": valid, "impl": self.impl}
         q, k, v = self.heads.split(x, None, state.length)
-        return extend(q, k, v, state, prefix=self._prefix(len(x)), donate=donate, **how)
+        return extend(q, k, v, state, prefix=self._prefix(x.shape[0]), donate=donate, **how)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, mask, _ = self._request(x.shape[1], mask)
-        keys, _ = self._prefix(len(x)) or (None, None)
+        keys, _ = self._prefix(x.shape[0]) or (None, None)
         return Observation(q, k, v, weights(q, k, pattern=pattern, mask=mask, prefix=keys))

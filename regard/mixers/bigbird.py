@@ -113,7 +113,7 @@ class BigBird(PatternMixer):
         place = torch.arange(T, device=given.device)
         length = T if mask.valid is None else mask.valid.sum(1, keepdim=True)
         start = (length - 1) // self.block_size * self.block_size
-        last = ((place >= start) & (place < length)).expand(len(given), T)
+        last = ((place >= start) & (place < length)).expand(given.shape[0], T)
         return last if mask.global_tokens is None else last | mask.global_tokens
 
     def _plan(self, x, context, mask):

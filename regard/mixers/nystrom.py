@@ -68,4 +68,4 @@ class Nystrom(HeadsMixer):
         # oneDNN's float16 form of this never ends on some processors
         rows, filters = ranged(rows, filters[:, None].to(v.dtype))
         near_by = F.conv1d(rows, filters, groups=self.num_heads).to(y.dtype)
-        return self.heads.merge(y + near_by.unflatten(0, (len(v), -1)).permute(0, 2, 3, 1))
+        return self.heads.merge(y + near_by.unflatten(0, (v.shape[0], -1)).permute(0, 2, 3, 1))

@@ -164,9 +164,10 @@ class Subject(Judged):
         plain, causal = Request("plain", Mask()), Request("causal", Mask(causal=True))
         return [plain] * bool(self.can.bidirectional) + [causal] * bool(self.can.causal)
 
-    def padded(self, order: Request, length: int = T) -> Request:
-        """The request with four absent tokens at the end of its second row, where padding is declared."""
-        valid = torch.arange(length) < torch.tensor([[length], [length - 4]])
+    def padded(self, order: Request, length: int = T, rows: int = B) -> Request:
+        """The request with four absent tokens at the end of every second row, where padding is declared."""
+        ends = torch.tensor([[length], [length - 4]]).repeat(rows // B, 1)
+        valid = torch.arange(length) < ends
         return order.but("padded", valid=valid) if self.can.padding else order
 
     def samples(self) -> list[Request]:

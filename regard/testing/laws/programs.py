@@ -11,7 +11,8 @@ from regard.core import Mixer
 from regard.testing.subject import B, LawError, Request, Subject, require_same
 
 AT = 64
-ASKED = (9, 200, 511)
+ASKED = ((2 * B, 9), (2 * B, 200), (B, 511))
+"""Rows, and tokens of each."""
 BOUND = 1e-10
 
 
@@ -26,9 +27,9 @@ def compiled(subject: Subject) -> None:
 
 
 def exported(subject: Subject) -> None:
-    """torch.export gives one program for all lengths, and one for the length at hand, with the mixer's outputs and gradients.
+    """torch.export gives one program for all batches and lengths, and one for those at hand, with the mixer's outputs and gradients.
 
-    The first is exported at 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T
+    The first is exported at 2 rows of 64 tokens and asked at others. A dense T x T form may take the place of what is cut into blocks; a loop over T
     may not, which would have the length at which it was exported. `free_length` is about padded batches, whose graph is the larger one;
     `exported` about those without padding, and about programs of one length.
     """
@@ -42,23 +43,24 @@ def exported(subject: Subject) -> None:
 
 
 def free_length(subject: Subject) -> None:
-    """One exported program serves batches of all lengths, padded where that is declared."""
+    """One exported program serves batches of all sizes and lengths, padded where that is declared."""
     for order in subject.orders():
         _serves_all_lengths(subject, order, padded=True)
 
 
 def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> None:
-    mixer = subject.make(blocks="own", max_len=ASKED[-1] + 1)
+    mixer = subject.make(blocks="own", max_len=512)
     most = None if subject.can.any_length else mixer.max_len
 
-    def at(length: int) -> tuple[Tensor, Request]:
-        return subject.tokens(B, length), subject.padded(order, length) if padded else order
+    def at(rows: int, length: int) -> tuple[Tensor, Request]:
+        request = subject.padded(order, length, rows) if padded else order
+        return subject.tokens(rows, length), request
 
-    program = _exported(mixer, *at(AT), free=True)
-    for length in ASKED:
+    program = _exported(mixer, *at(B, AT), free=True)
+    for rows, length in ASKED:
         if most is None or length <= most:
-            what = f"exported at {AT} tokens, asked at {length}"
-            _require_program(program, mixer, *at(length), what)
+            what = f"exported at {B} rows of {AT} tokens, asked at {rows} of {length}"
+            _require_program(program, mixer, *at(rows, length), what)
 
 
 def _exported(
@@ -66,15 +68,15 @@ def _exported(
 ) -> nn.Module:
     options = dict[str, Any]()
     if free:
-        length = {1: Dim.DYNAMIC}
+        sizes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
         fields, _ = tree_flatten(request.mask, is_leaf=lambda z: z is not request.mask)
-        of_mask = [None if z is None else length for z in fields]
-        options["dynamic_shapes"] = {"x": length, "mask": of_mask}
+        of_mask = [None if z is None else sizes for z in fields]
+        options["dynamic_shapes"] = {"x": sizes, "mask": of_mask}
         options["prefer_deferred_runtime_asserts_over_guards"] = True
     try:
         program = torch.export.export(mixer, (x,), {"mask": request.mask}, strict=strict, **options)
     except Exception as error:
-        which = "for any length" if free else f"for {x.shape[1]} tokens"
+        which = "for any batch and length" if free else f"for {x.shape[1]} tokens"
         said = f"{request.label}: {type(error).__name__}: {error}"
         raise LawError(f"not exported {which}, {said}") from error
     return program.module()
