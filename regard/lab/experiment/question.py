@@ -78,7 +78,7 @@ class Column(Declared):
     name: str
     task: Task
     train: TrainConfig | Short
-    shell: Shell = Shell()
+    shell: Shell = field(default_factory=Shell)
     place: Place = "encoder"
     model: type[StackConfig] | None = None
     either: bool = False
