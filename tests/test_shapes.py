@@ -1,9 +1,9 @@
 """Shapes in signatures are checked here, and only here: every mixer runs once under jaxtyping and beartype."""
 
-import subprocess
-import sys
-
 import pytest
+
+import regard
+from tests.command import python
 
 pytest.importorskip("beartype")
 
@@ -21,45 +21,23 @@ jaxtyping.install_import_hook({[f"regard.{part}" for part in PARTS]}, "checker.c
 """
 RUN_ALL = """
 import torch
-import regard
-from regard import Mask
+from regard.testing.subject import Subject
+from tests.laws.catalogue import VARIANTS, factory
 
-ran = []
-for cls in regard.MIXERS.values():
-    for options in ({}, *cls.variants.values()):
-        options = {"dim": 24, "num_heads": 3, "max_len": 64} | dict(options)
-        mixer = regard.build(cls.name, **options)
-        can = mixer.capabilities
-        x, context = torch.randn(2, 13, 24), torch.randn(2, 7, 24)
-        causal = not can.bidirectional
-        valid = torch.arange(13) < torch.tensor([[13], [9]])
-        masks = [Mask(causal=causal)]
-        masks += [Mask(causal=causal, valid=valid)] if can.padding else []
-        masks += [Mask(causal=True)] if can.causal else []
-        if can.pairwise:
-            heads = getattr(mixer, "num_heads", 1)
-            masks.append(Mask(causal=causal, pairwise=torch.rand(2, heads, 13, 13) > 0.3))
-        if can.global_tokens:
-            masks.append(Mask(causal=causal, global_tokens=torch.rand(2, 13) > 0.7))
-        for mask in masks:
-            assert mixer(x, mask=mask).shape == x.shape
-            if can.attention_map:  # the weights that are observed
-                queries, keys = mixer.attention_map(x, mask=mask).shape[-2:]
-                assert queries == 13 and keys >= 13  # learned tokens come first
-            else:
-                mixer.observe(x, mask=mask)
-        if can.cross:
-            for causal in {causal, bool(can.causal)}:
-                mixer(x, context=context, mask=Mask(causal=causal))
-        if can.streaming:
-            state = mixer.initial_state(2)
-            for chunk, exists in zip(x.split(5, dim=1), valid.split(5, dim=1)):
-                y, state = mixer.extend(chunk, state, valid=exists if can.padding else None)
-                assert y.shape == chunk.shape
-            if can.cross and can.streaming == "exact":
-                mixer.extend(x, mixer.initial_state(2, context=context))
-        ran.append(cls.name)
-print("ran", *ran)
+for name, _, options in VARIANTS:
+    subject = Subject(factory(name, options))
+    mixer, x, can = subject.factory(), subject.x.float(), subject.can
+    for request in subject.requests(dtype=torch.float32):
+        assert request(mixer, x).shape == x.shape
+        request(mixer.observe, x)
+    if can.streaming:
+        state, valid = mixer.initial_state(2), torch.arange(13) < torch.tensor([[13], [9]])
+        for chunk, exists in zip(x.split(5, dim=1), valid.split(5, dim=1)):
+            y, state = mixer.extend(chunk, state, valid=exists if can.padding else None)
+            assert y.shape == chunk.shape
+        if can.cross and can.streaming == "exact":
+            mixer.extend(x, mixer.initial_state(2, context=torch.randn(2, 7, 24)))
+    print(name)
 
 from regard.functional.softmax import softmax_attention
 
@@ -71,10 +49,8 @@ except Exception as error:
 
 
 def test_every_mixer_keeps_the_shapes_in_its_signatures_and_a_wrong_one_is_noticed():
-    import regard
-
-    done = subprocess.run([sys.executable, "-c", HOOKED + RUN_ALL], capture_output=True, text=True)
+    done = python("-c", HOOKED + RUN_ALL)
     assert done.returncode == 0, done.stderr[-3000:]
-    ran, wrong = done.stdout.splitlines()
-    assert set(ran.split()[1:]) == set(regard.MIXERS.names())
+    *ran, wrong = done.stdout.splitlines()
+    assert set(ran) == set(regard.MIXERS.names())
     assert wrong == "wrong TypeCheckError"
