@@ -28,7 +28,7 @@ def undescribed(value: Any) -> list[str]:
     if not api.numbers(value):
         return []
     owners = [o for o in getattr(value, "__mro__", [value]) if o.__module__.startswith("regard")]
-    docs = "\n".join(_own_doc(owner) for owner in (Mixer, ModelConfig, *owners))
+    docs = "\n".join(described(owner) for owner in (Mixer, ModelConfig, *owners))
     sources = "\n".join(map(inspect.getsource, owners))
     return [
         name
@@ -38,10 +38,10 @@ def undescribed(value: Any) -> list[str]:
     ]
 
 
-def _own_doc(owner: Any) -> str:
-    """That of a dataclass without a docstring is nothing but its signature."""
-    told = owner.__doc__ or ""
-    return "" if told.startswith(f"{owner.__name__}(") else told
+def described(value: Any) -> str:
+    """Its docstring; that of a dataclass without one is nothing but its signature."""
+    told = inspect.getdoc(value) or ""
+    return "" if told.startswith(f"{value.__name__}(") else told
 
 
 def test_nothing_public_is_gone_or_changed():
@@ -74,13 +74,6 @@ def test_every_extra_is_tried():
     assert oldest(["torch>=2.10", "rich>=13.7"]) == ["torch==2.10", "rich==13.7"]
 
 
-def described(name):
-    told = inspect.getdoc(name.value) or ""
-    if told.startswith(f"{name.name}("):  # a dataclass without a docstring has its signature
-        told = ""
-    return told
-
-
 def raised(function):
     """Names of the library's errors that a function raises itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -105,7 +98,7 @@ def unnamed(name):
 
 
 def test_public_names_are_described_with_the_errors_that_they_raise():
-    assert [f"{n.module}.{n.name}" for n in DESCRIBED if not described(n)] == []
+    assert [f"{n.module}.{n.name}" for n in DESCRIBED if not described(n.value)] == []
     found = {f"{n.module}.{n.name}": unnamed(n) for n in DESCRIBED}
     assert {name: errors for name, errors in found.items() if errors} == {}
 
