@@ -69,10 +69,8 @@ def toys(monkeypatch, tmp_path):
     """Two sources, of which npm gives what lies on a shelf."""
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    made = [
-        replace(source(package(f"{name}.tgz", tgz(), name=name)), name=name)
-        for name in ("one", "two")
-    ]
+    packages = {name: package(f"{name}.tgz", tgz(), name=name) for name in ("one", "two")}
+    made = [replace(source(one), name=name) for name, one in packages.items()]
     catalog = Catalog("source", tuple(made))
     monkeypatch.setattr("regard.lab.data.sources.table.SOURCES", catalog)
     (tmp_path / "shelf").mkdir()

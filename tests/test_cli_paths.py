@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -11,10 +13,10 @@ import pytest
 import regard
 from regard.cli import main
 from regard.core import PathError, files
+from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger
-from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import Row
-from tests.command import ran, refused
+from tests.command import python, ran, refused
+from tests.formats import absent_row
 
 TRAIN = (
     "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
@@ -22,17 +24,11 @@ TRAIN = (
 )
 
 
-def absent(reason: str) -> Row:
-    return Row(
-        kind="trained", question="q", column="c", entry="fnet", cell="c", source="s", reason=reason, provenance=provenance()
-    )  # fmt: skip
-
-
 @pytest.fixture
 def report_ledger(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.put("k", absent("no state"))
+        ledger.put("k", absent_row("c", "no state"))
     return path
 
 
@@ -95,7 +91,7 @@ def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report
 
 
 def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledger):
-    row = absent("x" * 19_000)
+    row = absent_row("c", "x" * 19_000)
     with Ledger(report_ledger) as ledger:
         ledger._connection.execute("PRAGMA max_page_count = 6")
         with pytest.raises(PathError, match="the disk is full"):
@@ -108,8 +104,6 @@ def test_a_ledger_on_a_full_or_read_only_disk_is_not_called_damaged(report_ledge
 
 
 def test_a_row_altered_behind_an_open_ledger_is_found_by_get(report_ledger):
-    import sqlite3
-
     with Ledger(report_ledger) as ledger:
         with sqlite3.connect(report_ledger) as other:
             other.execute("UPDATE trials SET result = replace(result, 'no state', 'a state')")
@@ -143,8 +137,6 @@ INTERRUPTED = {
 def test_an_interrupted_command_ends_with_the_one_that_goes_on(
     capsys, tmp_path, monkeypatch, line, again
 ):
-    import shlex
-
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -189,7 +181,7 @@ regard.cli.run()
 
 
 def test_a_command_that_is_ended_says_by_what():
-    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True)
+    done = python("-c", ENDED)
     assert (done.returncode, done.stderr) == (143, "regard: ended by SIGTERM\n")
 
 
@@ -216,8 +208,6 @@ def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
 
 
 def test_a_second_train_is_refused_and_waits_with_wait(capsys, tmp_path):
-    from regard.lab.data.owners import owned
-
     with owned(tmp_path / "run"):
         err = refused(capsys, TRAIN, "--folder", str(tmp_path))
     assert f"process {os.getpid()} on" in err and "`--wait` does" in err
