@@ -34,16 +34,13 @@ def row(kind, entry, column, **fields):
 def timings(entry, time, *, peak=lambda n: n, where=WHERE, unit="block"):
     """Beside softmax of n^2 microseconds."""
     setting = {"kind": "forward", "batch": 1, "dim": 64, "num_heads": 4, "unit": unit, "impl": "plain"}  # fmt: skip
-    return [
-        row(
-            "timed", entry, f"forward {n}", causal=True, provenance=where, setting=setting | {"length": n},
-            values={
-                "ms": time(n), "low_ms": 0.98 * time(n), "high_ms": 1.02 * time(n), "baseline_ms": 1e-3 * n**2,
-                "peak_bytes": float(peak(n)), "rounds": 5.0,
-            },
-        )
-        for n in LENGTHS
-    ]  # fmt: skip
+    rows = []
+    for n in LENGTHS:
+        ms = {"ms": time(n), "low_ms": 0.98 * time(n), "high_ms": 1.02 * time(n)}
+        values = ms | {"baseline_ms": 1e-3 * n**2, "peak_bytes": float(peak(n)), "rounds": 5.0}
+        about = {"causal": True, "provenance": where, "setting": setting | {"length": n}}
+        rows.append(row("timed", entry, f"forward {n}", values=values, **about))
+    return rows
 
 
 SOFTMAX = timings("softmax", lambda n: 1e-3 * n**2)
