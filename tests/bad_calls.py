@@ -40,9 +40,10 @@ from regard.models import MODELS, AutoIntConfig
 from regard.models.config import ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.nn import SCORES, MultiheadAttention
-from regard.nn.fields import Categorical, Numeric, Sequence as Several
 from regard.pools import POOLS
 from regard.positions import POSITIONS
+from tests.models.small import prompts
+from tests.models.test_every_model import CASES, given as given_to, made
 
 B, T, D, VOCAB = 2, 5, 8, 9
 FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
@@ -373,65 +374,35 @@ def _pools_scores_positions() -> Iterator[Case]:
 
 
 def _models() -> Iterator[Case]:
-    for entry in MODELS.values():
-        if not inspect.isclass(entry):
-            continue
-        config_class = get_type_hints(entry.__init__)["config"]
-        sizes = _model_sizes(config_class)
+    names = (name for name, entry in MODELS.items() if inspect.isclass(entry))
+    for case in ("mmoe_fields" if name == "mmoe" else name for name in names):
+        config_class, entry = type(CASES[case]), MODELS[CASES[case].name]
 
         def built(cls: Any = config_class, **given: Any) -> Any:
             return cls(**given).build()
 
         hints = _hints(config_class.__init__)
         kinds = {f.name: hints[f.name] for f in fields(config_class) if f.init}
+        sizes = {field: getattr(CASES[case], field) for field in kinds}
         yield Case("models", config_class.__name__, built, partial(dict, sizes), kinds)
         yield Case("models", entry.__name__, entry, dict, {"config": config_class})
-        model = config_class(**sizes).build().eval()
-        for name in ("forward", "generate", "beam_search", "initial_state", "extend"):
-            if hasattr(model, name):
-                yield _method("models", model, name, partial(_model_arguments, model, name))
+        model = made(case).eval()
+        for method in ("forward", "generate", "beam_search", "initial_state", "extend"):
+            if hasattr(model, method):
+                arguments = partial(_model_arguments, case, model, method)
+                yield _method("models", model, method, arguments)
 
 
-ITEM = Categorical("items", VOCAB)
-FIELDS = (ITEM, Numeric("age"), Several("history", ITEM))
-BATCH: Mapping[str, Tensor] = {
-    "items": torch.tensor([3, 0]),
-    "age": torch.tensor([0.5, -1.5]),
-    "history": torch.tensor([[2, 3, 0], [0, 0, 0]]),
-}
-
-
-def _model_sizes(config_class: Any) -> dict[str, Any]:
-    assert is_dataclass(config_class)
-    sizes = dict(vocab_size=VOCAB, dim=D, num_heads=2, num_layers=1, max_len=16, num_classes=2)
-    sizes |= dict(hidden_dim=D, attention_dim=D, num_experts=2, fields=FIELDS, head_dim=4)
-    sizes |= dict(history=("history",), image_size=(4, 4), patch_size=2, segment_len=4)
-    sizes |= dict(mem_len=3, mlp_dim=D, hidden_dims=(4,), expert_dims=(4,), tower_dim=4)
-    known = {f.name for f in fields(config_class) if f.init}
-    return {name: value for name, value in sizes.items() if name in known}
-
-
-def _model_arguments(model: Any, method: str) -> dict[str, Any]:
-    ids = torch.arange(B * T).reshape(B, T) % (VOCAB - 1) + 1
-    if model.name == "patch_classifier":
-        ids = torch.arange(B * 16).reshape(B, 16) % VOCAB
-    if model.name == "han":
-        ids = torch.ones(B, 3, 4, dtype=torch.long)
-    valid = torch.ones_like(ids, dtype=torch.bool)
-    known = {
-        **dict.fromkeys(("tokens", "first", "second", "source", "target", "start"), ids),
-        **dict.fromkeys(("valid", "first_valid", "second_valid", "target_valid"), valid),
-        **{"order": torch.arange(T).expand(B, T), "segments": torch.zeros_like(ids)},
-        **{"batch": dict(BATCH), "x": dict(BATCH), "max_new_tokens": 2, "batch_size": B},
-    }
-    if model.name == "patch_classifier":
-        known["valid"] = None
+def _model_arguments(name: str, model: Any, method: str) -> dict[str, Any]:
+    args, options = given_to(name)
+    known = {"tokens": prompts(), "start": prompts(), "batch_size": 3, "max_new_tokens": 2}
+    known |= inspect.signature(model.forward).bind(*args, **options).arguments
     parameters = inspect.signature(getattr(model, method)).parameters
-    given = {name: value for name, value in known.items() if name in parameters}
+    given = {key: value for key, value in known.items() if key in parameters}
     if "state" in parameters:
-        of_source = "source" in inspect.signature(model.initial_state).parameters
-        begins = {"source": ids} if of_source else {"batch_size": B}
-        given["state"] = model.initial_state(**begins)
+        begins = inspect.signature(model.initial_state).parameters
+        begun = {key: known[key] for key in ("source", "valid", "batch_size") if key in begins}
+        given["state"] = model.initial_state(**begun)
     return given
 
 

@@ -5,6 +5,9 @@ import os
 from tests import bad_calls as module
 from tests.bad_calls import bad_calls, main
 
+SUBJECTS = {"torch's layer", "states of others"} | set(
+    "functional parts mixers requests states pools scores positions models masks explorer adapters laboratory tables".split()
+)
 COUNT = int(os.environ.get("REGARD_BAD_CALLS", "16000"))
 
 
@@ -13,20 +16,7 @@ def test_no_bad_call_gives_a_raw_error_or_silence():
     assert not found.findings, "\n".join(f"{f.call}: {f.what}" for f in found.findings)
     made = found.outcomes
     assert made.total() == COUNT and made["refused"] > COUNT // 2 and made["valid"] > COUNT // 20
-    assert set(found.by_subject) == {
-        *(
-            "functional",
-            "parts",
-            "mixers",
-            "requests",
-            "states",
-            "states of others",
-            "pools",
-            "scores",
-            "positions",
-        ),
-        *("models", "masks", "torch's layer", "explorer", "adapters", "laboratory", "tables"),
-    }
+    assert set(found.by_subject) == SUBJECTS
 
 
 def test_the_same_seed_makes_the_same_calls():
