@@ -21,34 +21,7 @@ FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 PAIRS = "a tuple of tuples (a positive integer, an integer of at least 0)"
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("softmax", {"shared_qk": "false"}, "shared_qk ('false') must be True or False"),
-        ("softmax", {"bias": "zz"}, "bias ('zz') must be True or False"),
-        ("softmax", {"dropout": math.nan}, "dropout (nan) must be at least 0 and below 1"),
-        ("softmax", {"scale": "zz"}, "scale ('zz') must be a finite number or None"),
-        ("softmax", {"scale": 10**400}, "must be a finite number or None"),
-        ("softmax", {"num_heads": 10**13}, "must be a positive integer of at most 2147483647"),
-        ("softmax", {"num_heads": True}, "num_heads (True) must be a positive integer"),
-        ("softmax", {"impl": 3}, "impl (3) must be a name or a Form"),
-        ("bigbird", {"seed": -1}, "seed (-1) must be an integer of at least 0"),
-        ("bigbird", {"num_external": -1}, "num_external (-1) must be an integer of at least 0"),
-        ("mixture", {"members": "softmax"}, "members ('softmax') must be a sequence of names"),
-        ("linear", {"feature_map": 3}, "feature_map (3) must be a name or a function"),
-        ("sinkhorn", {"temperature": 0}, "temperature (0) must be greater than 0"),
-        ("routing", {"decay": 2}, "decay (2) must be from 0 to 1"),
-        ("scored", {"score": int}, "must be a name or a subclass of Score"),
-        ("local", {"window_size": torch.ones(2)}, "window_size (a tensor [2] of torch.float32)"),
-    ],
-)
-def test_a_mixer_refuses_what_is_not_of_the_declared_type(name, options, words):
-    with pytest.raises(OptionError) as refused:
-        regard.build(name, **FACTS | options)
-    assert str(refused.value).startswith(f"{name}: ") and words in str(refused.value)
-
-
-def test_so_do_forms_pools_scores_positions_configurations_and_models():
+def test_forms_pools_scores_positions_configurations_and_models_check_their_annotations():
     calls: list[Callable[[], Any]] = [
         *(partial(regard.Form, tile=size) for size in (0, -1, 2.0, True, "4")),
         lambda: build_pool("mean", 4, query_dim="x"),

@@ -1,5 +1,7 @@
 """Options of mixers that mean nothing, or contradict each other: each refusal names the option, and says what to do."""
 
+import math
+
 import pytest
 import torch
 
@@ -68,6 +70,24 @@ OPTIONS = [
     ("transformer_xl", {"mem_len": 0}, r"mem_len \(0\)"),
     ("transformer_xl", {"clamp_len": -1}, r"clamp_len \(-1\)"),
 ]
+TYPES = [
+    ("softmax", {"shared_qk": "false"}, r"shared_qk \('false'\) must be True or False"),
+    ("softmax", {"bias": "zz"}, r"bias \('zz'\) must be True or False"),
+    ("softmax", {"dropout": math.nan}, r"dropout \(nan\) must be at least 0 and below 1"),
+    ("softmax", {"scale": "zz"}, r"scale \('zz'\) must be a finite number or None"),
+    ("softmax", {"scale": 10**400}, "must be a finite number or None"),
+    ("softmax", {"num_heads": 10**13}, "must be a positive integer of at most 2147483647"),
+    ("softmax", {"num_heads": True}, r"num_heads \(True\) must be a positive integer"),
+    ("softmax", {"impl": 3}, r"impl \(3\) must be a name or a Form"),
+    ("bigbird", {"seed": -1}, r"seed \(-1\) must be an integer of at least 0"),
+    ("bigbird", {"num_external": -1}, r"num_external \(-1\) must be an integer of at least 0"),
+    ("mixture", {"members": "softmax"}, r"members \('softmax'\) must be a sequence of names"),
+    ("linear", {"feature_map": 3}, r"feature_map \(3\) must be a name or a function"),
+    ("sinkhorn", {"temperature": 0}, r"temperature \(0\) must be greater than 0"),
+    ("routing", {"decay": 2}, r"decay \(2\) must be from 0 to 1"),
+    ("scored", {"score": int}, "must be a name or a subclass of Score"),
+    ("local", {"window_size": torch.ones(2)}, r"window_size \(a tensor \[2\] of torch\.float32\)"),
+]
 T5 = {"position": "t5", "position_options": {"buckets": 3}}
 NAMES = [
     ("fixed_patterns", {"patterns": ("previos",)}, "Did you mean 'previous'"),
@@ -97,6 +117,7 @@ KINDS = [
 ]
 
 
+OPTIONS += [(name, options, f"^{name}: .*{words}") for name, options, words in TYPES]
 CASES = {OptionError: OPTIONS, UnknownNameError: NAMES, UnsupportedError: KINDS}
 
 
