@@ -7,17 +7,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
+import regard.models as m
 from regard import OptionError, RegardError, ShapeError, StoredDataError
 from regard.lab.tables import TableClassifier
 from regard.lab.train import TrainConfig
-from regard.models import (
-    AutoIntConfig,
-    ClassifierConfig,
-    DINConfig,
-    FactorizationMachineConfig,
-    LogisticRegressionConfig,
-    MMoEConfig,
-)
 
 
 def shop(rows, seed=0):
@@ -38,13 +31,13 @@ TABLE, CLICKED, BOUGHT = shop(1500)
 OTHER, CLICKED_THERE, BOUGHT_THERE = shop(400, seed=1)
 BOTH, BOTH_THERE = (np.stack(y, 1) for y in ((CLICKED, BOUGHT), (CLICKED_THERE, BOUGHT_THERE)))
 QUICK = TrainConfig(steps=60, batch_size=128, lr=3e-2, weight_decay=0.0, eval_every=60)
-LINEAR = LogisticRegressionConfig()
+LINEAR = m.LogisticRegressionConfig()
 CONFIGS = [
     LINEAR,
-    FactorizationMachineConfig(dim=4),
-    AutoIntConfig(dim=8, head_dim=8, num_layers=1, hidden_dims=(8,)),
-    DINConfig(history=("seen",), dim=8, hidden_dims=(16,)),
-    MMoEConfig(num_tasks=1, dim=4),
+    m.FactorizationMachineConfig(dim=4),
+    m.AutoIntConfig(dim=8, head_dim=8, num_layers=1, hidden_dims=(8,)),
+    m.DINConfig(history=("seen",), dim=8, hidden_dims=(16,)),
+    m.MMoEConfig(num_tasks=1, dim=4),
 ]
 
 
@@ -154,7 +147,7 @@ def test_figures_are_of_rows_that_belong_together(fitted, single):
 
 def test_predictions_refuse_what_the_schema_refuses(fitted):
     with pytest.raises(OptionError, match="classifier is no model of tables"):
-        make(ClassifierConfig(vocab_size=3, num_classes=2)).fit(TABLE, CLICKED)
+        make(m.ClassifierConfig(vocab_size=3, num_classes=2)).fit(TABLE, CLICKED)
     changed = OTHER | {"price": [*list(OTHER["price"])[:-1], "dear"]}
     with pytest.raises(OptionError, match="'price' holds 'dear', which is no number"):
         fitted.predict(changed)

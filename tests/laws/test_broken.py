@@ -406,7 +406,7 @@ BROKEN = {
     "keeps what it saw": ("threads", KeepsWhatItSaw, ""),
     "keeps a tensor": ("transfer", KeepsATensor, ""),
     "gates beside its heads": ("transfer", GatesBesideItsHeads, "`beside_heads`"),
-    "keeps what memory held": ("transfer", KeepsWhatMemoryHeld, "does not restore gain, which keeps what memory held"),
+    "keeps what memory held": ("transfer", KeepsWhatMemoryHeld, "does not restore held, which keeps what memory held"),
     "one type only": ("autocast", output(Softmax, lambda m, x, y, _: torch.zeros_like(x).index_copy_(1, torch.arange(x.shape[1], device=x.device), y)), ""),
     "exports no gradient": ("exported", tokens(Softmax, lambda m, x: x + Constant.apply(x)), ""),
     "loops over time": ("free_length", output(Outsider, lambda m, x, y, _: torch.cat([*y.split(1, dim=1)], dim=1)), "not exported for any batch and length"),
