@@ -6,13 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.models import (
-    ClassifierConfig,
-    CrossNetworkConfig,
-    DINConfig,
-    LanguageModelConfig,
-    TransformerXLConfig,
-)
+import regard.models as m
 from regard.nn import FEED_FORWARDS, MultiheadAttention
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.dice import Dice
@@ -105,14 +99,14 @@ def test_torchs_layer(name, options):
 
 LAYERED = {"num_classes": 5, **STACK}
 MODELS = CASES | {
-    "classifier-axial": ClassifierConfig(position="axial", norm="rms", **LAYERED),
-    "classifier-external": ClassifierConfig(mixer="global", **LAYERED),
-    "language_model-t5": LanguageModelConfig(position="learned", norm="scale", embedding_norm=True, **STACK),
-    "language_model-reversible": LanguageModelConfig(residual="reversible", mixer="routing", **STACK),
-    "language_model-chunked": LanguageModelConfig(feed_forward_chunk=3, mixer="performer", **STACK),
-    "transformer_xl-untie": TransformerXLConfig(**SIZES, mem_len=3, untie=True),
-    "cross_network-deep": CrossNetworkConfig(fields=FIELDS, hidden_dims=(16, 16)),
-    "din-dice": DINConfig(fields=FIELDS, history=("history", "shops"), activation="dice"),
+    "classifier-axial": m.ClassifierConfig(position="axial", norm="rms", **LAYERED),
+    "classifier-external": m.ClassifierConfig(mixer="global", **LAYERED),
+    "language_model-t5": m.LanguageModelConfig(position="learned", norm="scale", embedding_norm=True, **STACK),
+    "language_model-reversible": m.LanguageModelConfig(residual="reversible", mixer="routing", **STACK),
+    "language_model-chunked": m.LanguageModelConfig(feed_forward_chunk=3, mixer="performer", **STACK),
+    "transformer_xl-untie": m.TransformerXLConfig(**SIZES, mem_len=3, untie=True),
+    "cross_network-deep": m.CrossNetworkConfig(fields=FIELDS, hidden_dims=(16, 16)),
+    "din-dice": m.DINConfig(fields=FIELDS, history=("history", "shops"), activation="dice"),
 }  # fmt: skip
 
 
@@ -124,6 +118,6 @@ def test_models(name):
 
 def test_what_is_tied_stays_tied():
     with torch.device("meta"):
-        model = TransformerXLConfig(**SIZES, mem_len=3).build()
+        model = m.TransformerXLConfig(**SIZES, mem_len=3).build()
     first, second = (mixer.position for mixer in model.to_empty(device="cpu").encoder.mixers)
     assert first.u is second.u and first.v is second.v
