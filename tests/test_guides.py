@@ -49,12 +49,8 @@ def test_both_tutorials_have_the_same_code_and_pictures():
 def test_every_word_of_the_figures_has_its_chinese():
     script = (DOCS / "_static/saved.js").read_text()
     chinese = re.search(r"CHINESE = \{.*?\n\}", script, re.S)[0]
-    words = {
-        word
-        for cls in regard.MIXERS.values()
-        for row in pages.timings(cls.name)
-        for word in row["what"].split(", ")
-    }
+    rows = (row for name in regard.MIXERS for row in pages.timings(name))
+    words = {word for row in rows for word in row["what"].split(", ")}
     assert len(words) == 5 and all(f'"{word}": ' in chinese for word in words)
     said = set(re.findall(r'said\(\w+, "(.*?)"\)', script)) | {"pass", "ms", "times as fast"}
     assert len(said) == 6 and all(f'"{word}": ' in chinese for word in said)
@@ -82,8 +78,7 @@ def test_a_notebook_is_its_program_and_opens_with_outputs(name):
     book = json.loads((EXAMPLES / f"{name}.ipynb").read_text())
     held = [(cell["cell_type"], "".join(cell["source"])) for cell in book["cells"]]
     assert held == cells((EXAMPLES / f"{name}.py").read_text()), "`make notebooks`"
-    printing = [
-        c for c in book["cells"] if c["cell_type"] == "code" and "print(" in "".join(c["source"])
-    ]
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    printing = [cell for cell in code if "print(" in "".join(cell["source"])]
     assert printing and all(cell["outputs"] for cell in printing)
     assert not any(out["output_type"] == "error" for c in printing for out in c["outputs"])
