@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -280,28 +281,18 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
     monkeypatch.setattr(engine, "WIDEST", 0)
     make_up_trials(ledger, monkeypatch, {})
-    seen, totals = [], set()
-
-    class Bars:
-        console = type("Console", (), {"print": lambda *_, **__: None})()
-
-        def update(self, task, **how):
-            totals.add(how.get("total"))
-
-        def reset(self, task, completed):
-            assert completed == len(seen)
-
-        def advance(self, task):
-            seen.append("moved")
-
     timed = replace(QUICK, vary=(*SPEED, COLUMN), rates=(1e-2, 1e-1))
     for question, count in ((timed, 14), (timed, 14), (TINY, 44)):
-        seen.clear(), totals.clear()
-        display = Display(Bars(), None)
+        bars = mock.Mock()
+        display = Display(bars, None)
         with clean():
             asking = engine.Asking(question, ledger, ledger.path.parent, display, Outcome(question="screen"), False, None, lambda: None)  # fmt: skip
             asking.all(False, lambda: None)
-        assert totals - {None} == {count} and seen.count("moved") == display.total == count
+        totals = {call.kwargs.get("total") for call in bars.update.call_args_list}
+        assert totals - {None} == {count} == {bars.advance.call_count, display.total}
+        names = [name for name, *_ in bars.method_calls]
+        for place, (name, _, how) in enumerate(bars.method_calls):
+            assert name != "reset" or how["completed"] == names[:place].count("advance")
 
 
 def test_the_bar_is_whole_in_80_columns(capsys, monkeypatch):
