@@ -1,14 +1,12 @@
 """On a copy of the library without its replacements the plain forms keep the laws."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import regard
+from tests.command import python
 
 LAWS = ("reference", "streaming", "padding", "causality", "second_derivative", "map")
 PARTS = 2
@@ -36,13 +34,7 @@ def without_fast(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_laws_hold(without_fast, part):
     names = regard.MIXERS.names()[part::PARTS]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, ",".join(LAWS), *names],
-        capture_output=True,
-        text=True,
-        cwd=without_fast,
-        env=os.environ | {"PYTHONPATH": str(without_fast)},
-        check=False,
-    )
+    given = "-c", RUN, ",".join(LAWS), *names
+    done = python(*given, cwd=without_fast, PYTHONPATH=str(without_fast))
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == [word for name in names for word in (name, str(len(LAWS)))]
