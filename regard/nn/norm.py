@@ -42,7 +42,7 @@ class RMSNorm(nn.RMSNorm, metaclass=CheckedOptions):
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         if self.weight.dtype != torch.float16:
             return super().forward(x)
-        return rms_norm(x, self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps).to(torch.float16)
 
 
 def rms_norm(
