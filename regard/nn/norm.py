@@ -69,7 +69,10 @@ class ScaleNorm(nn.Module, metaclass=CheckedOptions):
         nn.init.constant_(self.gain, self.start)
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
-        return self.gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        wide, gain = ranged(x, self.gain)
+        return (gain * wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(
+            x.dtype
+        )
 
 
 def first_gain(dim: int, vocab_size: int) -> float:

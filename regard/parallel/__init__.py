@@ -270,9 +270,24 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
     return y * answered.split(lengths, 1)[ranks.rank]
 
 
+class _Replaced:
+    """A method in another's place, which a copy of the module would share."""
+
+    def __init__(self, method: Callable[..., Any]):
+        self.method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.method(*args, **kwargs)
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise UnsupportedError(
+            "regard.parallel.sequence does not support copies of a model that it cuts: copy or pickle it before or after"
+        )
+
+
 def _replaced(held: ExitStack, module: nn.Module, name: str, method: Callable[..., Any]) -> None:
     """The module's method of this name is another one while `held` is open."""
-    vars(module)[name] = method
+    vars(module)[name] = _Replaced(method)
     held.callback(vars(module).pop, name)
 
 
@@ -316,11 +331,18 @@ def _whole_mask(
 ) -> tuple[Sequence[int], Sequence[int], Mask]:
     """Lengths of the parts of x and of its keys' source, and the mask of all."""
     fields: dict[str, Any] = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
-    facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields]))
-    lengths, keys, padded, names = zip(*facts, strict=True)
+    shape = None if mask.pairwise is None else tuple(mask.pairwise.shape)
+    facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields], shape))
+    lengths, keys, padded, names, shapes = zip(*facts, strict=True)
     if any(others != [*fields] for others in names):
         raise ShapeError(
             f"regard.parallel: all ranks must give the same fields of a mask, got {names}"
+        )
+    wanted = [(length, sum(keys)) for length in lengths]
+    if shape is not None and [(*one[2:],) for one in shapes] != wanted:
+        raise ShapeError(
+            f"regard.parallel: mask.pairwise must be [B|1, H|1, T, S] of a rank's queries and of all keys, [T, S] = {wanted}, got "
+            f"{[*shapes]}"
         )
     if any(padded):
         every = torch.ones(source.shape[:2], dtype=torch.bool, device=x.device)

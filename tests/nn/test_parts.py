@@ -56,6 +56,16 @@ def test_a_norm_is_its_formula_with_its_gains(name, gains):
     assert gain.numel() == gains
 
 
+@pytest.mark.parametrize("name", ["layer", "rms", "scale"])
+def test_a_norm_of_large_float16_tokens_is_near_that_of_float64(name):
+    norm, x = (
+        NORMS[name](32),
+        1000 * torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0)),
+    )
+    found = norm.half()(x.half()).double()
+    torch.testing.assert_close(found, norm.double()(x.half().double()), rtol=2e-3, atol=2e-3)
+
+
 def test_scale_norm_of_zeros_is_zero_with_finite_gradient():
     norm = NORMS["scale"](4)
     x = torch.zeros(2, 4, requires_grad=True)

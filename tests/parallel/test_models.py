@@ -1,5 +1,6 @@
 """Whole models on parts of a sequence: positions, masks, recomputation; two real processes; bad calls."""
 
+import pickle
 from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
@@ -306,7 +307,10 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
             sequence(mixer, Alone())
         with pytest.raises(ShapeError, match=r"softmax: x must have shape \[B, T, 24\]"):
             mixer(torch.zeros(1, 2, 3))
-    assert "forward" not in vars(mixer)
+        for copied in (deepcopy, pickle.dumps):  # which would compute with this one's weights
+            with pytest.raises(UnsupportedError, match="does not support copies of a model that"):
+                copied(mixer)
+    assert "forward" not in vars(deepcopy(mixer))
     streams = TransformerXLConfig(segment_len=4, **xl), LanguageModelConfig(**SIZES)
     for model in (config.build() for config in streams):
         state = model.initial_state(2)
@@ -327,5 +331,18 @@ def test_ranks_that_give_unlike_masks_are_refused_on_each():
         copy, marks = deepcopy(mixer), torch.ones(1, 2, dtype=torch.bool)
         with sequence(copy, ranks), pytest.raises(ShapeError, match="must give the same fields"):
             copy(torch.zeros(1, 2, 24), mask=Mask(global_tokens=None if ranks.rank else marks))
+
+    assert on_ranks(2, job) == [None, None]
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (1, 1, 2, 2), (1, 1, 1, 4)])
+def test_pairs_that_do_not_fit_the_ranks_are_refused_on_each(shape):
+    mixer = regard.build("softmax", dim=24, num_heads=3)
+    fits = torch.ones(1, 1, 2, 4, dtype=torch.bool)
+
+    def job(ranks):
+        copy, pairs = deepcopy(mixer), fits if ranks.rank else torch.ones(shape, dtype=torch.bool)
+        with sequence(copy, ranks), pytest.raises(ShapeError, match=r"\(2, 4\), \(2, 4\)"):
+            copy(torch.zeros(1, 2, 24), mask=Mask(pairwise=pairs))
 
     assert on_ranks(2, job) == [None, None]
