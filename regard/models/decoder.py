@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, Streamed, as_state
+from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
 from regard.core.options import Depth
 from regard.core.request import compaction, permute
 from regard.functional.cache import advance
@@ -89,6 +89,11 @@ class DecoderBlock(ResidualPaths):
         self_mixer.require("causal")
         for what in ("cross", "bidirectional", "streaming"):
             cross_mixer.require(what)
+        if cross_mixer.capabilities.streaming == "segment":
+            raise UnsupportedError(
+                f"{cross_mixer.name} does not support the place between decoder and encoder: what it reads of a context "
+                "depends on how many queries follow, which are later tokens"
+            )
         self.norm_first = norm_first
         self.self_mixer, self.self_norm = self_mixer, NORMS[norm](dim)
         self.cross_mixer, self.cross_norm = cross_mixer, NORMS[norm](dim)

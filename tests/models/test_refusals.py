@@ -178,6 +178,7 @@ REFUSED = {
         ("fnet does not support causal", lambda: transformer(decoder_mixer="fnet")),
         ("local does not support cross", lambda: transformer(cross_mixer="local")),
         ("does not support streaming", lambda: transformer(cross_mixer="linformer")),
+        ("depends on how many queries", lambda: transformer(cross_mixer="transformer_xl")),
         ("a slot mixes the channels", lambda: transformer(
             cross_mixer="compressed").cross_attention(TEXT, START)),
         ("gau does not support residual='reversible'", lambda: reformer(mixer="gau")),
