@@ -66,10 +66,8 @@ class Indexed(SelectedMixer):
                 raise OptionError(
                     f"indexed: index_heads ({heads}) must be {G}: one for each head of keys"
                 )
-            why = "a query begins with its own block, and has none in a context"
-            self.declare(
-                cross=No(why), pairwise=No("a block is chosen for its best key, and read whole")
-            )
+            self.declare(cross=No("a query begins with its own block, and has none in a context"))
+            self.declare(pairwise=No("a block is chosen for its best key, and read whole"))
         check_even(index_dim=0 if position is None else d)
         self.index_query, self.index_key = (projection(dim, n * d) for n in (heads, 1))
         self.index_norm = nn.LayerNorm(d, eps=1e-6) if single else RMSNorm(d)
