@@ -209,6 +209,11 @@ def gradient_times_attention(
             logits = answer(model(*args, **kwargs), kwargs.get("valid"))
         for call in calls:
             call.mixer.require("attention_map")
+            if not call.y.requires_grad:
+                raise UnsupportedError(
+                    f"gradient_times_attention does not support {type(model).__name__} here: no gradient reaches the outputs of "
+                    f"its {call.mixer.name}, as in frozen models, and where layers are computed again in the backward"
+                )
         value = logits.gather(1, _chosen(logits, label)).sum()
         gradients = torch.autograd.grad(value, [call.y for call in calls], allow_unused=True)
         return [_product(*both) for both in zip(calls, gradients, strict=True)]

@@ -173,6 +173,9 @@ def test_gradients_of_weights_are_those_of_a_nudge(mixer):
 def test_wrong_models_labels_and_outputs_are_refused():
     with pytest.raises(regard.UnsupportedError, match="fnet does not support attention_map"):
         gradient_times_attention(classifier(mixer="fnet"), prompts())
+    for model in (classifier(residual="reversible"), classifier().requires_grad_(False)):
+        with pytest.raises(regard.UnsupportedError, match="no gradient reaches the outputs of its"):
+            gradient_times_attention(model, prompts())
     with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
         layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
     with pytest.raises(regard.OptionError, match=r"label \(9\) must be one of 5 classes"):

@@ -32,12 +32,12 @@ def warmup_linear(step: int, warmup: int, steps: int) -> float:
     """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, falls in a line to LAST at `steps`."""
     if step < warmup:
         return (step + 1) / warmup
-    return 1 - (1 - LAST) * min(1.0, (step - warmup + 1) / (steps - warmup))
+    return 1 - (1 - LAST) * min(1.0, (step - warmup + 1) / max(1, steps - warmup))
 
 
 def warmup_cosine(step: int, warmup: int, steps: int) -> float:
     """Share of the top rate used by step 0, 1, ...: rises to 1 over `warmup` steps, falls to 0 at `steps`."""
     if step < warmup:
         return (step + 1) / (warmup + 1)
-    along = min(1.0, (step - warmup) / (steps - warmup))
+    along = min(1.0, (step - warmup) / max(1, steps - warmup))
     return 0.5 * (1 + math.cos(math.pi * along))

@@ -29,6 +29,15 @@ def test_the_rate_of_an_optimiser_follows_the_schedule(shape, warmup, shares):
         schedule.step()
 
 
+@pytest.mark.parametrize("shape", ["cosine", "linear"])
+def test_a_warm_up_may_take_all_steps(shape):
+    optimizer = make_optimizer(nn.Linear(2, 2), TrainConfig(steps=1, lr=0.5))
+    schedule = make_schedule(optimizer, 0.9, 1, shape)
+    optimizer.step()
+    schedule.step()
+    assert 0 <= optimizer.param_groups[0]["lr"] <= 0.5
+
+
 def test_only_matrices_decay():
     model = tiny_model()
     model.norm.weight.requires_grad_(False)
