@@ -358,7 +358,7 @@ def _machine(plan: Plan, key: Key) -> dict[str, Any]:
 
 def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     from regard.lab.experiment.entry import Entry
-    from regard.lab.experiment.speed import Setting, flat, measure, obstacle
+    from regard.lab.experiment.speed import Setting, measure, obstacle
 
     _, dtype, kind, length, name, impl = key
     choice = Entry(mixer=name, options={} if impl == "auto" else {"impl": impl})
@@ -374,7 +374,7 @@ def _timed(plan: Plan, key: Key) -> dict[str, Any]:
     if why is not None:
         return {"outcome": "does not apply", "sentence": why}
     (row,) = measure([choice], setting)
-    return flat(row)
+    return {"causal": row.causal, "flops": row.flops} | row.setting | row.values
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """Options of a wrong type, out of range or too large for the memory are refused by name, in every constructor."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
