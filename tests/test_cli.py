@@ -284,3 +284,12 @@ def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word, said)
     with pytest.raises(RegardError) as refused:
         option(word)
     assert said in str(refused.value)
+
+
+def test_an_output_without_some_letters_or_closed_is_no_error():
+    letter = "from regard.cli import _writable; _writable(); print('\\xe9')"
+    narrow = python("-c", letter, PYTHONIOENCODING="ascii")
+    assert (narrow.stdout, narrow.stderr) == ("\\xe9\n", "")
+    closed = "import sys; sys.stdout = None; sys.argv[1:] = ['ls', 'pools']; from regard.cli import run; run()"
+    done = python("-c", closed)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

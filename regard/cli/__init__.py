@@ -35,9 +35,18 @@ Attention mechanisms behind one interface, measured on your machine.
 """
 
 
+def _writable() -> None:
+    """Letters that an output does not have are written as escapes; an output that is closed takes everything, and shows nothing."""
+    sys.stdout, sys.stderr = (z or open(os.devnull, "w") for z in (sys.stdout, sys.stderr))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 something is missing or broken, 2 the request cannot be met (the reason is on stderr), 128 + a signal."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _writable()
     version = f"regard {regard.__version__}\n"
     quick = {"": HELP, "--help": HELP, "-h": HELP, "--version": version}.get(" ".join(args))
     if quick is not None:

@@ -157,6 +157,10 @@ def integrated_gradients(
     baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
     is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding, OptionError for a baseline that it does not know.
     """
+    if torch.is_inference_mode_enabled():
+        raise UnsupportedError(
+            "integrated_gradients does not support torch.inference_mode, which records nothing. Leave it first"
+        )
     valid = kwargs.get("valid")
     with evaluating(model):
         with torch.no_grad():

@@ -176,6 +176,8 @@ def test_wrong_models_labels_and_outputs_are_refused():
     for model in (classifier(residual="reversible"), classifier().requires_grad_(False)):
         with pytest.raises(regard.UnsupportedError, match="no gradient reaches the outputs of its"):
             gradient_times_attention(model, prompts())
+    with torch.inference_mode(), pytest.raises(regard.UnsupportedError, match="inference_mode"):
+        integrated_gradients(classifier(), prompts())
     with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
         layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
     with pytest.raises(regard.OptionError, match=r"label \(9\) must be one of 5 classes"):
