@@ -23,6 +23,7 @@ from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
+from regard.core.shapes import is_dense
 from regard.models.config import FieldsConfig, Logits, Model, Options
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
@@ -126,8 +127,14 @@ class MMoE(Model):
 
     def _inputs(self, x: Tensor | FieldBatch) -> Float[Tensor, "B d"]:
         if self.embedding is None:
-            if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self.width:
-                raise ShapeError(f"mmoe: x must be a tensor [B, {self.width}], got {shown(x)}")
+            if (
+                not (isinstance(x, Tensor) and is_dense(x))
+                or x.dim() != 2
+                or x.shape[1] != self.width
+            ):
+                raise ShapeError(
+                    f"mmoe: x must be a dense tensor [B, {self.width}], got {shown(x)}"
+                )
             check_place(self.name, "x", x, self.experts.biases[0])
             return x
         check_batch(self.name, self.config.fields, x, first_parameter(self))
