@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 
 import regard
 
@@ -39,7 +40,8 @@ def _writable() -> None:
     """Letters that an output does not have are written as escapes; an output that is closed takes everything, and shows nothing."""
     sys.stdout, sys.stderr = (z or open(os.devnull, "w") for z in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, TextIOWrapper):  # and not what a program has put in its place
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

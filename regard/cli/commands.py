@@ -158,10 +158,12 @@ SCREEN = 24 * 80
 """Characters of an error that are printed."""
 GOES_ON = {"train", "arena", "data", "convert"}
 """Commands that keep what is finished, so that the same command goes on after an interruption."""
-LABORATORY = (Bench, Train, Arena, Report, Merge)
 CLASSES: dict[str, Callable[..., Any]] = {
     cls.__name__.lower(): cls
-    for cls in (Ls, Show, *LABORATORY, Recommend, Explore, Convert, Data, Laws, Doctor)
+    for cls in (
+        *(Ls, Show, Bench, Train, Arena, Report, Merge),
+        *(Recommend, Explore, Convert, Data, Laws, Doctor),
+    )
 }
 
 

@@ -154,6 +154,7 @@ def integrated_gradients(
     """Integrated gradients of the tokens' embeddings by the midpoint rule, each token's channels summed.
 
     label: the logit that is explained; None: the largest.
+    Of two tables in which the same ids are looked up, the first is taken for that of the tokens.
     baseline: a token id whose embedding is x' everywhere (padding, a mask); zeros by default. Raise `steps` until the gap
     is small. Raises UnsupportedError where the model looks tokens up in no nn.Embedding, OptionError for a baseline that it does not know.
     """
@@ -309,7 +310,7 @@ def _looked_up(
     def note(table: nn.Embedding, ids: tuple[Tensor], y: Tensor) -> Tensor | None:
         if seen or ids[0].numel() != tokens.numel():
             return None
-        unlike = ids[0].view_as(tokens) != tokens
+        unlike = ids[0].reshape(tokens.shape) != tokens
         if bool((unlike if valid is None else unlike & valid).any()):
             return None
         seen.append(table)

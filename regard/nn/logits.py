@@ -211,8 +211,7 @@ def by_position(
     table: Float[Tensor, "H N F"], x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None
 ) -> Float[Tensor, "b H T F"]:
     """Rows of a table for the tokens x: from the first on, or of the given positions."""
-    if (
-        position is None
-    ):  # the cut comes first, so that gradients of several cuts are summed in place
+    if position is None:
+        # Cut before the batch axis is added, so that gradients of several cuts are summed in place.
         return table[:, : x.shape[1]][None]
     return rearrange(table[:, position], "h b t f -> b h t f")

@@ -170,6 +170,7 @@ def test_tokens_cannot_be_taken_back():
     assert_refused(
         (UnsupportedError, why, lambda: model.generate(IDS[:1], **looked_up)),
         (UnsupportedError, why, lambda: StateCache().crop(-1)),
+        (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),
         (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
         (UnsupportedError, "does not support cache_implementation='static'", lambda: generated(model, cache_implementation="static")),
         (ShapeError, "attention_mask must be of 12 new tokens, or of 0 before",

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -116,6 +117,7 @@ REFUSED = [
     *((odd, "y must have shape") for odd in (None, 1, np.zeros((1500, 0)))),
     *((odd, "labels must be 0, 1 or missing, all of one length") for odd in ([[0, 1], [1]], {"a": [0, 1], "b": [1]})),
     ({}, "labels must be 0, 1 or missing"),
+    (torch.zeros(1500, requires_grad=True), "labels must be 0, 1 or missing, all of one length"),
     (np.zeros(1500), "label: of the 1350 rows trained on, 0 are 1 and 1350 are 0"),
     (RARE, "label: of the 1350 rows trained on, 0 are 1"),
     (np.stack([CLICKED, RARE[::-1]], 1), "label_1: of the .* valid_share"),

@@ -226,8 +226,6 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
     if task.kind not in _CONFIGS:
         return f"{task.name} is of kind {task.kind}, and a mechanism is trained in {', '.join(_CONFIGS)}"
     sketch = entry.sketch(dim=shell.dim, num_heads=shell.num_heads, max_len=task.max_len)
-    if column.place == "cross" and sketch.capabilities.streaming == "segment":
-        return f"{entry.name}: what it reads of a context depends on how many queries follow"
     reasons = (entry.refusal(sketch, need) for need in needs(column, splits))
     return next((reason for reason in reasons if reason is not None), None)
 

@@ -23,7 +23,7 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
     refused, softmax = {}, Entry(mixer="softmax")
     for column in (one for task in tasks for one in columns(task, TRAIN)):
         column, splits = replace(column, shell=Shell(dim=32)), column.task.load()
-        for entry in (Entry(mixer=name) for name in ("softmax", "fnet", "gau")):
+        for entry in (Entry(mixer=name) for name in ("softmax", "fnet", "gau", "transformer_xl")):
             what = column.name.removeprefix(f"text_files ({tmp_path.name}), ")
             if reason := obstacle(column, entry, splits):
                 refused[what, entry.name] = re.split(r":|, and", reason)[0]
@@ -38,8 +38,10 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
     expected = {(place, "gau"): "decoder" for place in ("decoder", "cross")}
     expected["decoder", "fnet"] = "fnet does not support causal"
     expected["cross", "fnet"] = "fnet does not support cross"
+    where = "the place between decoder and encoder"
+    expected["cross", "transformer_xl"] = f"transformer_xl does not support {where}"
     kinds = {"stdlib_permuted": "permutation_language_model", "correlated_tasks": "vectors"}
-    for task, name in product(kinds, ("softmax", "fnet", "gau")):
+    for task, name in product(kinds, ("softmax", "fnet", "gau", "transformer_xl")):
         expected[task, name] = f"{task} is of kind {kinds[task]}"
     assert refused == expected
 

@@ -210,7 +210,7 @@ def test_one_token_in_k_is_asked_in_an_order_of_its_own():
     tokens[tokens == 8] = START
     draw = Draws(np.random.default_rng(1), torch.Generator())
     again = np.zeros_like(tokens, dtype=bool)
-    again[-1, :4] = True
+    again[-100:, :4] = True
     rows = StdlibPermuted(length=12, k=3).rows(Windows(tokens, tokens, again), True, draw)
     order, labels = (rows.columns[name].values.reshape(-1, 12) for name in ("order", "label"))
     context = (tokens == START) | again
