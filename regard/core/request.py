@@ -187,7 +187,7 @@ class Compaction(NamedTuple):
 
 
 def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
-    count = valid.sum(dim=1, keepdim=True)
+    count = valid.sum(1, keepdim=True)
     target = torch.where(valid, valid.cumsum(1) - 1, count + (~valid).cumsum(1) - 1)
     columns = torch.arange(valid.shape[1], device=valid.device).expand_as(target)
     source = torch.empty_like(target).scatter_(1, target, columns)
@@ -262,16 +262,16 @@ def restored_weights(
     weights = _restored(weights, queries)
     if keys is None:
         return weights
-    prefix, tokens = weights.tensor_split([-keys.target.shape[1]], dim=3)
+    prefix, tokens = weights.tensor_split([-keys.target.shape[1]], 3)
     moved = _restored(tokens.transpose(2, 3), keys)
-    return torch.cat([prefix, moved.transpose(2, 3)], dim=3)
+    return torch.cat([prefix, moved.transpose(2, 3)], 3)
 
 
 def _restored(z: Any, order: Compaction | None) -> Any:
     if z is None or order is None:
         return z
     z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
-    return permute(z, order.target, dim=2)
+    return permute(z, order.target, 2)
 
 
 def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -> Request:
@@ -290,8 +290,8 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             context = keys.of(context)
             shift = keys.valid.sum(1) - x.shape[1] if mask.causal else None
         if pairwise is not None:
-            pairwise = permute(pairwise, keys.source, dim=3)
-            pairwise = pairwise if queries is None else permute(pairwise, queries.source, dim=2)
+            pairwise = permute(pairwise, keys.source, 3)
+            pairwise = pairwise if queries is None else permute(pairwise, queries.source, 2)
         if marks is not None:
             marks = permute(marks, keys.source) & keys.valid
         facts = {"valid": keys.valid, "pairwise": pairwise, "global_tokens": marks}

@@ -32,7 +32,7 @@ def causal_sums(
         log_decay = log_decay.to(wide_type(log_decay))
     state = None
     if S is not None and z is not None:
-        state = _filled(_filled(torch.cat([S, z[..., None]], dim=-1)).mT).mT
+        state = _filled(_filled(torch.cat([S, z[..., None]], -1)).mT).mT
     o, after = _kernel()(
         q=_filled(phi_q.to(v.dtype)).transpose(1, 2),
         k=_filled(phi_k.to(v.dtype)).transpose(1, 2),

@@ -95,7 +95,7 @@ def _kinds(pattern: Pattern, T: int, causal: bool, device: torch.device, size: i
     for term in tables:  # without a look at its values, which would wait for the device
         H, n, _ = term.table.shape
         marks = torch.zeros(H, n * term.size, N + 1, dtype=torch.bool, device=device)
-        blocks = term.table.repeat_interleave(term.size, dim=1)[:, :T]
+        blocks = term.table.repeat_interleave(term.size, 1)[:, :T]
         marks = marks[:, : blocks.shape[1]]
         for inside in {*range(0, term.size, size), term.size - 1}:
             at = (blocks * term.size + inside) // size

@@ -95,7 +95,7 @@ def append(
     """`new` behind the first `filled` rows of `store`; room grows by doubling where the storage is ours to reuse."""
     end = filled + new.shape[2]
     if not is_ours(donate, store, new):
-        return torch.cat([store[:, :, :filled], new], dim=2)
+        return torch.cat([store[:, :, :filled], new], 2)
     if end > store.shape[2]:
         larger = store.new_zeros(*store.shape[:2], max(end, 2 * store.shape[2]), store.shape[3])
         larger[:, :, :filled] = store[:, :, :filled]

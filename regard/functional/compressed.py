@@ -53,7 +53,7 @@ def compressed_attention(
     if mask.causal:
         k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
         if first is not None:
-            k, v = torch.cat([first.k, k], dim=2), torch.cat([first.v, v], dim=2)
+            k, v = torch.cat([first.k, k], 2), torch.cat([first.v, v], 2)
         ahead = S - T if mask.shift is None else None
         last = mask.last_key(T, S, q.device)
         return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
@@ -194,7 +194,7 @@ def _extend_one(
         keys, values = append(keys, first.k, 0, donate), append(values, first.v, 0, donate)
     column, waiting = lead + at // factor, at % factor
     rest_k, rest_v = (
-        torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], dim=2)
+        torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], 2)
         for rest, new in ((state.rest_k, k), (state.rest_v, v))
     )
     if waiting == factor - 1:  # the slot is complete
@@ -222,7 +222,7 @@ def _append_rest(
     column = torch.arange(rest.shape[2] + new.shape[2], device=new.device)
     waiting = (length % factor)[:, None]
     index = torch.where(column < waiting, column, column + rest.shape[2] - waiting)
-    return _rows(torch.cat([rest, new], dim=2), index)
+    return _rows(torch.cat([rest, new], 2), index)
 
 
 def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:

@@ -103,11 +103,11 @@ def causal_means(
     C = fitted(chunk, T)
     rho, v = in_chunks(rho, C), F.pad(in_chunks(v, C), (0, 1), value=1.0)
     k = in_chunks(k, C, lowest(dtype))
-    m_i = torch.cat([m[:, :, None], k.detach().flatten(2, 3)], dim=2).cummax(2).values
+    m_i = torch.cat([m[:, :, None], k.detach().flatten(2, 3)], 2).cummax(2).values
     m, m_i = m_i[:, :, ::C], m_i[:, :, 1:].unflatten(2, k.shape[2:4])  # of N + 1 borders; of tokens
     before, after = m[:, :, :-1], m[:, :, 1:]
     gain = exp(k - after[:, :, :, None]).mT @ v
-    start = torch.cat([S, z[..., None]], dim=-1)
+    start = torch.cat([S, z[..., None]], -1)
     states, last = accumulated(start, gain, before - after)
 
     later = torch.ones(C, C, dtype=torch.bool, device=k.device).triu(1)[..., None]

@@ -105,7 +105,7 @@ def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
 
 def fourier(x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]) -> Float[Tensor, "*b T M2"]:
     wx = x @ w.mT
-    return torch.cat([wx.sin(), wx.cos()], dim=-1) * w.shape[-2] ** -0.5
+    return torch.cat([wx.sin(), wx.cos()], -1) * w.shape[-2] ** -0.5
 
 
 def arc_cosine(x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]) -> Float[Tensor, "*b T M"]:
@@ -185,7 +185,7 @@ def favor_keys(
     if causal:
         none = lowest(top.dtype)
         c = torch.full_like(c, none) if before is None else before.detach().to(c.dtype)[..., None]
-        c = torch.cat([c, top.clamp_min(none)], dim=-1).cummax(-1).values
+        c = torch.cat([c, top.clamp_min(none)], -1).cummax(-1).values
         previous, c = c[..., :-1], c[..., 1:]
         log_decay = (previous - c).clamp_min(FORGOTTEN)
         log_decay = log_decay.masked_fill(previous <= none, 0.0)  # nothing yet, nothing to forget
@@ -211,7 +211,7 @@ def projected(
     if kernel_of(features) is None:
         wx = wx.to(wide_type(x))
     if features == "hyperbolic":
-        wx = torch.cat([wx, -wx], dim=-1)
+        wx = torch.cat([wx, -wx], -1)
     return wx, x.to(wx.dtype).square().sum(-1) * (scale**2 / 2)
 
 

@@ -41,7 +41,7 @@ def fixed_weights(
     T, S = query.shape[1], key.shape[1]
     i, j, length = query[:, rows, None], key[:, None, :], n[:, None, None]
     heads = [PATTERNS[name](i, j, length).to(dtype) for name in patterns]
-    weights = torch.stack(torch.broadcast_tensors(i, j, *heads)[2:], dim=1)
+    weights = torch.stack(torch.broadcast_tensors(i, j, *heads)[2:], 1)
     allowed = mask.dense(T, S, device=query.device, rows=rows)
     weights = weights * allowed
     total = weights.sum(-1, keepdim=True)

@@ -44,7 +44,7 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm = "backward") -> Tenso
         half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
         row = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
         opposite = permute(half, row)
-    y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], dim=2)
+    y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], 2)
     if norm == "ortho":
         y = y / (n.to(y.dtype) * D).sqrt()[:, None, None]
     return y.to(x.dtype)
@@ -59,7 +59,7 @@ def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[
     chirp = torch.polar(torch.ones_like(angle), angle)
     x = (x * chirp.conj()[..., None]).masked_fill((index >= n[:, None])[..., None], 0)
     around = torch.cat(
-        [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], dim=1
+        [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], 1
     )  # m = 0 .. T-1, -(T-1) .. -1
     product = torch.fft.fft(x, n=2 * T, dim=1) * torch.fft.fft(around, dim=1)[..., None]
     return torch.fft.ifft(product, dim=1)[:, :T] * chirp.conj()[..., None]

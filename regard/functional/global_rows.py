@@ -86,4 +86,4 @@ def joined(first: KeysAndValues | None, second: tuple[Tensor, Tensor]) -> tuple[
     """Keys and values of the prefix, and these behind them."""
     if first is None:
         return second
-    return torch.cat([first[0], second[0]], dim=2), torch.cat([first[1], second[1]], dim=2)
+    return torch.cat([first[0], second[0]], 2), torch.cat([first[1], second[1]], 2)

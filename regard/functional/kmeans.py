@@ -40,7 +40,7 @@ def members(
     affinity = scores(centroids.expand(z.shape[0], -1, -1, -1), z, 1.0)
     if valid is not None:
         affinity = affinity.masked_fill(~valid[:, None, None], -math.inf)
-    top, index = affinity.topk(torch.sym_min(window_size, z.shape[2]), dim=-1, sorted=False)
+    top, index = affinity.topk(torch.sym_min(window_size, z.shape[2]), -1, sorted=False)
     return index if valid is None else index.masked_fill(top == -math.inf, -1)
 
 

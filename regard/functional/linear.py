@@ -154,7 +154,7 @@ def weighted_sums(
     if S is None or z is None:
         state = v.new_zeros(*v.shape[:2], M, V + 1)
     else:
-        state = torch.cat([S, z[..., None]], dim=-1)
+        state = torch.cat([S, z[..., None]], -1)
     C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
     a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
     if log_decay is None:
@@ -257,7 +257,7 @@ def accumulated(
 
     With a decay: in groups, and then over the groups, so that no axis is walked and no product is wider than N / GROUP.
     """
-    sources = torch.cat([state[:, :, None], gain[:, :, :-1]], dim=2)
+    sources = torch.cat([state[:, :, None], gain[:, :, :-1]], 2)
     if log_decay is None:
         before = sources.cumsum(2, dtype=wide_type(gain)).to(gain.dtype)
         return before, (before[:, :, -1] + gain[:, :, -1]).to(state.dtype)

@@ -60,8 +60,8 @@ def extend(
     closed, y = length // C - begun, None
 
     if sums.near is not None:
-        q, k = in_chunks(sums.near[0], c), torch.cat([state.k, sums.near[1]], dim=2)
-        values = torch.cat([state.v, v], dim=2)
+        q, k = in_chunks(sums.near[0], c), torch.cat([state.k, sums.near[1]], 2)
+        values = torch.cat([state.v, v], 2)
 
         def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B *n"]:
             """Places of the tokens at these columns, which count from the start of the open chunk; new ones are behind it."""
@@ -83,8 +83,8 @@ def extend(
             k = k * in_chunks(valid[:, None, :, None], c)
         first, then = ((k * part).mT @ x for part in (~later, later))
         gains = F.pad(first, (0, 0, 0, 0, 0, 1)) + F.pad(then, (0, 0, 0, 0, 1, 0))
-        gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], dim=2)
-        M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], dim=2).cumsum(2)  # before each chunk
+        gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], 2)
+        M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], 2).cumsum(2)  # before each chunk
         chunk = begun[:, None] + torch.arange(M.shape[2], device=v.device)
         shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
         far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])

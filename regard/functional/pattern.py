@@ -76,7 +76,7 @@ def pattern_attention(
             own = [heads_of(z, heads) for z in (q, k, v)]
             y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
             found |= dict(zip(heads, y.unbind(1), strict=True))
-        return torch.stack([found[h] for h in range(len(found))], dim=1)
+        return torch.stack([found[h] for h in range(len(found))], 1)
     first: Prefix | None = None
     rows: list[tuple[Tensor, Tensor]] = []
     if prefix is not None or mask.global_tokens is not None:
@@ -155,7 +155,7 @@ def _part(
     keys = [term.keys(i[..., :1], c, T, mask.causal) for term in terms]
     j = beside(i[..., :0], *keys)  # h N d s, or N d s
     j = j if j.dim() == 4 else j[None]
-    keys = [z[None, ..., None, :] for z in j.split([z.shape[-1] for z in keys], dim=-1)]
+    keys = [z[None, ..., None, :] for z in j.split([z.shape[-1] for z in keys], -1)]
     there, at = (j >= 0) & (j < T), j.clamp(0, T - 1)
     others = None if mask.global_tokens is None else ~mask.global_tokens
     for marks in (mask.valid, others):
@@ -212,7 +212,7 @@ def _queries(terms: list[Pattern], T: int, tile: int, device: torch.device) -> I
 
 def beside(*parts: Shaped[Tensor, "*#n _"]) -> Shaped[Tensor, "*n s"]:
     shape = torch.broadcast_shapes(*(z.shape[:-1] for z in parts))
-    return torch.cat([z.expand(*shape, z.shape[-1]) for z in parts], dim=-1)
+    return torch.cat([z.expand(*shape, z.shape[-1]) for z in parts], -1)
 
 
 def _masked(
@@ -263,6 +263,6 @@ def weights(
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
     T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
-    k = k if prefix is None else torch.cat([prefix, k], dim=2)
+    k = k if prefix is None else torch.cat([prefix, k], 2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
     return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)

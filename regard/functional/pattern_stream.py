@@ -69,9 +69,9 @@ def extend(
 
     def stored(first: Tensor, latest: Tensor, new: Tensor) -> Float[Tensor, "B H S K"]:
         if sinks == 0:
-            return torch.cat([latest, new], dim=2)
-        first = pick(torch.cat([first, new[:, :, :sinks]], dim=2), sink)
-        return torch.cat([first, latest, new], dim=2)
+            return torch.cat([latest, new], 2)
+        first = pick(torch.cat([first, new[:, :, :sinks]], 2), sink)
+        return torch.cat([first, latest, new], 2)
 
     k, v = stored(state.first_k, state.k, k), stored(state.first_v, state.v, v)
     key = before + column - sinks - reach

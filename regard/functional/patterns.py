@@ -310,9 +310,7 @@ class PerHead(Pattern):
         return Union(self.heads).sinks
 
     def contains(self, i, j):
-        return torch.cat(
-            torch.broadcast_tensors(*(one.contains(i, j) for one in self.heads)), dim=1
-        )
+        return torch.cat(torch.broadcast_tensors(*(one.contains(i, j) for one in self.heads)), 1)
 
     def __or__(self, other):
         others = other.heads if isinstance(other, PerHead) else (other,) * len(self.heads)

@@ -115,7 +115,7 @@ def last_rows(
     """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
     M = memory.shape[1]
     row = count[:, None] + torch.arange(M, device=x.device)
-    return torch.cat([memory, x], dim=1).detach().take_along_dim(row[..., None], 1)
+    return torch.cat([memory, x], 1).detach().take_along_dim(row[..., None], 1)
 
 
 def last_aligned(
@@ -126,6 +126,6 @@ def last_aligned(
         return k, v, mask
     S = k.shape[2]
     source = (torch.arange(S, device=k.device) + mask.valid.sum(1, keepdim=True)) % S
-    pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, dim=3)
+    pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, 3)
     aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
-    return permute(k, source, dim=2), permute(v, source, dim=2), aligned
+    return permute(k, source, 2), permute(v, source, 2), aligned

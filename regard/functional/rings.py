@@ -57,7 +57,7 @@ def extend(
         tokens = some_q, some_k, some_v, some_group
         y, state = _extend(*tokens, state, window, scale, exclude_self, count_once, ours)
         parts.append(y)
-    return torch.cat(parts, dim=2), state
+    return torch.cat(parts, 2), state
 
 
 def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_once, ours):
@@ -74,7 +74,7 @@ def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_onc
         first = torch.arange(0, B * H * R * G1, G1, device=store.device).view(B, H, R, 1)
         rings = store.flatten(0, 3).index_select(0, (group + first).transpose(2, 3).flatten())
         rings = rings.view(B, H, n, R, *store.shape[4:])
-        return torch.cat([rings, new[:, :, None, None].expand(-1, -1, n, R, -1, -1)], dim=4)
+        return torch.cat([rings, new[:, :, None, None].expand(-1, -1, n, R, -1, -1)], 4)
 
     near = window.near(place[:, :, :, None, None], offered(state.place, place))  # B H n R m R
     allowed = near.diagonal(dim1=3, dim2=5).transpose(3, 4)

@@ -281,7 +281,7 @@ def cleared(
 
 def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:
     """Each of the G heads for H / G neighbours."""
-    return z if z.shape[1] == H else z.repeat_interleave(H // z.shape[1], dim=1)
+    return z if z.shape[1] == H else z.repeat_interleave(H // z.shape[1], 1)
 
 
 def wide_type(z: Tensor) -> torch.dtype:

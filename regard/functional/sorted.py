@@ -120,7 +120,7 @@ def attend(
         again = window.near(
             _at(P, i[:, :, r + 1 :])[..., None], _at(P, j[:, :, r + 1 :])[..., None, :]
         )
-        allowed = torch.cat([allowed[:, :, : r + 1], allowed[:, :, r + 1 :] & ~again], dim=2)
+        allowed = torch.cat([allowed[:, :, : r + 1], allowed[:, :, r + 1 :] & ~again], 2)
     allowed = allowed & _allowed(mask, i, j, exclude_self)
 
     s = scores(take_each(q, i), take_each(k, j), scale)

@@ -147,7 +147,7 @@ def extend(
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, R = q.shape[2], state.k.shape[2]
-    k, v = torch.cat([state.k, k], dim=2), torch.cat([state.v, v], dim=2)
+    k, v = torch.cat([state.k, k], 2), torch.cat([state.v, v], 2)
     here = torch.arange(R + N, device=q.device) >= R - state.length[:, None]
     y = window_attention(
         q,

@@ -100,7 +100,7 @@ class FixedPatterns(ValuesMixer):
             parts.append(fixed_attention(self.patterns, *fixed, mask=fixed_mask, impl=self.impl))
         if self.num_learned:
             parts.append(softmax_attention(q, k, v[:, F:], mask=learned_mask, impl=self.impl))
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, 1)
 
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:

@@ -104,7 +104,7 @@ class GMLP(CachedMixer):
 
     def _split(self, x, context, at=None):
         """Parts of x U: z_1, beside the query of the tiny attention, its key and value side by side, and LN(z_2)."""
-        h1, h2 = self.widen(x).chunk(2, dim=-1)
+        h1, h2 = self.widen(x).chunk(2, -1)
         z1, z2 = F.gelu(h1), self.norm(F.gelu(h2))[:, None]  # apart: no further tensor of [B T F]
         if self.qkv is None:
             return (z1, None), z2[..., :0], z2
@@ -120,7 +120,7 @@ class GMLP(CachedMixer):
             bias = self.bias[query]
         gate = spatial_mixing(weight, v[:, 0], bias=bias, mask=mask, impl=self.impl)
         if self.tiny_out is not None:
-            k, v = k.chunk(2, dim=-1)
+            k, v = k.chunk(2, -1)
             tiny = softmax_attention(q, k, v, mask=mask, impl=self.impl)
             gate = gate + self.tiny_out(tiny[:, 0])
         return z1 * gate

@@ -116,12 +116,12 @@ class HeadGroups(HeadsMixer):
     ) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
         split = (
-            [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, dim=1)]
+            [part.transpose(1, 2).flatten(2) for part in z.split(self.sizes, 1)]
             for z in self.heads.split(x, context, after)
         )
         masks = [mask] * len(self.sizes)
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
-            own = mask.pairwise.split(self.sizes, dim=1)
+            own = mask.pairwise.split(self.sizes, 1)
             masks = [replace(mask, pairwise=pairwise) for pairwise in own]
         for member, own, q, k, v in zip(self.groups, masks, *split, strict=True):
             if context is None:
@@ -131,11 +131,11 @@ class HeadGroups(HeadsMixer):
 
     def mix(self, x, context, mask):
         mixed = [m.mix(*given) for m, given in self._given(x, context, mask)]
-        return self.heads.out(torch.cat(mixed, dim=-1))
+        return self.heads.out(torch.cat(mixed, -1))
 
     def _mixed(self, x, context, mask, of=None):
         given = self._given(x, context, mask)
-        return torch.cat([member._mixed(*own, of) for member, own in given], dim=1)
+        return torch.cat([member._mixed(*own, of) for member, own in given], 1)
 
     def _merge(self, x, mixed):
         """mixed [B T H*V]: the outputs of all groups, side by side."""
@@ -155,7 +155,7 @@ class HeadGroups(HeadsMixer):
         given = zip(self._given(x, None, OPEN, after), parts, strict=True)
         done = (m._extend(own, part, valid, donate) for (m, (own, *_)), part in given)
         mixed, states = zip(*done, strict=True)
-        return torch.cat(mixed, dim=-1), states
+        return torch.cat(mixed, -1), states
 
     def _keep(self, context, valid):
         given = self._given(context[:, :0], context, OPEN)
@@ -168,7 +168,7 @@ class HeadGroups(HeadsMixer):
         seen = (m._observe(*given) for m, given in self._given(x, context, mask))
         parts = zip(*seen, strict=True)
         return Observation(
-            *(None if any(part is None for part in z) else torch.cat(z, dim=1) for z in parts)
+            *(None if any(part is None for part in z) else torch.cat(z, 1) for z in parts)
         )
 
     def _plan(self, x, context, mask):

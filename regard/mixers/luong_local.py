@@ -166,7 +166,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
     def _step(self, x, state, valid, donate):
         N, D_w = x.shape[1], self.window_size
         q, *new = self._split(x, None, place(state.length, valid, N))
-        k, v = (torch.cat(z, dim=2) for z in zip((state.k, state.v), new, strict=True))
+        k, v = (torch.cat(z, 2) for z in zip((state.k, state.v), new, strict=True))
         start = torch.arange(N, device=x.device)[None]  # column c: the token at length - D_w + c
         windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
         y = self._read_windows(q, k, v, windows)

@@ -66,7 +66,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
 
     def _sums(self, x, causal, position):
         q, k, v = self.heads.split(x, None, position[:, 0])
-        q, k = rotate(torch.cat([q, k], dim=1), position).chunk(2, dim=1)
+        q, k = rotate(torch.cat([q, k], 1), position).chunk(2, 1)
         pair = q / math.sqrt(q.shape[-1]), k
         near = None if self.parts == "global" else pair
         far = None if self.parts == "local" else pair

@@ -154,10 +154,10 @@ class TransformerXL(HeadsMixer):
         return State(self._like.new_zeros(len(length), self.mem_len, self.dim), length)
 
     def _step(self, x, state, valid, donate):
-        source = torch.cat([state.memory, x], dim=1)
+        source = torch.cat([state.memory, x], 1)
         held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
         new = held.new_ones(x.shape[:2]) if valid is None else valid
-        mask = Mask(causal=True, valid=torch.cat([held, new], dim=1))
+        mask = Mask(causal=True, valid=torch.cat([held, new], 1))
         q, k, v = self.heads.split(x, source)
         mixed = relative_attention(q, k, v, **self._how(q, k, mask))
         length = advance(state.length, valid, x.shape[1])

@@ -68,4 +68,4 @@ class DualEncoder(Summariser):
     def compare(
         self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]
     ) -> Float[Tensor, "*b num_classes"]:
-        return self.head(torch.cat([e1, e2, e1 * e2, e1 - e2], dim=-1))
+        return self.head(torch.cat([e1, e2, e1 * e2, e1 - e2], -1))

@@ -89,7 +89,7 @@ class Sampling(metaclass=CheckedOptions):
                 ended = ended | (new == eos)
             made.append(new)
             if len(made) == prompt.max_new_tokens or (eos is not None and bool(ended.all())):
-                return torch.stack(made, dim=1)
+                return torch.stack(made, 1)
             logits, state = prompt.step(new[:, None], state)
 
 
@@ -135,17 +135,17 @@ class Search(metaclass=CheckedOptions):
         eos = -1 if prompt.eos is None else prompt.eos
         rows = torch.arange(B, device=prompt.logits.device)[:, None]
         state = reorder(prompt.state, rows.expand(B, beams).flatten())
-        logits = prompt.logits.repeat_interleave(beams, dim=0)
+        logits = prompt.logits.repeat_interleave(beams, 0)
         dtype = torch.promote_types(logits.dtype, torch.float32)
         sums = torch.full((B, beams), -math.inf, dtype=dtype, device=logits.device)
         hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
-        sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], dim=1)  # beams start as one sequence
+        sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], 1)  # beams start as one sequence
         tokens = rows.new_zeros(B, beams, 0)
         for n in range(1, last + 1):
             totals = sums[..., None] + logits.log_softmax(-1, dtype=dtype).view(B, beams, V)
             best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
             parent, new = index // V, index % V
-            candidates = torch.cat([tokens[rows, parent], new[..., None]], dim=2)
+            candidates = torch.cat([tokens[rows, parent], new[..., None]], 2)
             ends = new == eos
             open_row = hypotheses.scores.isinf().any(1, keepdim=True)
             scores = best / ((5 + n) / 6) ** self.length_penalty
@@ -169,8 +169,8 @@ def _require_memory(who: str, what: str, count: int, each: int, device: torch.de
 def _best(old: Beams, new: Beams, eos: int) -> Beams:
     """The best of both, as many as there are beams; the old ones, a token shorter, are filled with eos."""
     filler = new.tokens.new_full((*old.tokens.shape[:2], 1), max(eos, 0))
-    tokens = torch.cat([torch.cat([old.tokens, filler], dim=2), new.tokens], dim=1)
-    scores, index = torch.cat([old.scores, new.scores], dim=1).topk(old.scores.shape[1])
+    tokens = torch.cat([torch.cat([old.tokens, filler], 2), new.tokens], 1)
+    scores, index = torch.cat([old.scores, new.scores], 1).topk(old.scores.shape[1])
     return Beams(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[2])), scores)
 
 

@@ -136,7 +136,7 @@ class TransformerXL(LanguageModel):
                 donate=False if again else donate,
             )
             parts.append(hidden)
-        whole = torch.cat(parts, dim=1)
+        whole = torch.cat(parts, 1)
         return whole if order is None else permute(whole, order.target), state
 
     @property

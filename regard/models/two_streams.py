@@ -50,7 +50,7 @@ class FactorizationOrder(NamedTuple):
         itself = torch.eye(T, dtype=torch.bool, device=r.device)
         memory = held[:, None, :].expand(-1, T, -1)
         content, query = (
-            torch.cat([memory, sees & self.valid[:, None, :]], dim=2)
+            torch.cat([memory, sees & self.valid[:, None, :]], 2)
             for sees in (before | itself, before)
         )
         return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
@@ -82,7 +82,7 @@ class TwoStreamLayer(Block):
         predicted: Int[Tensor, "B P"] | None = None,
     ) -> tuple[Hidden, Float[Tensor, "B _ D"] | None]:
         """Keys and values of both streams are those of h as it comes in; g has the places `predicted`, or all."""
-        seen = torch.cat([memory, h], dim=1)
+        seen = torch.cat([memory, h], 1)
         content, query = masks
         after = self.after_mixer(h, mixed(self.mixer, h, seen, content, segments))
         if g is None:

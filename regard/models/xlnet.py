@@ -102,13 +102,13 @@ class Trunk(nn.Module):
         last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
         predicted = index = None
         if g is not None and num_predict is not None:
-            predicted = ranks.order.topk(min(num_predict, T), dim=1).indices
+            predicted = ranks.order.topk(min(num_predict, T), 1).indices
             index = predicted[..., None].expand(-1, -1, g.shape[2])
             g = g.gather(1, index)
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
-            memories.append(torch.cat([memory, h], dim=1).detach().gather(1, last))
+            memories.append(torch.cat([memory, h], 1).detach().gather(1, last))
             given = h, g, memory, masks, ranks.segments, predicted
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         if g is not None and index is not None:

@@ -68,8 +68,8 @@ class SequenceClassifier(Model):
             columns += [looked_up(self.trunk.table, tokens, valid), separator]
             here += [one.expand_as(tokens) if valid is None else valid, one]
             numbers += [number] * (tokens.shape[1] + 1)
-        source, _, valid = compaction(torch.cat([*here, one], dim=1))
-        h = permute(torch.cat([*columns, closing], dim=1), source)
+        source, _, valid = compaction(torch.cat([*here, one], 1))
+        h = permute(torch.cat([*columns, closing], 1), source)
         segments = source.new_tensor([*numbers, 2])[source]
         ranks = FactorizationOrder(torch.full_like(segments, CONTEXT), valid, segments)
         h, _, _ = self.trunk(h, None, ranks, self.trunk.empty(B, 0))

@@ -48,4 +48,4 @@ class CoordConv2d(nn.Module, metaclass=CheckedOptions):
         row, column = torch.meshgrid(*axes, indexing="ij")
         where = coordinates(row, column, (height, width), radius=self.radius, dtype=x.dtype)
         where = where.movedim(-1, 0).expand(x.shape[0], -1, -1, -1)
-        return self.conv(torch.cat([x, where], dim=1))
+        return self.conv(torch.cat([x, where], 1))

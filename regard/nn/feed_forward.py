@@ -100,5 +100,5 @@ class Chunked(nn.Module, metaclass=CheckedOptions):
         self.layer, self.chunk_size = layer, chunk_size
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:
-        parts = x.split(self.chunk_size, dim=1)
-        return torch.cat([recomputed(self.layer, part, random=True) for part in parts], dim=1)
+        parts = x.split(self.chunk_size, 1)
+        return torch.cat([recomputed(self.layer, part, random=True) for part in parts], 1)

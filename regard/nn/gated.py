@@ -101,12 +101,12 @@ class RelativeBias(nn.Module):
         The first is of queries, times `scale`, the second of keys, and both have further channels; others have none.
         """
         if self.form != "rotary":
-            q, *others = rotate(views, position).split(1, dim=1)
+            q, *others = rotate(views, position).split(1, 1)
             return [q * scale, *others]
         learned = self.weight[:, None].to(views.dtype).expand(views.shape[0], -1, *views.shape[2:])
-        turned = rotate(torch.cat([learned, views], dim=1), position).split(1, dim=1)
+        turned = rotate(torch.cat([learned, views], 1), position).split(1, 1)
         a, b, q, k, *others = turned
-        return [torch.cat([q * scale, a], dim=-1), torch.cat([k, b], dim=-1), *others]
+        return [torch.cat([q * scale, a], -1), torch.cat([k, b], -1), *others]
 
     def at(self, ahead: Int[Tensor, "*b"]) -> Float[Tensor, "*b"] | None:
         """The Toeplitz bias, which is not in the channels, of keys so far ahead of their queries."""

@@ -47,7 +47,7 @@ def packed(
     v: Float[Tensor, "B T GV"] | None = None,
 ) -> Float[Tensor, "B T width"]:
     """Tokens for a mixer `with_given_heads`: q, k and v; q alone; or k and v alone, as its context."""
-    x = torch.cat([z for z in (q, k, v) if z is not None], dim=-1)
+    x = torch.cat([z for z in (q, k, v) if z is not None], -1)
     missing = mixer.dim - x.shape[2]
     return F.pad(x, (missing, 0) if q is None else (0, missing))
 

@@ -184,7 +184,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         if of != "value" and self.rotation is not None:
             place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid ones first
             z = self.rotation.rotate(z, place if after is None else after[:, None] + place)
-        z = z if self.copies == 1 or of == "query" else z.repeat_interleave(self.copies, dim=1)
+        z = z if self.copies == 1 or of == "query" else z.repeat_interleave(self.copies, 1)
         return z if of != "value" or self.of is None else self.of(z)
 
 

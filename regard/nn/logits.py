@@ -127,7 +127,7 @@ class FactorizedDenseLogits(DenseLogits):
 
     def forward(self, x, position=None, keys=None):
         both = self._hidden(x) @ self.weight.mT + self.bias[:, None]
-        return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, dim=-1))
+        return Logits(outer if self.tiling == "outer" else same, both.split(self.factors, -1))
 
 
 class FixedPatternLogits(PositionLogits):
@@ -196,7 +196,7 @@ class BlendedLogits(PositionLogits):
     def forward(self, x, position=None, keys=None):
         members = self.members.values()
         widths = [member.width for member in members]
-        own = [None] * len(widths) if keys is None else keys.split(widths, dim=-1)
+        own = [None] * len(widths) if keys is None else keys.split(widths, -1)
         parts = [member(x, position, k) for member, k in zip(members, own, strict=True)]
         return blended(self.blend.softmax(0), parts)
 
@@ -204,7 +204,7 @@ class BlendedLogits(PositionLogits):
         """Keys of all scores, side by side."""
         found = [member.keys(x, position) for member in self.members.values()]
         found = [keys for keys in found if keys is not None]
-        return torch.cat(found, dim=-1) if found else None
+        return torch.cat(found, -1) if found else None
 
 
 def by_position(

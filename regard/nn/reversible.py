@@ -76,7 +76,7 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
         return self.merged(y_1, y_2)
 
     def merged(self, y_1: Float[Tensor, "B T D"], y_2: Float[Tensor, "B T D"]) -> Tensor:
-        return torch.cat([y_1, y_2], dim=-1) if self.merge == "concat" else (y_1 + y_2) / 2
+        return torch.cat([y_1, y_2], -1) if self.merge == "concat" else (y_1 + y_2) / 2
 
 
 class _Reversible(torch.autograd.Function):

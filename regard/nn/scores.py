@@ -302,10 +302,10 @@ class ActivationUnit(Score):
         """A [.. T F K] and b [.. T F], with which the first layer of the pair (q, k) is A k + b."""
         K, weight = self.dim, self.weights[0]
         if self.interaction == "din_code":
-            of_query, of_key, difference, product = weight.split(K, dim=-1)
+            of_query, of_key, difference, product = weight.split(K, -1)
             of_query, of_key = of_query + difference, of_key - difference
         else:
-            of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], dim=-1)
+            of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], -1)
         of_pair: Tensor | float = 0.0
         if self.interaction == "outer":
             of_pair = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)

@@ -67,7 +67,7 @@ class Axial(AbsolutePosition):
         for size, table in zip(reversed(self.shape), reversed(list(self.tables)), strict=True):
             parts.insert(0, table[position % size].to(dtype))
             position = position // size
-        return torch.cat(parts, dim=-1)
+        return torch.cat(parts, -1)
 
 
 class Coordinates(AbsolutePosition):

@@ -28,7 +28,7 @@ def _activation_unit(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor
         2 * K: [k, q],
         4 * K: [q, k, q - k, q * k],
     }
-    x = torch.cat(inputs[weights[0].shape[1]], dim=-1)
+    x = torch.cat(inputs[weights[0].shape[1]], -1)
     for i, weight in enumerate(weights):
         x = x @ weight.T + p[f"biases.{i}"]
         if i + 1 < len(weights):

@@ -20,7 +20,7 @@ def gmlp(params, options, row):
         return params["weight"][i, j]
 
     def tiny(i: int, keys: list[int]) -> Tensor:
-        q, k, v = linear(params, "qkv", row.x).split(K, dim=1)
+        q, k, v = linear(params, "qkv", row.x).split(K, 1)
         w = softmax({j: q[i] @ k[j] / math.sqrt(K) for j in keys})
         return linear(params, "tiny_out", sum((w[j] * v[j] for j in keys), row.x.new_zeros(K)))
 

@@ -34,4 +34,4 @@ def linformer(params, options, row):
             mixed.append(P @ v_slots)
             weights[h, i] = (P @ F).detach()
         parts.append(torch.stack(mixed))
-    return linear(params, "heads.out", torch.cat(parts, dim=-1)), weights
+    return linear(params, "heads.out", torch.cat(parts, -1)), weights

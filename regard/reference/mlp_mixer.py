@@ -15,4 +15,4 @@ def mlp_mixer(params, options, row):
     for x in row.x.T:
         hidden = gelu(w1[:, : row.T] @ x + b1)
         channels.append((w2 @ hidden + b2)[: row.T])
-    return torch.stack(channels, dim=1), None
+    return torch.stack(channels, 1), None

@@ -23,7 +23,7 @@ def coordinates(
     height, width = grid
     y, x = _scaled(row, height, dtype), _scaled(column, width, dtype)
     features = [y, x, (y.square() + x.square()).sqrt()] if radius else [y, x]
-    return torch.stack(features, dim=-1)
+    return torch.stack(features, -1)
 
 
 def _scaled(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:

@@ -45,13 +45,13 @@ def rotate(
     wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
     cos, sin = turn.cos().to(wide.dtype), turn.sin().to(wide.dtype)
     if pairing == "half":
-        a, b = wide.chunk(2, dim=-1)
+        a, b = wide.chunk(2, -1)
     else:
         a, b = wide[..., 0::2], wide[..., 1::2]
     left, right = (a * cos).addcmul_(b, sin, value=-1), (b * cos).addcmul_(a, sin)
     if pairing == "half":
-        return torch.cat([left, right], dim=-1).to(x.dtype)
-    return torch.stack([left, right], dim=-1).flatten(-2).to(x.dtype)
+        return torch.cat([left, right], -1).to(x.dtype)
+    return torch.stack([left, right], -1).flatten(-2).to(x.dtype)
 
 
 def angles(
@@ -76,7 +76,7 @@ def sinusoid(
         position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32
     )
     if pairing == "half":
-        table = torch.cat([turn.sin(), turn.cos()], dim=-1)
+        table = torch.cat([turn.sin(), turn.cos()], -1)
     else:
-        table = torch.stack([turn.sin(), turn.cos()], dim=-1).flatten(-2)
+        table = torch.stack([turn.sin(), turn.cos()], -1).flatten(-2)
     return table[..., :dim].to(dtype)
