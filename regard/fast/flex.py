@@ -75,7 +75,7 @@ def _made(
 
     kinds = _kinds(pattern, T, causal, device, size)[None]
     if valid is not None:  # any block may hold padding
-        kinds = kinds.clamp(max=1).expand(len(valid), -1, -1, -1).contiguous()
+        kinds = kinds.clamp_max(1).expand(len(valid), -1, -1, -1).contiguous()
     partial, full = (_listed(kinds == kind) for kind in (1, 2))
     more: tuple[Any, Any] = full if valid is None else (None, None)
     how: dict[str, Any] = {"BLOCK_SIZE": size, "seq_lengths": (T, T)}
@@ -140,7 +140,7 @@ def _at(term: Pattern, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
     if not isinstance(term, Scattered):
         return term.contains(i, j)
     H, N, r = term.table.shape
-    row = (i // term.size).clamp(max=N - 1)  # kernels compute beyond the end, and drop it
+    row = (i // term.size).clamp_max(N - 1)  # kernels compute beyond the end, and drop it
     named = (term.table[h if H > 1 else h * 0, row, h * 0 + n] for n in range(r))
     return reduce(or_, (block == j // term.size for block in named), j < 0)
 

@@ -226,7 +226,7 @@ def _append_rest(
 
 
 def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:
-    return pick(z, index.clamp(max=z.shape[2] - 1))
+    return pick(z, index.clamp_max(z.shape[2] - 1))
 
 
 def write(

@@ -51,7 +51,7 @@ def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
         last = mask.last_key(T, S, k.device)
         every = torch.arange(S, device=k.device) < last[:, :1]
         state = all_before(present_keys(k, every), v)
-        k, v = (pick(z, last.clamp(min=0)) for z in (k, v))
+        k, v = (pick(z, last.clamp_min(0)) for z in (k, v))
         k = present_keys(k, last >= 0)
     return causal_means(rho, k, v, *state, chunk=chunk)[0]
 

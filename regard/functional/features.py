@@ -57,7 +57,7 @@ class FeatureMap:
 
 
 def elu_plus_one(x: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
-    return x.clamp(max=0).exp() + x.relu()
+    return x.clamp_max(0).exp() + x.relu()
 
 
 FEATURE_MAPS = Catalog(
@@ -97,7 +97,7 @@ def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
 def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
     """For features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
     eps = least(total, EPS)
-    return torch.where(total < 0, total.clamp(max=-eps), total.clamp(min=eps))
+    return torch.where(total < 0, total.clamp_max(-eps), total.clamp_min(eps))
 
 
 # ------------------------------------------------------------------ random features of directions

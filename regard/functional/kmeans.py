@@ -121,14 +121,14 @@ def within(
     if exclude_self:
         others = allowed & (i != j)
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
-    queries, keys = queries.clamp(min=0), keys.clamp(min=0)
+    queries, keys = queries.clamp_min(0), keys.clamp_min(0)
     a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
     y = (a.to(v.dtype) @ take_each(v, keys)).flatten(0, 3)
     at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
     some = allowed.any(-1).expand(queries.shape).flatten().to(y.dtype)
     total = y.new_zeros(B * H * T, V).index_add(0, at, y)
     times = y.new_zeros(B * H * T).index_add(0, at, some)
-    return (total / times.clamp(min=1)[:, None]).view(B, H, T, V)
+    return (total / times.clamp_min(1)[:, None]).view(B, H, T, V)
 
 
 def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H T W"]:
@@ -139,7 +139,7 @@ def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H
     keys = assigned["key_clusters"]
     T, S = queries.shape[2], keys.shape[2]
     ordered, source = keys.sort(dim=-1, stable=True)
-    last = mask.last_key(T, S, keys.device)[:, None].clamp(min=-1)
+    last = mask.last_key(T, S, keys.device)[:, None].clamp_min(-1)
     begin = torch.searchsorted(ordered, queries.contiguous())
     code = ordered * (S + 1) + source
     end = torch.searchsorted(code, queries * (S + 1) + last, right=True)
@@ -154,7 +154,7 @@ def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | N
     if mask.pairwise is not None:
         i = torch.arange(q.shape[2], device=q.device)[:, None, None]
         allowed = allowed & pairs_at(mask.pairwise, i, index[..., None, :])
-    at = index.clamp(min=0)
+    at = index.clamp_min(0)
     a = masked_softmax(scores(q[..., None, :], take_each(k, at), scale), allowed)
     return (a.to(v.dtype) @ take_each(v, at))[..., 0, :]
 

@@ -297,6 +297,6 @@ def _beside_queries(
     all_see = torch.arange(v.shape[2], device=v.device) < last[:, :1]
     g = None if log_decay is None else present(log_decay, all_see)
     before = summed(present(phi_k, all_see), v, g)
-    at, seen = last.clamp(min=0), last >= 0
+    at, seen = last.clamp_min(0), last >= 0
     g = None if log_decay is None else present(pick(log_decay[..., None], at)[..., 0], seen)
     return present(pick(phi_k, at), seen), pick(v, at), g, *before

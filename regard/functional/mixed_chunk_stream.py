@@ -66,7 +66,7 @@ def extend(
         def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B *n"]:
             """Places of the tokens at these columns, which count from the start of the open chunk; new ones are behind it."""
             old = filled.view(-1, *[1] * (column.dim() - 1))
-            return torch.where(column < old, column, column - old + C).clamp(max=C + N - 1)
+            return torch.where(column < old, column, column - old + C).clamp_max(C + N - 1)
 
         column = torch.arange(C + c, device=v.device)
         at = stored(c * torch.arange(q.shape[2], device=v.device)[None, :, None] + column)

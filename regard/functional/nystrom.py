@@ -48,7 +48,7 @@ def landmarks(
     """Means of runs of valid tokens, and which there are: a row of fewer tokens has one for each."""
     S = z.shape[2]
     length = (z.new_ones(1, S, dtype=torch.bool) if valid is None else valid).sum(1)
-    used = length.clamp(max=count)
+    used = length.clamp_max(count)
     means = segment_means(length, S, count, z.dtype, used)
     return means @ z, torch.arange(count, device=z.device) < used[:, None]
 

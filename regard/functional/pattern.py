@@ -160,7 +160,7 @@ def _part(
     others = None if mask.global_tokens is None else ~mask.global_tokens
     for marks in (mask.valid, others):
         there = there if marks is None else there & marks[:, at]
-    i = i.clamp(max=T - 1)  # copies of the last query are dropped below
+    i = i.clamp_max(T - 1)  # copies of the last query are dropped below
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:
         query, own, before = i[None, None, :, :, rows, None], [], list(earlier)
@@ -173,7 +173,7 @@ def _part(
         pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
         if prefix is not None:
             first, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
-            seen = _masked(present, mask, query, first.clamp(min=0)) | (first < 0)
+            seen = _masked(present, mask, query, first.clamp_min(0)) | (first < 0)
             pairs = beside(seen, pairs)
         found = scores(q, k, scale)
         a = masked_softmax(found, pairs)

@@ -63,7 +63,7 @@ def extend(
 
     before, column = state.length[:, None], torch.arange(sinks + reach + N, device=q.device)
     sink = torch.where(column < before, column, sinks + column - before)[:, :sinks]
-    sink = sink.clamp(max=sinks + torch.sym_min(sinks, N) - 1)
+    sink = sink.clamp_max(sinks + torch.sym_min(sinks, N) - 1)
     length = advance(state.length, valid, N)
     last = (length - state.length)[:, None] + sinks + column[:reach]
 
@@ -98,8 +98,8 @@ def attend_next(
         i = first + torch.arange(chunk, device=q.device)
         near = first + sinks + torch.arange(reach + chunk, device=q.device)
         j = beside(torch.arange(sinks, device=q.device), near)
-        key = torch.where(j < S, key[:, j.clamp(max=S - 1)], -1)
-        i, j = i.clamp(max=N - 1), j.clamp(max=S - 1) + E
+        key = torch.where(j < S, key[:, j.clamp_max(S - 1)], -1)
+        i, j = i.clamp_max(N - 1), j.clamp_max(S - 1) + E
         j = beside(torch.arange(E, device=q.device), j)
         q, k, v, query = take(q, i), take(k, j), take(v, j), query[:, i]
     else:

@@ -317,7 +317,7 @@ def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b
     """
     wide = z.to(wide_type(z))
     squares = wide.square().sum(-1, keepdim=True)  # far faster than a norm on a CPU
-    return (wide * squares.clamp(min=least(z, eps) ** 2).rsqrt()).to(z.dtype)
+    return (wide * squares.clamp_min(least(z, eps) ** 2).rsqrt()).to(z.dtype)
 
 
 def least(z: Tensor, eps: float) -> float:

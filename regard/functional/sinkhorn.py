@@ -173,7 +173,7 @@ def extend(
         first = [torch.where(begins, z, old) for z, old in zip(new, first, strict=True)]
 
     cells = block[..., None] * C + place  # B G C: positions
-    own = [pick(z, cells.clamp(max=at.seen - 1)) for z in store]
+    own = [pick(z, cells.clamp_max(at.seen - 1)) for z in store]
     queries, seen = q[:, :, None], (place <= filled)[:, None, None]
     if N > 1:
         token = (cells - state.length[:, None, None]).clamp(

@@ -158,7 +158,7 @@ def _blocks(
     i, j = first + step[window.most * size :][:c], first + step  # N c, N s: ranks
     inside = (j >= 0) & (j < T)
     # Copies of the last query have no rank, and so no place in the outputs.
-    return source[..., i.clamp(max=T - 1)], source[..., j.clamp(0, T - 1)], inside[:, None]
+    return source[..., i.clamp_max(T - 1)], source[..., j.clamp(0, T - 1)], inside[:, None]
 
 
 def _allowed(
@@ -183,7 +183,7 @@ def pairs_at(
     pairwise: Bool[Tensor, "b h T S"], i: Int[Tensor, "*#n"], j: Int[Tensor, "*#n"]
 ) -> Bool[Tensor, "*n"]:
     """The pairs of these queries and keys; of -1, any."""
-    place = i.clamp(min=0) * pairwise.shape[3] + j.clamp(min=0)
+    place = i.clamp_min(0) * pairwise.shape[3] + j.clamp_min(0)
     flat = pairwise.expand(*place.shape[:2], -1, -1).flatten(2)
     return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
 
@@ -212,5 +212,5 @@ def _dense(
         allowed = torch.where(others.any(-1, keepdim=True), others, alone)
     s = scores(q, k, scale)
     if not count_once:
-        s = s + rounds.clamp(min=1).to(s.dtype).log()
+        s = s + rounds.clamp_min(1).to(s.dtype).log()
     return masked_softmax(s, allowed)

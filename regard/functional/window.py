@@ -97,7 +97,7 @@ def attend(
     first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query
     i, j = first + d * step[w : w + c], first + d * step + S - T  # N d c, N d s: positions
     allowed = near & ((j >= 0) & (j < S))[:, :, None]
-    i, j = i.clamp(max=T - 1), j.clamp(0, S - 1)  # copies of the last query are dropped below
+    i, j = i.clamp_max(T - 1), j.clamp(0, S - 1)  # copies of the last query are dropped below
     if mask.valid is not None:
         allowed = allowed & mask.valid[:, None, j][..., None, :]
     if mask.pairwise is not None:

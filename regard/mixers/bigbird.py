@@ -132,8 +132,8 @@ def draw_blocks(
     generator = torch.Generator().manual_seed(seed + causal)
     own = torch.arange(num_blocks, device="cpu")
     first = int(first_is_global)
-    near = (own - 1).clamp(min=first)  # where the window begins
-    width = ((own + 2).clamp(max=num_blocks) - near).clamp(min=0)
+    near = (own - 1).clamp_min(first)  # where the window begins
+    width = ((own + 2).clamp_max(num_blocks) - near).clamp_min(0)
     choice = (near if causal else num_blocks - width) - first
     if first_is_global:
         choice = choice.masked_fill(own == 0, 0)

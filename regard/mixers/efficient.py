@@ -93,4 +93,4 @@ def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
     """The valid keys over their number; zero where there is none."""
     if mask.valid is None:
         return k / k.shape[2]
-    return present(k, mask.valid) / mask.valid.sum(1).clamp(min=1)[:, None, None, None]
+    return present(k, mask.valid) / mask.valid.sum(1).clamp_min(1)[:, None, None, None]

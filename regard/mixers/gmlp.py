@@ -116,7 +116,7 @@ class GMLP(CachedMixer):
         if query is None:
             weight, bias = self._first(T)[None], self.bias[None, :T]
         else:
-            weight = self._between(query, key.clamp(max=len(self.bias) - 1))
+            weight = self._between(query, key.clamp_max(len(self.bias) - 1))
             bias = self.bias[query]
         gate = spatial_mixing(weight, v[:, 0], bias=bias, mask=mask, impl=self.impl)
         if self.tiny_out is not None:

@@ -131,7 +131,7 @@ class Sinkhorn(HeadsMixer):
         sums, first = blocks.sum(2), blocks[:, :, 0]
         if self.sort_net is None:
             # Means of blocks are projected, as they are C times fewer than queries and keys.
-            mean = sums / sizes.clamp(min=1)
+            mean = sums / sizes.clamp_min(1)
             queries = self.heads.queries(first if mask.causal else mean)
             logits = block_scores(queries, self.heads.keys(mean))
         else:

@@ -212,7 +212,7 @@ class BiGRU(nn.Module):
     def forward(self, x, valid):
         if len(x) == 0:
             return self(one_row(x), one_row(valid))[:0]
-        lengths = valid.sum(1).clamp(min=1).cpu()  # an empty one is read as one zero
+        lengths = valid.sum(1).clamp_min(1).cpu()  # an empty one is read as one zero
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         hidden, _ = self.gru(packed)
         return pad_packed_sequence(hidden, batch_first=True, total_length=x.shape[1])[0]

@@ -116,7 +116,7 @@ def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Int[Tenso
     """The position of each token among the valid ones of its row, or of its document."""
     place = columns = torch.arange(tokens.shape[1], device=tokens.device)[None]
     if valid is not None:
-        place = (valid.cumsum(1) - 1).clamp(min=0)
+        place = (valid.cumsum(1) - 1).clamp_min(0)
     if documents is None:
         return place
     if valid is not None:  # padding belongs to the document before it

@@ -46,7 +46,7 @@ class FactorizationOrder(NamedTuple):
     def masks(self, held: Bool[Tensor, "B M"]) -> tuple[Mask, Mask]:
         """The masks of the content and the query stream, over memory and tokens."""
         r, T = self.order, self.order.shape[1]
-        before = r[:, None, :] < r[:, :, None].clamp(min=0)
+        before = r[:, None, :] < r[:, :, None].clamp_min(0)
         itself = torch.eye(T, dtype=torch.bool, device=r.device)
         memory = held[:, None, :].expand(-1, T, -1)
         content, query = (

@@ -104,7 +104,7 @@ class Centroids(nn.Module):
         z = standardised(project(clear(tokens, valid)))
         head = torch.arange(z.shape[1], device=z.device)[:, None]
         squares = (z - self.value[head, nearest(z, self.value)]).square().mean(-1)
-        return (squares * valid[:, None]).sum() / (valid.sum().clamp(min=1) * z.shape[1])
+        return (squares * valid[:, None]).sum() / (valid.sum().clamp_min(1) * z.shape[1])
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """Moves the staged counts too; as a buffer they would be saved, and overwritten by the first process's.

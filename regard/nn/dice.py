@@ -48,13 +48,13 @@ class Dice(nn.Module):
         valid = s.new_ones(s.shape[:-1], dtype=torch.bool) if valid is None else valid
         rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).to(s.dtype)
         count = exists.sum()
-        mean = rows.sum(0) / count.clamp(min=1)
-        variance = (exists * (rows - mean).square()).sum(0) / count.clamp(min=1)
+        mean = rows.sum(0) / count.clamp_min(1)
+        variance = (exists * (rows - mean).square()).sum(0) / count.clamp_min(1)
         # Within a backward, gradient checkpointing recomputes a forward that has been counted.
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:
             with torch.no_grad():
                 step = MOMENTUM * (count > 0).to(self.mean.dtype)
-                unbiased = variance * count / (count - 1).clamp(min=1)
+                unbiased = variance * count / (count - 1).clamp_min(1)
                 self.mean.lerp_(mean.to(self.mean.dtype), step)
                 self.variance.lerp_(unbiased.to(self.variance.dtype), step)
         return mean, variance

@@ -182,7 +182,7 @@ class FieldEmbedding(nn.Module):
             ]
             ids = torch.cat(here).unique()
             ids = ids[ids != MISSING]
-            n = counts[name].to(weight.device)[ids].clamp(min=1)
+            n = counts[name].to(weight.device)[ids].clamp_min(1)
             total = total + (weight[ids].square().sum(1) / n).sum() / 2
         return total
 
@@ -195,4 +195,4 @@ class FieldEmbedding(nn.Module):
         rows, exists = self.look_up(field.of.name, x), x != MISSING
         if not isinstance(field, Sequence):
             return rows, exists
-        return rows.sum(1) / exists.sum(1, keepdim=True).clamp(min=1), exists.any(1)
+        return rows.sum(1) / exists.sum(1, keepdim=True).clamp_min(1), exists.any(1)

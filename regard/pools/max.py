@@ -20,5 +20,5 @@ class Max(Plain):
 
     def weigh(self, x, query, valid):
         largest = (x == self.pool(x, None, valid)).to(x.dtype) * valid[..., None]
-        share = (largest / largest.sum(1, keepdim=True).clamp(min=1)).mean(-1)
+        share = (largest / largest.sum(1, keepdim=True).clamp_min(1)).mean(-1)
         return self.each(share, query)

@@ -39,7 +39,7 @@ def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
 def _hidden(p, row: Row, h: int, i: int) -> Tensor:
     w, b = p["hidden.weight"], p["hidden.bias"]
     F = w.shape[0] // row.H
-    return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp(min=0)
+    return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp_min(0)
 
 
 LOGITS = {

@@ -15,7 +15,7 @@ def flash(params, options, row):
     def weigh(h, i):
         def near(keys):
             n = 1 if paper else len(keys)
-            return {j: (q[i] @ k[j] / divisor + bias(i, j)).clamp(min=0) ** 2 / n for j in keys}
+            return {j: (q[i] @ k[j] / divisor + bias(i, j)).clamp_min(0) ** 2 / n for j in keys}
 
         return chunked(options, row, i, near, lambda j: far_q[i] @ far_k[j])
 

@@ -16,6 +16,6 @@ def gau(params, options, row):
     def weigh(h, i):
         keys = row.keys(h, i)
         n = {"paper": 1, "visible": len(keys), "ns": max_len}[scale]
-        return {j: (q[i] @ k[j] / divisor + bias(i, j)).clamp(min=0) ** 2 / n for j in keys}
+        return {j: (q[i] @ k[j] / divisor + bias(i, j)).clamp_min(0) ** 2 / n for j in keys}
 
     return gated(params, row, weigh)

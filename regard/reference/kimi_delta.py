@@ -14,7 +14,7 @@ def kimi_delta(params, options, row):
     step = softplus(low_rank(params, "decay.project", row.x) + params["decay.bias"])
     g = -params["decay.A_log"].exp()[:, None] * step.view(row.T, row.H, -1)
     if options["least_decay"] is not None:
-        g = g.clamp(min=options["least_decay"])
+        g = g.clamp_min(options["least_decay"])
     o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, g.exp(), b)
     gate = low_rank(params, "gate", row.x).sigmoid()
     return linear(params, "out", normed(params, "norm", o).flatten(1) * gate), weights

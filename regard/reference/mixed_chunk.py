@@ -15,7 +15,7 @@ def mixed_chunk(params, options, row):
         def near(keys):
             if options["local_fn"] == "softmax":
                 return softmax({j: scores[j] for j in keys})
-            return {j: scores[j].clamp(min=0) ** 2 / len(keys) for j in keys}
+            return {j: scores[j].clamp_min(0) ** 2 / len(keys) for j in keys}
 
         return chunked(options, row, i, near, scores.__getitem__)
 

@@ -24,7 +24,7 @@ def performer(params, options, row):
         a = a / a.shape[1] ** 0.25
         w = params["projection.w"][h if options["per_head"] else 0]
         if not exponential:
-            f = ((a @ w.T).clamp(min=0) if kind == "relu" else kind(a @ w.T)) + 1e-3
+            f = ((a @ w.T).clamp_min(0) if kind == "relu" else kind(a @ w.T)) + 1e-3
             return f, f
         wa = torch.cat([a @ w.T, -a @ w.T], 1) if kind == "hyperbolic" else a @ w.T
         e = wa - (a**2).sum(1, keepdim=True) / 2

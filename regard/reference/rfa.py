@@ -14,7 +14,7 @@ def rfa(params, options, row):
         w = params["sigma"][h] * params["projection.w"][h]
         wa = w @ (a / a.norm().clamp_min(1e-6))
         if options["features"] == "arc_cosine":
-            return wa.clamp(min=0) / len(w) ** 0.5
+            return wa.clamp_min(0) / len(w) ** 0.5
         return torch.cat([wa.sin(), wa.cos()]) / len(w) ** 0.5
 
     q, k, v = heads(params, row)
@@ -29,6 +29,6 @@ def rfa(params, options, row):
                 A[j] = A[j] * (1 - g[j, h]) * g[j + 1 : i + 1, h].prod()
         total = sum(A.values(), row.x.new_zeros(()))
         sign = -1.0 if total < 0 else 1.0
-        return {j: a / (sign * (sign * total).clamp(min=1e-6)) for j, a in A.items()}
+        return {j: a / (sign * (sign * total).clamp_min(1e-6)) for j, a in A.items()}
 
     return attend(params, row, v, weigh)

@@ -27,7 +27,7 @@ def sinkhorn(params, options, row):
         seen = [row.x[: block[0] + 1] if causal else row.x[list(block)] for block in blocks]
         summary = torch.stack([tokens.sum(0) for tokens in seen])
         if options["sort_net"] == "mlp":
-            summary = linear(params, "sort_net.hidden", summary).clamp(min=0)
+            summary = linear(params, "sort_net.hidden", summary).clamp_min(0)
         return linear(params, "sort_net.out", summary).reshape(N, H, -1)[:, :, :N].transpose(0, 1)
 
     iterations = None if causal else options["num_iterations"]

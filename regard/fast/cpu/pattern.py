@@ -75,7 +75,7 @@ def _take(z: Float[Tensor, "B H S K"], tile: Tile, first: Tensor | None) -> Tens
         if isinstance(at, slice):
             parts.append(z[:, :, at])
         else:
-            parts.append(take_each(z, at.clamp(min=0).expand(len(z), -1, -1)))
+            parts.append(take_each(z, at.clamp_min(0).expand(len(z), -1, -1)))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
@@ -89,7 +89,7 @@ def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: 
         if isinstance(at, slice):
             dz[:, :, at] += some
         else:
-            index = (S * torch.arange(H)[:, None] + at.clamp(min=0)).flatten()
+            index = (S * torch.arange(H)[:, None] + at.clamp_min(0)).flatten()
             for one, rows in zip(dz.flatten(1, 2), some.flatten(1, 2), strict=True):
                 one.index_add_(0, index, rows.to(dz.dtype))
 
@@ -113,7 +113,7 @@ def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     if mask.pairwise is not None:
         b = max(len(at), len(mask.pairwise))
         pairs = mask.pairwise[:, :, tile.rows].expand(b, -1, -1, -1)
-        seen = seen & pairs.gather(3, at.clamp(min=0).expand(b, *pairs.shape[1:3], -1))
+        seen = seen & pairs.gather(3, at.clamp_min(0).expand(b, *pairs.shape[1:3], -1))
     own = torch.zeros(()).masked_fill(~(seen | (at < 0)), -math.inf)
     return beside(own, torch.zeros(sum(tile.sizes)) if bias is None else bias)
 

@@ -201,7 +201,7 @@ class _Attention(torch.autograd.Function):
             for r in range(rows.rounds):
                 for tile in rows.tiles(r):
                     scores = tile.scores(tile.of_queries(queries), tile.of_keys(keys))
-                    high = scores.amax(-1, keepdim=True).clamp_(min=-FAR / 2)
+                    high = scores.amax(-1, keepdim=True).clamp_min_(-FAR / 2)
                     weights = scores.sub_(high).exp2_()
                     at = found[call.before :][tile.blocks]
                     at[..., :V] = weights.to(v.dtype) @ tile.of_keys(values)
@@ -228,7 +228,7 @@ class _Attention(torch.autograd.Function):
             at = rows.rows
             queries, keys, values, outer = (z[at].flatten(0, 1) for z in (*sides, dy))
             queries = queries * ctx.scale
-            total = lse[at].flatten(0, 1).clamp(max=FAR)
+            total = lse[at].flatten(0, 1).clamp_max(FAR)
             delta = (outer * y[at].flatten(0, 1)).sum(-1, keepdim=True, dtype=wide)
             sums = [z.new_zeros(z.shape, dtype=wide) for z in (queries, keys, values)]
             for r in range(rows.rounds):

@@ -33,7 +33,7 @@ def t5_bucket(
     query. Else those keys, which a causal mask hides, fall into bucket 0.
     """
     borders = t5_borders(num_buckets, max_distance, bidirectional)
-    away = distance.abs() if bidirectional else distance.clamp(min=0)
+    away = distance.abs() if bidirectional else distance.clamp_min(0)
     edges = constants(borders, away)
     bucket = torch.bucketize(away, edges, right=True)
     return bucket + (distance < 0) * (num_buckets // 2) if bidirectional else bucket
