@@ -132,7 +132,7 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     present = torch.ones_like(mask.documents) if mask.valid is None else mask.valid
     kept = present.flatten().nonzero()[:, 0]
     keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
-    first = torch.ones(len(kept), dtype=torch.bool, device=device)
+    first = kept.new_ones(len(kept), dtype=torch.bool)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
     starts = first.nonzero()[:, 0]
     _check_gaps(who, keys[:, starts])

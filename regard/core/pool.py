@@ -67,7 +67,7 @@ class Pool(Recorded):
         """The weights with which `forward` pools; zero where a token is not valid."""
         x, valid = self._checked(x, query, valid)
         weights = self.weigh(x, query, valid)
-        return torch.where(valid[:, None], weights, weights.new_zeros(()))
+        return torch.where(valid[:, None], weights, 0)
 
     @abstractmethod
     def weigh(

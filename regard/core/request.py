@@ -183,7 +183,7 @@ class Compaction(NamedTuple):
     def of(self, x: Shaped[Tensor, "B S D"]) -> Shaped[Tensor, "B S D"]:
         """The rows in compact order, zero where there is no token."""
         x = permute(x, self.source)
-        return torch.where(self.valid[..., None], x, x.new_zeros(()))
+        return torch.where(self.valid[..., None], x, 0)
 
 
 def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
@@ -212,7 +212,7 @@ def permute(
 
 
 def clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
-    return torch.where(valid[..., None], x, x.new_zeros(()))
+    return torch.where(valid[..., None], x, 0)
 
 
 def with_facts(value: Frozen, **facts: Any) -> Frozen:
@@ -237,7 +237,7 @@ class Request(NamedTuple):
         if self.empty:
             return y[:0]
         if self.answered is not None:
-            y = torch.where(self.answered[..., None], y, y.new_zeros(()))
+            y = torch.where(self.answered[..., None], y, 0)
         return y if self.queries is None else permute(y, self.queries.target)
 
     def restore_observation(self, found: Observation) -> Observation:
@@ -245,7 +245,7 @@ class Request(NamedTuple):
             return Observation(*(None if z is None else z[:0] for z in found))
         weights = found.weights
         if weights is not None and self.answered is not None:
-            weights = torch.where(self.answered[:, None, :, None], weights, weights.new_zeros(()))
+            weights = torch.where(self.answered[:, None, :, None], weights, 0)
         return Observation(
             q=_restored(found.q, self.queries),
             k=_restored(found.k, self.keys),
@@ -270,7 +270,7 @@ def restored_weights(
 def _restored(z: Any, order: Compaction | None) -> Any:
     if z is None or order is None:
         return z
-    z = torch.where(order.valid[:, None, :, None], z, z.new_zeros(()))
+    z = torch.where(order.valid[:, None, :, None], z, 0)
     return permute(z, order.target, 2)
 
 

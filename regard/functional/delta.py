@@ -57,7 +57,7 @@ def _chunks(q: Tensor, k: Tensor, g: Tensor, C: int, *, whole: bool, erased: boo
 
 def _pairs(k: Tensor, G: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
     """tril(z D k^T) of each z in `rows`; in the backward D is computed again."""
-    earlier = torch.ones(G.shape[3], G.shape[3], dtype=torch.bool, device=G.device).tril()
+    earlier = G.new_ones(G.shape[3], G.shape[3], dtype=torch.bool).tril()
     if G.shape[4] == 1:
         D = exp((G - G.mT).masked_fill(~earlier, 0)) * earlier
         return tuple(z @ k.mT * D for z in rows)

@@ -110,7 +110,7 @@ def causal_means(
     start = torch.cat([S, z[..., None]], -1)
     states, last = accumulated(start, gain, before - after)
 
-    later = torch.ones(C, C, dtype=torch.bool, device=k.device).triu(1)[..., None]
+    later = k.new_ones(C, C, dtype=torch.bool).triu(1)[..., None]
     pairs = exp((k[:, :, :, None] - m_i[:, :, :, :, None]).masked_fill(later, -torch.inf))  # i j c
     carried = exp(before[:, :, :, None] - m_i)
     z_i = pairs.sum(-2) + carried * states[..., None, :, -1]

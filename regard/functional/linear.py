@@ -172,7 +172,7 @@ def weighted_sums(
 
 def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
     """What the queries of each chunk read of its own keys, and what these add to the state after it."""
-    later = torch.ones(G.shape[3], G.shape[3], dtype=torch.bool, device=G.device).triu(1)
+    later = G.new_ones(G.shape[3], G.shape[3], dtype=torch.bool).triu(1)
     A = (a @ e.mT).tril() * exp((G - G.mT).masked_fill(later, 0)).to(a.dtype)
     return A @ v, e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
 
@@ -281,7 +281,7 @@ def _products(
     """S_n = sum_(m <= n) exp(d_(m+1) + .. + d_n) sources_m; exponents are sums of d <= 0, never differences."""
     N, R = log_decay.shape[-2:]
     d = log_decay.mT
-    ahead = torch.ones(N, N, dtype=torch.bool, device=d.device).tril(-1)
+    ahead = d.new_ones(N, N, dtype=torch.bool).tril(-1)
     apart = torch.where(ahead, d[..., None], 0).cumsum(-2)  # R n m
     factors = apart.masked_fill(ahead.mT, -torch.inf).exp()
     x = sources.to(d.dtype).unflatten(-2, (R, -1)).movedim(-3, -4)  # R N M/R V

@@ -93,15 +93,15 @@ def within(
     mask: Mask,
 ) -> Float[Tensor, "B H T V"]:
     """Every token attends to its own chunk."""
-    T, device = v.shape[2], v.device
+    T = v.shape[2]
     C = fitted(chunk_size, T)
-    place = torch.arange(C, device=device)
+    place = torch.arange(C, device=v.device)
     ahead = place - place[:, None]
     allowed: Tensor | None = (ahead <= 0)[None, None, None]  # what a valid token sees is valid
     if not mask.causal:
         here = mask.valid
         if here is None and (of_any_length(T) or T % C):  # chunks are filled up
-            here = torch.ones(1, T, dtype=torch.bool, device=device)
+            here = v.new_ones(1, T, dtype=torch.bool)
         allowed = None if here is None else in_chunks(here[:, None, :, None], C).mT
     y = inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead)
     return y.flatten(2, 3)[:, :, :T]
@@ -119,7 +119,7 @@ def between(
     T, wide = v.shape[2], wide_type(v)
     if not mask.causal:
         k = k if mask.valid is None else k * mask.valid[:, None, :, None]
-        one = torch.ones(1, T, dtype=torch.bool, device=v.device)
+        one = v.new_ones(1, T, dtype=torch.bool)
         count = (one if mask.valid is None else mask.valid).sum(1, keepdim=True)
         M = (k.mT @ v).to(wide) * share(count, wide)[:, None, :, None]
         return q @ M.to(v.dtype)

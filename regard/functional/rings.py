@@ -79,7 +79,7 @@ def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_onc
     near = window.near(place[:, :, :, None, None], offered(state.place, place))  # B H n R m R
     allowed = near.diagonal(dim1=3, dim2=5).transpose(3, 4)
     if count_once and R > 1:
-        before = torch.ones(R, R, dtype=torch.bool, device=q.device).tril(-1)[:, None]
+        before = group.new_ones(R, R, dtype=torch.bool).tril(-1)[:, None]
         allowed = allowed & ~(near & before).any(-1)
     allowed = allowed.flatten(3)[..., None, :]
     keys, values = (

@@ -164,7 +164,7 @@ def masked_softmax(
     """Softmax over the allowed keys; a row without any gives zeros, with finite gradients."""
     some = allowed.any(-1, keepdim=True)
     weights = scores.masked_fill(some & ~allowed, torch.finfo(scores.dtype).min).softmax(-1)
-    return torch.where(allowed, weights, weights.new_zeros(()))
+    return torch.where(allowed, weights, 0)
 
 
 def tiled(

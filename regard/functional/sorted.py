@@ -132,7 +132,7 @@ def attend(
         lse = s.amax(-1) - a.amax(-1).log()
         y = y * lse.flatten(3).gather(3, rank).softmax(2).to(y.dtype)[..., None]
     seen = allowed.any(-1).flatten(3).gather(3, rank).any(2)[..., None]
-    return torch.where(seen, y.sum(2), alone(v, mask) if exclude_self else v.new_zeros(()))
+    return torch.where(seen, y.sum(2), alone(v, mask) if exclude_self else 0)
 
 
 def places(
@@ -165,7 +165,7 @@ def _allowed(
     mask: Mask, i: Int[Tensor, "B H R N c"], j: Int[Tensor, "B H R N s"], exclude_self: bool
 ) -> Bool[Tensor, "#B #H #R #N #c s"]:
     """What mask and `exclude_self` allow of these pairs."""
-    allowed = torch.ones((), dtype=torch.bool, device=i.device)
+    allowed = i.new_ones((), dtype=torch.bool)
     if mask.valid is not None:
         valid = mask.valid[:, None, None].expand(*j.shape[:3], -1)
         allowed = allowed & _at(valid, j)[..., None, :]

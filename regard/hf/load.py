@@ -90,7 +90,7 @@ def load(
 
 def _tried(model: Stack | EncoderDecoder) -> Any:
     """The model, once two tokens have passed through it: shapes of tensors that do not go together are found here."""
-    tokens = torch.zeros(1, 2, dtype=torch.long, device=model.embedding.word.weight.device)
+    tokens = model.embedding.word.weight.new_zeros(1, 2, dtype=torch.long)
     with torch.no_grad():
         if isinstance(model, EncoderDecoder):
             model.logits(model(tokens, tokens))

@@ -128,7 +128,7 @@ class SplitMixer(Mixer):
         return getattr(weight, "to_local", lambda: weight)()  # of tensor parallel: this rank's part
 
     def _initial_state(self, batch_size, max_len, context, valid):
-        length = torch.zeros(batch_size, dtype=torch.long, device=self._like.device)
+        length = self._like.new_zeros(batch_size, dtype=torch.long)
         if context is None:
             return self._start(length, max_len)
         if valid is None:

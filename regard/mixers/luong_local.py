@@ -20,7 +20,6 @@ Args:
     renormalise: True: weights are divided by their sum after the Gaussian
 """
 
-import math
 from typing import Literal
 
 import torch
@@ -34,7 +33,7 @@ from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
-from regard.nn.starts import glorot_matrices
+from regard.nn.starts import glorot_matrices, uniform
 
 Alignment = Literal["monotonic", "predictive"]
 
@@ -106,8 +105,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
     def reset_parameters(self) -> None:
         if self.predictive:
             glorot_matrices(self.W_p)
-            bound = 1 / math.sqrt(self.heads.head_dim)
-            nn.init.uniform_(self.v_p, -bound, bound)
+            uniform(self.v_p, self.heads.head_dim)
 
     def _split(self, x, context, at=None):
         q, k, v = self.heads.split(x, context, None if at is None else at[:, 0])

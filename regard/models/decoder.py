@@ -180,7 +180,7 @@ class Decoder(nn.Module):
             )
             for own, cross in zip(self.self_mixers, self.cross_mixers, strict=True)
         )
-        return State(blocks, torch.zeros(B, dtype=torch.long, device=context.device))
+        return State(blocks, context.new_zeros(B, dtype=torch.long))
 
     def extend(
         self, x: Hidden, state: State, *, valid: Valid = None, donate: bool = False

@@ -80,7 +80,7 @@ class Sampling(metaclass=CheckedOptions):
     def __call__(self, prompt: Continuation) -> Tokens:
         """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
         logits, state, eos = prompt.logits, prompt.state, prompt.eos
-        ended = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
+        ended = logits.new_zeros(len(logits), dtype=torch.bool)
         made: list[Tensor] = []
         while True:
             new = self.draw(logits)
@@ -137,7 +137,7 @@ class Search(metaclass=CheckedOptions):
         state = reorder(prompt.state, rows.expand(B, beams).flatten())
         logits = prompt.logits.repeat_interleave(beams, 0)
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        sums = torch.full((B, beams), -math.inf, dtype=dtype, device=logits.device)
+        sums = logits.new_full((B, beams), -math.inf, dtype=dtype)
         hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
         sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], 1)  # beams start as one sequence
         tokens = rows.new_zeros(B, beams, 0)

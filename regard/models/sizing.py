@@ -6,7 +6,6 @@ from typing import TypeVar
 import torch
 
 from regard.core import OptionError
-from regard.core.shapes import check_positive
 from regard.mixers.build import build, option_names, resolve
 from regard.models.config import Layer, ModelConfig, StackConfig
 
@@ -27,7 +26,6 @@ def match_parameters(
     Counts are affine in hidden_dim: two are taken and the width solved for. A mixer that includes its feed-forward
     has a hidden_dim of its own, which is changed instead. `step`: the width is a multiple of it. Raises OptionError where no width will do.
     """
-    check_positive(target=target)
     low, high = 24 * config.dim, 48 * config.dim
     count_low = count_parameters(with_hidden_dim(config, low))
     slope = (count_parameters(with_hidden_dim(config, high)) - count_low) / (high - low)

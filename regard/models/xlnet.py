@@ -79,7 +79,7 @@ class Trunk(nn.Module):
     def empty(self, batch_size: int, mem_len: int) -> State:
         weight = self.table.weight
         memory = weight.new_zeros(batch_size, mem_len, weight.shape[1])
-        length = torch.zeros(batch_size, dtype=torch.long, device=weight.device)
+        length = weight.new_zeros(batch_size, dtype=torch.long)
         return State((memory,) * len(self.layers), length)
 
     def forward(

@@ -60,7 +60,7 @@ class SequenceClassifier(Model):
             check_tokens(who, tokens, valid, self.trunk.table.weight)
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
-        one = torch.ones(B, 1, dtype=torch.bool, device=closing.device)
+        one = closing.new_ones(B, 1, dtype=torch.bool)
         columns, here, numbers = [], [], []
         for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:

@@ -1,14 +1,12 @@
 """Learned maps of keys and values to fewer: matrices that make slots of up to `max_len` of them, networks that make one of each block."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import CheckedOptions
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import Glorot, glorot, uniform
 
 
 class LengthProjection(nn.Module, metaclass=CheckedOptions):
@@ -26,7 +24,7 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
 
     def reset_parameters(self) -> None:
         for matrix in self.parameters():
-            nn.init.uniform_(matrix, -1 / math.sqrt(self.max_len), 1 / math.sqrt(self.max_len))
+            uniform(matrix, self.max_len)
 
     def forward(self, S: int) -> tuple[Float[Tensor, "1 h M S"], Float[Tensor, "1 h M S"]]:
         """E and F for a sequence of S tokens."""

@@ -258,7 +258,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         if "attn_mask" not in given:
             if counted or not is_causal:
                 return Mask(causal=is_causal, valid=valid), None
-            given["attn_mask"] = torch.ones(T, S, dtype=torch.bool, device=tokens[0].device).triu(1)
+            given["attn_mask"] = tokens[0].new_ones(T, S, dtype=torch.bool).triu(1)
         allowed, added = _allowed(
             "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
         )

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.functional.rows import apart, ranged
-from regard.nn.starts import projection
+from regard.nn.starts import projection, uniform
 
 
 class ShortConv(nn.Module):
@@ -26,7 +26,7 @@ class ShortConv(nn.Module):
 
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -(self.size**-0.5), self.size**-0.5)
+            uniform(parameter, self.size)
 
     def forward(
         self, x: Float[Tensor, "B T C"], before: Float[Tensor, "B taps C"] | None = None

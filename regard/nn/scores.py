@@ -23,7 +23,7 @@ from regard.core.shapes import is_dense
 from regard.functional.rows import ranged, unit_norm
 from regard.functional.scored import additive_score
 from regard.nn.dice import Dice
-from regard.nn.starts import glorot_matrices
+from regard.nn.starts import glorot_matrices, uniform
 
 EPS = 1e-6
 
@@ -157,7 +157,7 @@ class Additive(Score):
 
     def reset_parameters(self) -> None:
         glorot_matrices(self.query, self.key)
-        nn.init.uniform_(self.v, -1 / math.sqrt(self.width), 1 / math.sqrt(self.width))
+        uniform(self.v, self.width)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -189,7 +189,7 @@ class Location(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.uniform_(self.weight, -1 / math.sqrt(self.dim), 1 / math.sqrt(self.dim))
+        uniform(self.weight, self.dim)
 
     def keys(self, k, position=None):
         if position is None:

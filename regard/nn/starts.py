@@ -68,6 +68,12 @@ def normal_rows(*tables: nn.Embedding, std: float) -> None:
         table.reset_parameters()
 
 
+def uniform(values: Tensor, inputs: int) -> None:
+    """Uniform values within 1 / sqrt(inputs), from which torch's layers of so many inputs start."""
+    bound = 1 / math.sqrt(inputs)
+    nn.init.uniform_(values, -bound, bound)
+
+
 def glorot_matrices(*stacks: Tensor) -> None:
     """Glorot's uniform values for every matrix of stacks [.. rows columns]."""
     for stack in stacks:

@@ -345,7 +345,7 @@ def _whole_mask(
             f"{[*shapes]}"
         )
     if any(padded):
-        every = torch.ones(source.shape[:2], dtype=torch.bool, device=x.device)
+        every = source.new_ones(source.shape[:2], dtype=torch.bool)
         fields["valid"] = every if mask.valid is None else mask.valid
     for name, z in fields.items():
         fields[name] = gathered(ranks, z, *((2, lengths) if name == "pairwise" else (1, keys)))

@@ -61,7 +61,7 @@ def attend(
     scale = LOG2_E * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     sides = (z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v))
     y, seen = (z.unflatten(0, q.shape[:2]) for z in _Attention.apply(call, scale, *sides))
-    return torch.where(seen, y, alone(v, mask) if exclude_self else v.new_zeros(()))
+    return torch.where(seen, y, alone(v, mask) if exclude_self else 0)
 
 
 def unfit(q, k, v, *, window: Window, mask: Mask = OPEN, **options) -> str | None:
