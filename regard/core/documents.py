@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import Mask
-from regard.core.request import Observation, check_request, compacted, compaction, permute
+from regard.core.request import Observation, check_request, compacted, compaction, existing, permute
 from regard.core.states import extended, with_document
 
 PADDING = 512
@@ -129,7 +129,7 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
         )
     B, T = mask.documents.shape
     device = mask.documents.device
-    present = torch.ones_like(mask.documents) if mask.valid is None else mask.valid
+    present = existing(mask.documents, mask.valid)
     kept = present.flatten().nonzero()[:, 0]
     keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
     first = kept.new_ones(len(kept), dtype=torch.bool)
@@ -209,7 +209,7 @@ def extended_documents(
     Raises ShapeError for a number that comes again after a gap, and for a state whose tokens had no numbers.
     """
     N = x.shape[1]
-    present = torch.ones_like(documents, dtype=torch.bool) if valid is None else valid
+    present = existing(documents, valid)
     if not present.any():
         return extended(mixer, x, state, valid, donate)
     if state.document is None and state.length.any():

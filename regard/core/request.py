@@ -62,6 +62,11 @@ def marks(what: str, given: Tensor) -> Tensor:
     return given == 1
 
 
+def existing(tokens: Shaped[Tensor, "*b"], valid: Bool[Tensor, "*b"] | None) -> Bool[Tensor, "*b"]:
+    """Which of these tokens there are: all, where `valid` is None."""
+    return torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+
+
 def first_parameter(module: nn.Module) -> Tensor | None:
     """The module's first parameter, without the sets of names that `module.parameters()` builds: they slow a decoding step."""
     for parameter in module._parameters.values():

@@ -19,7 +19,7 @@ from regard.core import (
     Streamed,
     as_state,
 )
-from regard.core.request import first_parameter
+from regard.core.request import existing, first_parameter
 from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
@@ -131,8 +131,7 @@ class SplitMixer(Mixer):
         length = self._like.new_zeros(batch_size, dtype=torch.long)
         if context is None:
             return self._start(length, max_len)
-        if valid is None:
-            valid = context.new_ones(context.shape[:2], dtype=torch.bool)
+        valid = existing(context[..., 0], valid)
         return ContextState(self._keep(context, valid), valid.any(1)[:, None, None], length)
 
     def _extend(self, x, state, valid, donate):

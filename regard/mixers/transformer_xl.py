@@ -33,7 +33,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Mask, No, ShapeError, UnsupportedError
 from regard.core.options import Rate
-from regard.core.request import check_request, compaction, permute
+from regard.core.request import check_request, compaction, existing, permute
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import advance
 from regard.functional.relative import (
@@ -156,7 +156,7 @@ class TransformerXL(HeadsMixer):
     def _step(self, x, state, valid, donate):
         source = torch.cat([state.memory, x], 1)
         held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
-        new = held.new_ones(x.shape[:2]) if valid is None else valid
+        new = existing(x[..., 0], valid)
         mask = Mask(causal=True, valid=torch.cat([held, new], 1))
         q, k, v = self.heads.split(x, source)
         mixed = relative_attention(q, k, v, **self._how(q, k, mask))

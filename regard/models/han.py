@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
-from regard.core.request import compaction, one_row, permute
+from regard.core.request import compaction, existing, one_row, permute
 from regard.core.shapes import check_divisible
 from regard.mixers.build import build
 from regard.models.block import Block
@@ -151,8 +151,7 @@ class HAN(Model):
 
     def _read(self, tokens: Tensor, valid: Tensor | None, *, weights: bool) -> Reading:
         check_tokens(self.name, tokens, valid, self.embedding.weight, axes=("S", "T"))
-        if valid is None:
-            valid = torch.ones_like(tokens, dtype=torch.bool)
+        valid = existing(tokens, valid)
         B, S, T = tokens.shape
         rows = (B, S * T) if self.sentences is None else (B * S, T)
         h = self.embedding(tokens.masked_fill(~valid, 0).view(rows))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from regard.core import ShapeError, Streamed, as_state
 from regard.core.memory import require_memory
 from regard.core.options import Count, check_option
-from regard.core.request import clear, compaction, permute
+from regard.core.request import clear, compaction, existing, permute
 from regard.functional.cache import readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
@@ -187,7 +187,7 @@ class XLNet(Model):
         valid: Valid,
         segments: Numbers,
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        exists = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        exists = existing(tokens, valid)
         source, back, valid = compaction(exists)
         if segments is not None:
             segments = permute(segments, source)

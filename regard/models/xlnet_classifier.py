@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from regard.core import ShapeError
-from regard.core.request import compaction, permute
+from regard.core.request import compaction, existing, permute
 from regard.models.config import Logits, Model
 from regard.models.generation import last_valid
 from regard.models.tokens import Source, SourceValid, Tokens, Valid, check_tokens, looked_up
@@ -66,7 +66,7 @@ class SequenceClassifier(Model):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
             columns += [looked_up(self.trunk.table, tokens, valid), separator]
-            here += [one.expand_as(tokens) if valid is None else valid, one]
+            here += [existing(tokens, valid), one]
             numbers += [number] * (tokens.shape[1] + 1)
         source, _, valid = compaction(torch.cat([*here, one], 1))
         h = permute(torch.cat([*columns, closing], 1), source)

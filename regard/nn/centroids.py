@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.errors import UnsupportedError
-from regard.core.request import clear
+from regard.core.request import clear, existing
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone
 from regard.nn.seeded import normal
@@ -99,8 +99,7 @@ class Centroids(nn.Module):
         valid: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, ""]:
         """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
-        if valid is None:
-            valid = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
+        valid = existing(tokens[..., 0], valid)
         z = standardised(project(clear(tokens, valid)))
         head = torch.arange(z.shape[1], device=z.device)[:, None]
         squares = (z - self.value[head, nearest(z, self.value)]).square().mean(-1)

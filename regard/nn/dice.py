@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core.request import clear
+from regard.core.request import clear, existing
 from regard.functional.rows import ranged
 
 EPS, MOMENTUM = 1e-8, 0.1
@@ -45,7 +45,7 @@ class Dice(nn.Module):
         return p * s + (1 - p) * self.alpha * s
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        valid = s.new_ones(s.shape[:-1], dtype=torch.bool) if valid is None else valid
+        valid = existing(s[..., 0], valid)
         rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).to(s.dtype)
         count = exists.sum()
         mean = rows.sum(0) / count.clamp_min(1)

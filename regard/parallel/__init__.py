@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError, growth
 from regard.core.options import check_calls
-from regard.core.request import check_request, clear, compacted, compaction, permute
+from regard.core.request import check_request, clear, compacted, compaction, existing, permute
 from regard.core.states import stamped
 from regard.models.tokens import Numbers, Places, Tokens, Valid, places
 from regard.nn.centroids import Centroids
@@ -142,7 +142,7 @@ def next_tokens(
     the first valid token of each row. group: as for `sequence`.
     """
     ranks, length = _ranks(group), tokens.shape[1]
-    valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+    valid = existing(tokens, valid)
     documents = torch.zeros_like(tokens) if documents is None else documents
     # The last column holds no token.
     facts = F.pad(torch.stack((tokens.long(), documents.long(), valid.long())), (0, 1))
@@ -170,7 +170,7 @@ def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
 def _placed(ranks: Ranks, tokens: Tensor, valid: Valid, documents: Numbers = None) -> Tensor:
     """Positions of this rank's tokens in the whole sequence."""
     lengths = ranks.facts(tokens.shape[1])
-    valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+    valid = existing(tokens, valid)
     valid = gathered(ranks, valid, 1, lengths)
     documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
     return places(valid, valid, documents).split(lengths, 1)[ranks.rank]
@@ -226,8 +226,7 @@ def _by_context(
 
 def _in_slots(mixer: Any, source: Tensor, valid: Tensor | None, counts: Tensor, rank: int) -> Any:
     """What this rank's tokens add to slots; counts [w B]: valid tokens of all."""
-    every = torch.ones_like(source[..., 0], dtype=torch.bool)
-    order = compaction(every if valid is None else valid)
+    order = compaction(existing(source[..., 0], valid))
     place = counts[:rank].sum(0)[:, None] + torch.arange(source.shape[1])
     count, device = counts.sum(0), source.device
     at = place.to(device), count.to(device), int(count.max())
@@ -295,8 +294,7 @@ def _by_halo(
     whole: Callable[..., Tensor], ranks: Ranks, x: Tensor, mask: Mask, reach: int
 ) -> Tensor:
     """The mixer on this rank's tokens between the nearest of the other ranks, `reach` valid ones to each side of a row."""
-    rank, every = ranks.rank, torch.ones_like(x[..., 0], dtype=torch.bool)
-    order = compaction(every if mask.valid is None else mask.valid)
+    rank, order = ranks.rank, compaction(existing(x[..., 0], mask.valid))
     counts = torch.tensor(ranks.facts(order.valid.sum(1).tolist()), device=x.device)  # [w B]
 
     def near(a: int, b: int) -> Tensor:
@@ -345,8 +343,7 @@ def _whole_mask(
             f"{[*shapes]}"
         )
     if any(padded):
-        every = source.new_ones(source.shape[:2], dtype=torch.bool)
-        fields["valid"] = every if mask.valid is None else mask.valid
+        fields["valid"] = existing(source[..., 0], mask.valid)
     for name, z in fields.items():
         fields[name] = gathered(ranks, z, *((2, lengths) if name == "pairwise" else (1, keys)))
     return lengths, keys, Mask(mask.causal, **fields)
