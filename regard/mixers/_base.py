@@ -24,6 +24,7 @@ from regard.functional.cache import advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
 from regard.nn.heads import Heads
+from regard.nn.starts import unset
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
 
@@ -193,7 +194,7 @@ class HeadsMixer(SplitMixer):
         self.position = inside(self, num_heads, position, position_options, head_dim)
         if sinks and shared_qk:
             raise OptionError(f"{self.name} takes one of sinks and shared_qk")
-        self.sinks = nn.Parameter(torch.empty(num_heads)) if sinks else None
+        self.sinks = unset(num_heads) if sinks else None
         self.heads = Heads(
             dim,
             num_heads,

@@ -1,6 +1,5 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -9,6 +8,7 @@ from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import State, extend
 from regard.functional.patterns import Pattern
 from regard.mixers._base import ALL, HeadsMixer
+from regard.nn.starts import unset
 
 CAUSAL = Mask(causal=True)
 
@@ -44,7 +44,7 @@ class PatternMixer(HeadsMixer):
                 "learned tokens have none. Leave one out."
             )
         if count:
-            self.external = nn.Parameter(torch.empty(count, self.dim))
+            self.external = unset(count, self.dim)
             self.beside_heads = "its learned tokens"
             PatternMixer.reset_parameters(self)  # a subclass may not have what it resets
 

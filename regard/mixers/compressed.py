@@ -23,7 +23,6 @@ Args:
 from functools import partial
 from typing import Any, Literal
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -34,6 +33,7 @@ from regard.functional.rows import Impl, apart, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.heads import read
+from regard.nn.starts import unset
 
 FirstSlot = Literal["token0", "null", "none"]
 
@@ -81,7 +81,7 @@ class Compressed(HeadsMixer):
         if not share_conv:
             self.value_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
         if first_slot == "null":
-            self.null = nn.Parameter(torch.empty(2, num_heads, 1, self.heads.head_dim))
+            self.null = unset(2, num_heads, 1, self.heads.head_dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

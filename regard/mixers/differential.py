@@ -16,7 +16,6 @@ import math
 from dataclasses import replace
 from typing import Any, Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -27,7 +26,7 @@ from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import rms_norm
-from regard.nn.starts import projection
+from regard.nn.starts import projection, unset
 
 
 class Differential(CachedMixer):
@@ -62,7 +61,7 @@ class Differential(CachedMixer):
         self.out = projection(num_heads * self.value_dim, dim)
         self.least = 0.8 - 0.6 * math.exp(-0.3 * layer)
         self.share: Any = None if self.first else projection(dim, num_heads)
-        self.factors = nn.Parameter(torch.empty(4, self.key_dim)) if self.first else None
+        self.factors = unset(4, self.key_dim) if self.first else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -26,6 +26,7 @@ from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
+from regard.nn.starts import unset
 
 NEAR_ZERO = 1e-3
 
@@ -68,8 +69,8 @@ class GMLP(CachedMixer):
         shape = (2 * max_len - 1,) if toeplitz else (max_len, max_len)
         if toeplitz:
             self.declare(memory="T^2 + T F")
-        self.weight = nn.Parameter(torch.empty(shape))
-        self.bias = nn.Parameter(torch.empty(max_len))
+        self.weight = unset(*shape)
+        self.bias = unset(max_len)
         self.narrow = nn.Linear(hidden_dim // 2, dim)
         self.reset_parameters()
         self.qkv = self.tiny_out = None

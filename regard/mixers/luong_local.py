@@ -24,7 +24,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
@@ -33,7 +33,7 @@ from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
-from regard.nn.starts import glorot_matrices, uniform
+from regard.nn.starts import glorot_matrices, uniform, unset
 
 Alignment = Literal["monotonic", "predictive"]
 
@@ -91,8 +91,8 @@ class LuongLocal(CachedMixer, HeadsMixer):
         )
         self.predictive = alignment == "predictive"
         if self.predictive:
-            self.W_p = nn.Parameter(torch.empty(num_heads, K, K))
-            self.v_p = nn.Parameter(torch.empty(num_heads, K))
+            self.W_p = unset(num_heads, K, K)
+            self.v_p = unset(num_heads, K)
             why = "its window is placed by the number of all keys"
             causal, streaming = No(why), No(f"it has no causal form: {why}")
             self.declare(causal=causal, streaming=streaming, exchange=causal)

@@ -10,7 +10,6 @@ Args:
     conv_size: tokens that a filter sees, odd; None: there is none
 """
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -18,6 +17,7 @@ from regard.core import No, OptionError
 from regard.functional.nystrom import nystrom_attention
 from regard.functional.rows import ranged
 from regard.mixers._base import ALL, HeadsMixer
+from regard.nn.starts import unset
 
 
 class Nystrom(HeadsMixer):
@@ -48,7 +48,7 @@ class Nystrom(HeadsMixer):
                 f"nystrom: conv_size ({conv_size}) must be odd: as many tokens before as after"
             )
         self.num_landmarks = num_landmarks
-        self.filters = nn.Parameter(torch.empty(num_heads, conv_size)) if conv_size else None
+        self.filters = unset(num_heads, conv_size) if conv_size else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

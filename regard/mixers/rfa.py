@@ -32,7 +32,7 @@ from regard.functional.linear import random_feature_attention, signed
 from regard.functional.rows import Impl
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
-from regard.nn.starts import projection
+from regard.nn.starts import projection, unset
 
 
 class RFA(RecurrentMixer):
@@ -80,7 +80,7 @@ class RFA(RecurrentMixer):
             self.declare(bidirectional=direction, cross=direction, exchange=direction)
             self.beside_heads = "its gate"
         self.features = features
-        self.sigma = nn.Parameter(torch.empty(num_heads, self.heads.head_dim))
+        self.sigma = unset(num_heads, self.heads.head_dim)
         self.projection = RandomProjection(
             pool_size or num_heads, num_features, self.heads.head_dim, orthogonal=orthogonal
         )

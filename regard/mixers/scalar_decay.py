@@ -27,6 +27,7 @@ from regard.functional.rows import side_by_side, wide_type
 from regard.mixers._scan import ScanMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import Decay
+from regard.nn.starts import unset
 
 
 class ScalarDecay(ScanMixer):
@@ -70,7 +71,7 @@ class ScalarDecay(ScanMixer):
         if form == "lightning":
             self.gate_of = torch.sigmoid
         self.decay = Decay(dim, num_heads, rates=(1.0, 16.0)) if mamba else None
-        self.skip = nn.Parameter(torch.empty(num_heads)) if mamba else None
+        self.skip = unset(num_heads) if mamba else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

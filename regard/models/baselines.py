@@ -5,12 +5,12 @@
 w_m is the weight of a field: of its id, the mean over the ids of a sequence, v_m x_m for a number. Cost: M, and M D for FM.
 """
 
-import torch
 from einops import rearrange
 from torch import nn
 
 from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.fields import FieldBatch, FieldEmbedding
+from regard.nn.starts import unset
 
 
 class LogisticRegressionConfig(FieldsConfig):
@@ -27,7 +27,7 @@ class LogisticRegression(FieldsModel):
     def __init__(self, config: LogisticRegressionConfig):
         super().__init__(config)
         self.linear = FieldEmbedding(config.fields, config.num_tasks)
-        self.bias = nn.Parameter(torch.empty(config.num_tasks))
+        self.bias = unset(config.num_tasks)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

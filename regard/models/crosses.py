@@ -18,6 +18,7 @@ from regard.core.options import Depth
 from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding
+from regard.nn.starts import unset
 
 
 class CrossNetworkConfig(FieldsConfig):
@@ -38,8 +39,8 @@ class CrossNetwork(FieldsModel):
         super().__init__(config)
         self.embedding = FieldEmbedding(config.fields, config.dim)
         width = len(config.fields) * config.dim
-        self.weights = nn.Parameter(torch.empty(config.num_layers, width))
-        self.biases = nn.Parameter(torch.empty(config.num_layers, width))
+        self.weights = unset(config.num_layers, width)
+        self.biases = unset(config.num_layers, width)
         self.reset_parameters()
         self.deep = DNN(width, config.hidden_dims) if config.hidden_dims else None
         self.head = nn.Linear(width + (self.deep.out_dim if self.deep else 0), config.num_tasks)

@@ -6,7 +6,6 @@
 positions and order of norms are the stack's. Cost: the stack's, and T D V for the logits.
 """
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from regard.models.encoder import Encoder
 from regard.models.tokens import Numbers, Tokens, Valid
 from regard.nn import NORMS
 from regard.nn.norm import first_gain, start_gain
+from regard.nn.starts import unset
 
 
 class MaskedLanguageModelConfig(StackConfig):
@@ -36,7 +36,7 @@ class MaskedLanguageModel(Model):
         self.transform = nn.Linear(self.encoder.width, config.dim)
         self.norm = NORMS[config.norm](config.dim)
         start_gain(self.norm, first_gain(config.dim, config.vocab_size))
-        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        self.bias = unset(config.vocab_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -41,7 +41,7 @@ from regard.models.tokens import (
     looked_up,
 )
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
-from regard.nn.starts import NormalRows, normal_rows
+from regard.nn.starts import NormalRows, normal_rows, unset
 
 
 class XLNetConfig(TrunkConfig):
@@ -130,8 +130,8 @@ class XLNet(Model):
     def __init__(self, config: XLNetConfig):
         super().__init__(config)
         self.trunk = Trunk(config)
-        self.query = nn.Parameter(torch.empty(config.dim))
-        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        self.query = unset(config.dim)
+        self.bias = unset(config.vocab_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -19,6 +19,7 @@ from regard.models.generation import last_valid
 from regard.models.tokens import Source, SourceValid, Tokens, Valid, check_tokens, looked_up
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig
 from regard.models.xlnet import Trunk
+from regard.nn.starts import unset
 
 Text = tuple[Tokens, Valid]
 
@@ -45,7 +46,7 @@ class SequenceClassifier(Model):
     def __init__(self, config: XLNetClassifierConfig):
         super().__init__(config)
         self.trunk = Trunk(config)
-        self.special = nn.Parameter(torch.empty(2, config.dim))  # SEP, CLS
+        self.special = unset(2, config.dim)  # SEP, CLS
         self.reset_parameters()
         self.dense = nn.Linear(config.dim, config.dim)
         self.dropout = nn.Dropout(config.dropout)

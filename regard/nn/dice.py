@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.core.request import clear, existing
 from regard.functional.rows import ranged
+from regard.nn.starts import unset
 
 EPS, MOMENTUM = 1e-8, 0.1
 
@@ -24,7 +25,7 @@ class Dice(nn.Module):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.alpha = nn.Parameter(torch.empty(dim))
+        self.alpha = unset(dim)
         self.register_buffer("mean", torch.empty(dim))
         self.register_buffer("variance", torch.empty(dim))
         self.reset_parameters()

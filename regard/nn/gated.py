@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.shapes import check_even
 from regard.functional.positions.rotary import rotate
-from regard.nn.starts import Glorot, glorot
+from regard.nn.starts import Glorot, glorot, unset
 
 # The paper starts at 0.02 with scores divided by a length. Scores that no length makes small learn far sooner from 1: on
 # associative recall (T 47, two causal GAU layers, 1,000 steps of AdamW) the loss is 0.001 for three seeds from 1, and 1.7
@@ -25,8 +25,8 @@ class OffsetScale(nn.Module):
     def __init__(self, dim: int, views: int, *, std: float):
         super().__init__()
         self.std = std
-        self.gamma = nn.Parameter(torch.empty(views, dim))
-        self.beta = nn.Parameter(torch.empty(views, dim))
+        self.gamma = unset(views, dim)
+        self.beta = unset(views, dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -80,10 +80,10 @@ class RelativeBias(nn.Module):
         self.form = form
         self.width = 2 * key_dim if form == "rotary" else key_dim
         if form == "rotary":
-            self.weight = nn.Parameter(torch.empty(2, key_dim))
+            self.weight = unset(2, key_dim)
         if form == "toeplitz":
             assert reach is not None
-            self.weight = nn.Parameter(torch.empty(2 * reach - 1))
+            self.weight = unset(2 * reach - 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,12 +1,11 @@
 """Learned maps of keys and values to fewer: matrices that make slots of up to `max_len` of them, networks that make one of each block."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import CheckedOptions
-from regard.nn.starts import Glorot, glorot, uniform
+from regard.nn.starts import Glorot, glorot, uniform, unset
 
 
 class LengthProjection(nn.Module, metaclass=CheckedOptions):
@@ -18,8 +17,8 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
     def __init__(self, max_len: int, num_slots: int, *, num_heads: int = 1, tied: bool = True):
         super().__init__()
         self.max_len, self.num_slots = max_len, num_slots
-        self.key = nn.Parameter(torch.empty(num_heads, num_slots, max_len))
-        self.value = None if tied else nn.Parameter(torch.empty(num_heads, num_slots, max_len))
+        self.key = unset(num_heads, num_slots, max_len)
+        self.value = None if tied else unset(num_heads, num_slots, max_len)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -37,7 +36,7 @@ class BlockProjection(nn.Module):
 
     def __init__(self, block_size: int, dim: int):
         super().__init__()
-        self.place = nn.Parameter(torch.empty(block_size, dim))
+        self.place = unset(block_size, dim)
         self.hidden, self.out = (
             Glorot(block_size * dim, dim, bias=True),
             Glorot(dim, dim, bias=True),

@@ -17,7 +17,7 @@ from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
-from regard.nn.starts import Glorot, glorot, glorot_matrices, projection
+from regard.nn.starts import Glorot, glorot, glorot_matrices, projection, unset
 
 FLOOR = 2.0**-10  # weight of a token outside a fixed pattern, as a logit
 
@@ -55,8 +55,8 @@ class DenseLogits(PositionLogits):
         if hidden is not None:
             self.hidden = projection(dim, num_heads * hidden, bias=0.0)
         heads = 1 if share_w2 else num_heads
-        self.weight = nn.Parameter(torch.empty(heads, max_len, hidden or dim))
-        self.bias = nn.Parameter(torch.empty(heads, max_len))
+        self.weight = unset(heads, max_len, hidden or dim)
+        self.bias = unset(heads, max_len)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -96,8 +96,8 @@ class FactorizedRandomLogits(PositionLogits):
 
     def __init__(self, num_heads: int, max_len: int, *, rank: int):
         super().__init__()
-        self.left = nn.Parameter(torch.empty(num_heads, max_len, rank))
-        self.right = nn.Parameter(torch.empty(num_heads, max_len, rank))
+        self.left = unset(num_heads, max_len, rank)
+        self.right = unset(num_heads, max_len, rank)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -187,7 +187,7 @@ class BlendedLogits(PositionLogits):
     def __init__(self, members: dict[str, PositionLogits], num_heads: int):
         super().__init__()
         self.members: Any = nn.ModuleDict(members)
-        self.blend = nn.Parameter(torch.empty(len(members), num_heads))
+        self.blend = unset(len(members), num_heads)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.functional.rows import apart, ranged
-from regard.nn.starts import projection, uniform
+from regard.nn.starts import projection, uniform, unset
 
 
 class ShortConv(nn.Module):
@@ -20,8 +20,8 @@ class ShortConv(nn.Module):
     def __init__(self, channels: int, size: int, *, bias: bool = False):
         super().__init__()
         self.size = size
-        self.weight = nn.Parameter(torch.empty(channels, size))
-        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
+        self.weight = unset(channels, size)
+        self.bias = unset(channels) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,8 +68,8 @@ class Decay(nn.Module):
         super().__init__()
         self.rates, self.channels = rates, channels
         self.project = projection(dim, num_heads * channels, rank)
-        self.A_log = nn.Parameter(torch.empty(num_heads))
-        self.bias = nn.Parameter(torch.empty(num_heads * channels))
+        self.A_log = unset(num_heads)
+        self.bias = unset(num_heads * channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -23,7 +23,7 @@ from regard.core.shapes import is_dense
 from regard.functional.rows import ranged, unit_norm
 from regard.functional.scored import additive_score
 from regard.nn.dice import Dice
-from regard.nn.starts import glorot_matrices, uniform
+from regard.nn.starts import glorot_matrices, uniform, unset
 
 EPS = 1e-6
 
@@ -87,7 +87,7 @@ class Score(nn.Module, metaclass=CheckedOptions):
 
     def _empty(self, *shape: int) -> nn.Parameter:
         """[H, *shape]"""
-        return nn.Parameter(torch.empty((*self.heads, *shape)))
+        return unset(*self.heads, *shape)
 
 
 class Dot(Score):

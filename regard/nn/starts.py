@@ -6,9 +6,15 @@ owner: so it is the layer that must know where it starts.
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from regard.nn.norm import RMSNorm
+
+
+def unset(*shape: int) -> nn.Parameter:
+    """A parameter of this shape, whose numbers `reset_parameters` sets."""
+    return nn.Parameter(torch.empty(shape))
 
 
 class Glorot(nn.Linear):

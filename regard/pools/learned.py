@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core.errors import ShapeError
 from regard.functional.scored import normalise
 from regard.nn.scores import Score, build_score
+from regard.nn.starts import unset
 
 
 class LearnedQueries(nn.Module):
@@ -28,7 +28,7 @@ class LearnedQueries(nn.Module):
         max_len: int | None = None,
     ):
         super().__init__()
-        self.query = nn.Parameter(torch.empty(num_queries, dim))
+        self.query = unset(num_queries, dim)
         self.reset_parameters()
         self.score = build_score(score, dim, max_len=max_len, options=score_options)
 
