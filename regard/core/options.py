@@ -341,7 +341,7 @@ def _tensors(kind: Any) -> _Values:
     values = kind.__name__.partition("[")[0].lower()
 
     def hold(value: Any) -> bool:
-        dense = isinstance(value, Tensor) and is_dense(value) and not value.is_meta
+        dense = is_dense(value) and not value.is_meta
         return dense and value.numel() > 0 and isinstance(value, kind)
 
     return _Values(

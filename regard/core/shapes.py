@@ -4,6 +4,8 @@ B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-k
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
 """
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor
 
@@ -41,9 +43,9 @@ def check_flag(**flags: bool) -> None:
             raise OptionError(f"{name} ({shown(flag)}) must be True or False")
 
 
-def is_dense(x: Tensor) -> bool:
-    """Neither sparse nor nested."""
-    return x.layout == torch.strided and not x.is_nested
+def is_dense(x: object) -> TypeGuard[Tensor]:
+    """True for a tensor that is neither sparse nor nested."""
+    return isinstance(x, Tensor) and x.layout == torch.strided and not x.is_nested
 
 
 def layout(x: Tensor) -> str:

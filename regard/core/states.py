@@ -250,7 +250,7 @@ def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
 def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
     casts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     for name, value in tensors(state).items():
-        if not isinstance(value, Tensor) or not is_dense(value):
+        if not is_dense(value):
             raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
         rows = value.shape[0] if value.dim() else "none"
         if rows != x.shape[0]:

@@ -41,12 +41,7 @@ def check_tokens(
     Values are read where that costs no synchronisation.
     """
     size, device = len(weight) if vocab_size is None else vocab_size, weight.device
-    if (
-        not isinstance(tokens, Tensor)
-        or not is_dense(tokens)
-        or tokens.dim() != 1 + len(axes)
-        or 0 in tokens.shape[1:]
-    ):
+    if not is_dense(tokens) or tokens.dim() != 1 + len(axes) or 0 in tokens.shape[1:]:
         wanted = ", ".join(("B", *(f"{axis} >= 1" for axis in axes)))
         raise ShapeError(f"{who}: tokens must be a tensor of ids [{wanted}], got {shown(tokens)}")
     if tokens.dtype not in IDS:
@@ -67,8 +62,7 @@ def check_like(
 ) -> None:
     """x must be of the shape of the tokens, where they are, and of one of these types: integers by default."""
     if (
-        not isinstance(x, Tensor)
-        or not is_dense(x)
+        not is_dense(x)
         or x.device != tokens.device
         or x.shape != tokens.shape
         or x.dtype not in dtypes

@@ -98,8 +98,7 @@ def check_batch(
         x = batch.get(field.name)
         several, number = isinstance(field, Sequence), isinstance(field, Numeric)
         if (
-            not isinstance(x, Tensor)
-            or not is_dense(x)
+            not is_dense(x)
             or x.dim() != 1 + several
             or not (x.is_floating_point() if number else x.dtype in (torch.int64, torch.int32))
         ):

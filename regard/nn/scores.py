@@ -57,7 +57,7 @@ class Score(nn.Module, metaclass=CheckedOptions):
     def _check(self, q: Tensor, k: Tensor) -> None:
         weight = first_parameter(self)
         for name, x, axis in (("q", q, "T"), ("k", k, "S")):
-            dense = isinstance(x, Tensor) and is_dense(x) and x.is_floating_point()
+            dense = is_dense(x) and x.is_floating_point()
             if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != self.dim:
                 want = ", ".join(map(str, ("..", *self.heads, axis, self.dim)))
                 raise ShapeError(

@@ -31,8 +31,7 @@ class AbsolutePosition(Position):
         check_tokens(who, "x", x, self.dim)
         B, T, _ = x.shape
         if (
-            not isinstance(position, Tensor)
-            or not is_dense(position)
+            not is_dense(position)
             or position.dtype not in (torch.int64, torch.int32)
             or tuple(position.shape) not in ((1, T), (B, T))
             or position.device != x.device
