@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.core.mask import Mask
 from regard.core.packages import lacking
 from regard.functional.linear import CAUSAL
-from regard.functional.rows import Form, wide_type
+from regard.functional.rows import Form, wide_type, with_ones
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
 
@@ -36,7 +36,7 @@ def causal_sums(
     o, after = _kernel()(
         q=_filled(phi_q.to(v.dtype)).transpose(1, 2),
         k=_filled(phi_k.to(v.dtype)).transpose(1, 2),
-        v=_filled(F.pad(v, (0, 1), value=1.0)).transpose(1, 2),
+        v=_filled(with_ones(v)).transpose(1, 2),
         g=None if log_decay is None else log_decay.transpose(1, 2),
         scale=1.0,
         initial_state=state,

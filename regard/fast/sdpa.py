@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import Form, autocast_dtype
+from regard.functional.rows import Form, autocast_dtype, with_ones
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
 
@@ -52,7 +52,7 @@ def synthesized(
     cut = [z[:, :, :n].to(v.dtype) for z, n in zip(tensors, (T, S, S), strict=False)]
     q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
     if bias:  # one more channel of the keys, which all queries have
-        q, k = F.pad(q, (0, 1), value=1.0), torch.cat([k, bias[0][..., None]], -1)
+        q, k = with_ones(q), torch.cat([k, bias[0][..., None]], -1)
     return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)
 
 

@@ -28,6 +28,7 @@ from regard.functional.rows import (
     exp,
     fitted,
     in_chunks,
+    in_time,
     recomputed,
     wide_type,
 )
@@ -116,7 +117,7 @@ def decayed_attention(
     terms = at.read, at.gain, wide, at.G[:, :, :, -1]
     carried, S = recomputed(_carried, _begun(at, v, state), *terms)
     y = at.pairs[0] @ wide + carried
-    return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
+    return in_time(y, T).to(v.dtype), S
 
 
 def delta_attention(
@@ -149,7 +150,7 @@ def delta_attention(
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
     chunks = (at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT)
     y, S = choose("delta scan", scanned)(_begun(at, v, state), *chunks)
-    return y.flatten(2, 3)[:, :, :T].to(v.dtype), S
+    return in_time(y, T).to(v.dtype), S
 
 
 def scanned(

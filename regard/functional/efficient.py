@@ -12,7 +12,6 @@ Time grows as T K (V + C), memory as T K (C + V / C). A stream is the same funct
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -20,7 +19,18 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.cache import is_ours
 from regard.functional.features import lowest
 from regard.functional.linear import accumulated
-from regard.functional.rows import Impl, choose, cleared, exp, fitted, in_chunks, pick, wide_type
+from regard.functional.rows import (
+    Impl,
+    choose,
+    cleared,
+    exp,
+    fitted,
+    in_chunks,
+    in_time,
+    pick,
+    wide_type,
+    with_ones,
+)
 
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
@@ -101,7 +111,7 @@ def causal_means(
         y, S, z, m = _one(rho, k[:, :, 0], v, S, z, m, is_ours(donate, S, k, v))
         return y.to(dtype), S.to(dtype), z.to(dtype), m.to(dtype)
     C = fitted(chunk, T)
-    rho, v = in_chunks(rho, C), F.pad(in_chunks(v, C), (0, 1), value=1.0)
+    rho, v = in_chunks(rho, C), with_ones(in_chunks(v, C))
     k = in_chunks(k, C, lowest(dtype))
     m_i = torch.cat([m[:, :, None], k.detach().flatten(2, 3)], 2).cummax(2).values
     m, m_i = m_i[:, :, ::C], m_i[:, :, 1:].unflatten(2, k.shape[2:4])  # of N + 1 borders; of tokens
@@ -117,7 +127,7 @@ def causal_means(
     a = rho / z_i.clamp_min(torch.finfo(z_i.dtype).tiny)
     y = (pairs @ a[..., None])[..., 0] @ v[..., :-1] + (a * carried) @ states[..., :-1]
     S, z = last[..., :-1].to(dtype), last[..., -1].to(dtype)
-    return y.flatten(2, 3)[:, :, :T].to(dtype), S, z, m[:, :, -1].to(dtype)
+    return in_time(y, T).to(dtype), S, z, m[:, :, -1].to(dtype)
 
 
 def _one(rho, k, v, S, z, m, ours: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

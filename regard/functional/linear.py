@@ -41,6 +41,7 @@ from regard.functional.rows import (
     exp,
     fitted,
     in_chunks,
+    in_time,
     pick,
     ranged,
     recomputed,
@@ -269,7 +270,7 @@ def accumulated(
     ends = _products(inside[:, :, :, -1], d.sum(3))
     carried = F.pad(ends[:, :, :-1], (0, 0, 0, 0, 1, 0))[:, :, :, None].unflatten(4, (R, -1))
     carried = (carried * d.cumsum(3).exp().to(gain.dtype)[..., None, None]).flatten(4, 5)
-    before = (inside + carried).flatten(2, 3)[:, :, :N].to(gain.dtype)
+    before = in_time(inside + carried, N).to(gain.dtype)
     kept = log_decay[:, :, -1].exp().to(gain.dtype)[..., None, None]
     last = (kept * before[:, :, -1].unflatten(2, (R, -1))).flatten(2, 3) + gain[:, :, -1]
     return before, last.to(state.dtype)

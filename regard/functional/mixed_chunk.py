@@ -22,6 +22,7 @@ from regard.core.mask import Mask
 from regard.functional.rows import (
     fitted,
     in_chunks,
+    in_time,
     masked_softmax,
     of_any_length,
     scores,
@@ -104,7 +105,7 @@ def within(
             here = v.new_ones(1, T, dtype=torch.bool)
         allowed = None if here is None else in_chunks(here[:, None, :, None], C).mT
     y = inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead)
-    return y.flatten(2, 3)[:, :, :T]
+    return in_time(y, T)
 
 
 def between(
@@ -128,7 +129,7 @@ def between(
     M = F.pad((k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide), (0, 0, 0, 0, 1, 0))  # B H N K V
     summed = C * torch.arange(q.shape[2], device=v.device)
     y = q @ (M * share(summed, wide)[:, None, None]).to(v.dtype)
-    return y.flatten(2, 3)[:, :, :T]
+    return in_time(y, T)
 
 
 def units(v: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T T"]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
-from regard.functional.rows import in_chunks, pick, wide_type
+from regard.functional.rows import in_chunks, in_time, pick, wide_type
 
 
 @as_state
@@ -73,7 +73,7 @@ def extend(
         ahead = column - place[:, None, None, :, None]
         allowed = (ahead <= 0) & (later == (column >= C))
         near = sums.inside(q, pick(k, at), pick(values, at), allowed, ahead)
-        y = near.flatten(2, 3)[:, :, :N]
+        y = in_time(near, N)
         at = stored(closed[:, None] * C + column[:C])
         state = replace(state, k=pick(k, at), v=pick(values, at))
 
@@ -88,7 +88,7 @@ def extend(
         chunk = begun[:, None] + torch.arange(M.shape[2], device=v.device)
         shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
         far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])
-        far = far.flatten(2, 3)[:, :, :N]
+        far = in_time(far, N)
         y = far if y is None else y + far
         row = torch.arange(B, device=v.device)
         state = replace(state, M=M[row, :, closed], P=gains[row, :, closed])

@@ -18,7 +18,7 @@ from regard.functional.cache import advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
-from regard.functional.rows import TILE, Impl, masked_softmax, pick, scores, take, tiled
+from regard.functional.rows import TILE, Impl, in_time, masked_softmax, pick, scores, take, tiled
 
 CHUNK = 64
 """New tokens that are compared with the same keys."""
@@ -112,4 +112,4 @@ def attend_next(
         pairs = F.pad(pairs, (E, 0), value=True)  # all see the keys of a prefix
         return masked_softmax(scores(q, k), pairs).to(v.dtype) @ v
 
-    return tiled(some, TILE, q, k, v).flatten(2, 3)[:, :, :N]
+    return in_time(tiled(some, TILE, q, k, v), N)

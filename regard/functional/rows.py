@@ -259,6 +259,16 @@ def in_chunks(
     return x.reshape(B, H, N, C, M)
 
 
+def in_time(z: Shaped[Tensor, "B H N C *M"], T: int) -> Shaped[Tensor, "B H T *M"]:
+    """Chunks one after the other, without what filled the last one up."""
+    return z.flatten(2, 3)[:, :, :T]
+
+
+def with_ones(v: Float[Tensor, "*b V"]) -> Float[Tensor, "*b W"]:
+    """One more channel, of ones: where values are summed, it sums their weights."""
+    return F.pad(v, (0, 1), value=1.0)
+
+
 def fitted(chunk: int, T: int) -> int:
     """Tokens of a chunk: no more than there are, where their number is known."""
     return chunk if torch.compiler.is_compiling() and of_any_length(T) else min(chunk, T)

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.rows import cleared, masked_softmax, pick, scores, wide_type
+from regard.functional.rows import cleared, in_time, masked_softmax, pick, scores, wide_type
 from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
@@ -90,7 +90,7 @@ def sinkhorn_attention(
         own = (place <= place[:, None])[None, None]
         shared = (block > 0)[None, :, None].expand(-1, -1, C)
     y = beside_sorted(q, k, v, sorted_k, sorted_v, own, shared[:, :, None], join, scale)
-    return y.flatten(2, 3)[:, :, :T]
+    return in_time(y, T)
 
 
 def mixed(

@@ -11,7 +11,6 @@ piece is halved where c moves by more than RANGE within it: what an early query 
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.features import EPS, Favor, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored
-from regard.functional.rows import Form, recomputed, wide_type
+from regard.functional.rows import Form, recomputed, wide_type, with_ones
 
 TILE = 512
 """Tokens of a piece."""
@@ -77,7 +76,7 @@ def _causal(again, pieces, S, c, w, features: Favor, chunk: int) -> list[Tensor]
                 y.append(more)
             return torch.cat(y, 2), S, c
         a = _queries(q, w, features, causal=True)
-        sums, S = chunk_sums(a, phi, F.pad(v, (0, 1), value=1.0), S * decay, chunk)
+        sums, S = chunk_sums(a, phi, with_ones(v), S * decay, chunk)
         sums, total = (sums * rise.exp()[..., None]).split([v.shape[3], 1], -1)
         return sums / floored(total), S, new
 
@@ -93,7 +92,7 @@ def _unordered(again, queries, pieces, S, c, w, features: Favor) -> list[Tensor]
 
     def add(k, v, valid, S, c, w):
         phi, decay, c, _ = _keys(k, w, c, features, valid, causal=False)
-        return S * decay + (F.pad(v, (0, 1), value=1.0).mT @ phi).mT, c
+        return S * decay + (with_ones(v).mT @ phi).mT, c
 
     def read(q, S, w):
         return _queries(q, w, features, causal=False) @ S
@@ -101,7 +100,7 @@ def _unordered(again, queries, pieces, S, c, w, features: Favor) -> list[Tensor]
     z = torch.zeros_like(S[:, :, :1])
     for k, v, valid in zip(*pieces, strict=True):
         S, c = again(add, k, v, valid, S, c, w)
-        z = z + present(F.pad(v, (0, 1), value=1.0), valid).sum(2, keepdim=True)
+        z = z + present(with_ones(v), valid).sum(2, keepdim=True)
     S = (S + EPS * z).to(queries[0].dtype)
     least, y = EPS * S.sum(2, keepdim=True), []
     for q in queries:

@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.functional.linear import CAUSAL, CHUNK
-from regard.functional.rows import Form, unrounded, wide_type
+from regard.functional.rows import Form, unrounded, wide_type, with_ones
 
 LEAST = 1 << 21
 """Bytes of the features of all keys from which this is faster."""
 
 
 def attend(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask: Mask = CAUSAL, form: Form):
-    v = F.pad(v, (0, 1), value=1.0)
+    v = with_ones(v)
     if S is None or z is None:
         S = v.new_zeros(*v.shape[:2], phi_k.shape[3], v.shape[3])
     else:
