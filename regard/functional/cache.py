@@ -125,6 +125,14 @@ def advance(
     return length + (N if valid is None else valid.sum(1))
 
 
+def last_rows(
+    kept: Float[Tensor, "B M D"], new: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
+) -> Float[Tensor, "B M D"]:
+    """The last M rows of those that were kept and the first `count` new ones."""
+    row = count[:, None] + torch.arange(kept.shape[1], device=new.device)
+    return torch.cat([kept, new], 1).take_along_dim(row[..., None], 1)
+
+
 def same_in_all(length: Int[Tensor, "B"]) -> int | None:
     """The number that every row holds, if there is one and it is readable."""
     if not readable(length):

@@ -244,5 +244,5 @@ def write(
         store = F.pad(store, (0, 0, 0, (2 * room if donate else room) - C))
     index = (at % store.shape[2])[:, None, :, None].expand_as(new)
     new = torch.where(exists[:, None, :, None], new, store.gather(2, index))
-    tracked = torch.is_grad_enabled() and (store.requires_grad or new.requires_grad)
-    return store.scatter_(2, index, new) if donate and not tracked else store.scatter(2, index, new)
+    ours = is_ours(donate, store, new)
+    return store.scatter_(2, index, new) if ours else store.scatter(2, index, new)

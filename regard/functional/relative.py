@@ -109,15 +109,6 @@ def relative_shift(every: Float[Tensor, "*b t n"], s: int) -> Float[Tensor, "*b 
     return flat[..., t - 1 : t - 1 + t * n].unflatten(-1, (t, n))[..., :s]
 
 
-def last_rows(
-    memory: Float[Tensor, "B M D"], x: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
-) -> Float[Tensor, "B M D"]:
-    """The last M rows of memory and the first `count` rows of x; no gradient enters them."""
-    M = memory.shape[1]
-    row = count[:, None] + torch.arange(M, device=x.device)
-    return torch.cat([memory, x], 1).detach().take_along_dim(row[..., None], 1)
-
-
 def last_aligned(
     k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"], mask: Mask
 ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"], Mask]:

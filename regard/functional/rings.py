@@ -3,12 +3,14 @@
 A token is stored with its places of all rounds, so that the rings are read by the rule by which whole sequences are sorted.
 """
 
+from dataclasses import replace
+
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import is_ours
+from regard.functional.cache import advance, is_ours
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.sorted import GAP, last_of_group
 
@@ -43,10 +45,11 @@ def extend(
     scale: float | None = None,
     exclude_self: bool = False,
     count_once: bool = True,
+    valid: Bool[Tensor, "B N"] | None = None,
     donate: bool = False,
     tile: int = 32,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
-    """`attend` with `last_of_group` for the next N tokens, and the state after them; `length` is the caller's to advance.
+    """`attend` with `last_of_group` for the next N tokens, and the state after them.
 
     `tile` tokens at a time, each with a copy of the rings of its groups.
     """
@@ -57,7 +60,7 @@ def extend(
         tokens = some_q, some_k, some_v, some_group
         y, state = _extend(*tokens, state, window, scale, exclude_self, count_once, ours)
         parts.append(y)
-    return torch.cat(parts, 2), state
+    return torch.cat(parts, 2), replace(state, length=advance(state.length, valid, q.shape[2]))
 
 
 def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_once, ours):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core import No, Streamed, as_state
 from regard.core.shapes import check_divisible
-from regard.functional.cache import advance
+from regard.functional.cache import advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
 from regard.functional.rows import apart, least, ranged, wide_type
@@ -144,7 +144,7 @@ class ScanMixer(SplitMixer):
         length = advance(state.length, valid, x.shape[1])
         kept = state.inputs
         if self.conv:
-            kept = self.conv.kept(kept, inputs, length - state.length)
+            kept = last_rows(kept, inputs, length - state.length)
         return mixed, State(S.to(state.S.dtype), kept, length)
 
 

@@ -40,7 +40,6 @@ from torch import Tensor
 
 from regard.core import No, OptionError
 from regard.core.options import Count, Seed
-from regard.functional.cache import advance
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
@@ -149,8 +148,7 @@ class Reformer(HeadsMixer):
         q, k, v, group = self._hashed(x, state.length)
         if valid is not None:
             group = torch.where(valid[:, None, None, :], group, state.k.shape[3] - 1)
-        y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return y, replace(after, length=advance(state.length, valid, x.shape[1]))
+        return extend(q, k, v, group, state, valid=valid, donate=donate, **self._rules)
 
     def _plan(self, x, context, mask):
         return {"buckets": self._hashed(x)[3]}

@@ -38,7 +38,6 @@ from torch import Tensor
 from regard.core import OPEN, Mask, No, OptionError
 from regard.core.options import Seed, Share
 from regard.core.request import check_request
-from regard.functional.cache import advance
 from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
@@ -172,8 +171,7 @@ class Routing(HeadsMixer):
         mask = Mask(causal=True, valid=valid, compact=True)
         q, k, v, assigned = self._assigned(x, None, mask, after=state.length)
         group = assigned["clusters"][:, :, None]
-        y, after = extend(q, k, v, group, state, donate=donate, **self._rules)
-        return y, replace(after, length=advance(state.length, valid, x.shape[1]))
+        return extend(q, k, v, group, state, valid=valid, donate=donate, **self._rules)
 
     def _plan(self, x, context, mask):
         return self._assigned(x, context, mask)[3]

@@ -35,13 +35,12 @@ from regard.core import OPEN, Mask, No, ShapeError, UnsupportedError
 from regard.core.options import Rate
 from regard.core.request import check_request, compaction, existing, permute
 from regard.core.states import Streamed, as_state, bounded
-from regard.functional.cache import advance
+from regard.functional.cache import advance, last_rows
 from regard.functional.relative import (
     Segments,
     Terms,
     distances,
     last_aligned,
-    last_rows,
     relative_attention,
 )
 from regard.functional.rows import Impl
@@ -161,7 +160,7 @@ class TransformerXL(HeadsMixer):
         q, k, v = self.heads.split(x, source)
         mixed = relative_attention(q, k, v, **self._how(q, k, mask))
         length = advance(state.length, valid, x.shape[1])
-        return mixed, State(last_rows(state.memory, x, length - state.length), length)
+        return mixed, State(last_rows(state.memory, x, length - state.length).detach(), length)
 
     def extend_normed(self, x, norm, state, *, valid=None, documents=None, donate=False):
         """The memory keeps x and is normalised when it is read, so that norm gets its gradient and no memory is stale."""
@@ -172,5 +171,5 @@ class TransformerXL(HeadsMixer):
         y, after = self.extend(norm(x), given, valid=valid, documents=documents, donate=donate)
         rows = x if valid is None else permute(x, compaction(valid).source)
         added = advance(state.length, valid, x.shape[1]) - state.length
-        memory = last_rows(state.memory, rows, added)
+        memory = last_rows(state.memory, rows, added).detach()
         return y, bounded(replace(after, memory=memory), after.most)

@@ -26,7 +26,7 @@ from regard.core import ShapeError, Streamed, as_state
 from regard.core.memory import require_memory
 from regard.core.options import Count, check_option
 from regard.core.request import clear, compaction, existing, permute
-from regard.functional.cache import readable
+from regard.functional.cache import last_rows, readable
 from regard.functional.rows import recomputed
 from regard.models.config import Model
 from regard.models.tokens import (
@@ -99,7 +99,6 @@ class Trunk(nn.Module):
         rows = torch.arange(M, device=h.device)
         masks = ranks.masks(rows >= M - state.length[:, None])
         added = ranks.valid.sum(1)
-        last = (added[:, None] + rows)[..., None].expand(-1, -1, h.shape[2])
         predicted = index = None
         if g is not None and num_predict is not None:
             predicted = ranks.order.topk(min(num_predict, T), 1).indices
@@ -108,7 +107,7 @@ class Trunk(nn.Module):
         h, g = self.dropout(h), None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
-            memories.append(torch.cat([memory, h], 1).detach().gather(1, last))
+            memories.append(last_rows(memory, h, added).detach())
             given = h, g, memory, masks, ranks.segments, predicted
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         if g is not None and index is not None:

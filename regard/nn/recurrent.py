@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.functional.rows import apart, ranged
@@ -38,16 +38,6 @@ class ShortConv(nn.Module):
         for s in range(1, self.size):
             y = torch.addcmul(y, self.weight[:, s], x[:, s : s + T])
         return F.silu(y if self.bias is None else y + self.bias)
-
-    def kept(
-        self,
-        before: Float[Tensor, "B taps C"],
-        x: Float[Tensor, "B N C"],
-        count: Int[Tensor, "B"],
-    ) -> Float[Tensor, "B taps C"]:
-        """The last inputs, after the first `count` tokens of each row of x."""
-        at = count[:, None] + torch.arange(self.size - 1, device=x.device)
-        return torch.cat([before, x], 1).take_along_dim(at[..., None], 1)
 
 
 class Decay(nn.Module):

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.errors import ShapeError
+from regard.core.errors import OptionError, ShapeError
 
 Pairing = Literal["half", "adjacent"]
 
@@ -32,8 +32,10 @@ def rotate(
     """x [.. T K] turned by its positions: [T], or [B T] where x is [B .. T K].
 
     Angles and their sines are made in float64 where the device has it, since an angle's error grows with its position;
-    x keeps its dtype. Raises ShapeError where K is odd.
+    x keeps its dtype. Raises ShapeError where K is odd and OptionError for an unknown pairing.
     """
+    if pairing not in ("half", "adjacent"):
+        raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
     if x.shape[-1] % 2:
         raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
     exact = torch.float32 if x.device.type == "mps" else torch.float64
