@@ -332,7 +332,7 @@ def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b
 
 def least(z: Tensor, eps: float) -> float:
     """The least number to divide by in z's type: eps, or 0.008 in float16, where gradients are multiplied by 1 / eps."""
-    return max(eps, math.sqrt(torch.finfo(z.dtype).tiny))
+    return max(eps, torch.finfo(z.dtype).tiny ** 0.5)
 
 
 def exp(x: Tensor) -> Tensor:

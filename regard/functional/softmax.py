@@ -3,7 +3,6 @@
 y_i = sum_j a_ij v_j,   a_i = softmax over the allowed j of  scale q_i . k_j + bias_ij
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -190,7 +189,7 @@ def behind_sink(
     So each kernel that takes keys takes sinks. In causal order a query is put in front, too, so that the order alone is the mask.
     """
     scale, bias = how["scale"], how.get("bias")
-    scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    scale = q.shape[3] ** -0.5 if scale is None else scale
     logit = (sinks / scale).to(q.dtype)[:, None, None].expand(*q.shape[:3], 1)
     q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
     if _only_causal(mask) and q.shape[2] == k.shape[2] and bias is None:

@@ -3,7 +3,6 @@
 Each is registered together with its mask function: one alone would let Transformers leave the causal mask out.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -212,7 +211,7 @@ class AttentionFunction:
             raise ShapeError(
                 f"{one.cls.name}: values of width {v.shape[3]} beside keys of width {K}"
             )
-        q = query if scaling is None else query * (scaling * math.sqrt(K))
+        q = query if scaling is None else query * (scaling * K**0.5)
         if scored := {name: given[name] for name in SCORED if name in given}:
             scored |= {"output_attentions": True} if output_attentions else {}
             return _scored(one, q, k, v, mask, scored, dropout), None

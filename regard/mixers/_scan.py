@@ -1,6 +1,5 @@
 """Base class of mixers whose keys and values pass into a state that decays: convolution, heads, norm, gate, and streaming."""
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -153,4 +152,4 @@ def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     eps = least(x, 1e-3) ** 2
     wide = (z.to(wide_type(z)) for z in tensors)
     q, *rest = (z * (z.square().sum(-1, keepdim=True) + eps).rsqrt() for z in wide)
-    return q / math.sqrt(q.shape[-1]), *rest
+    return q / q.shape[-1] ** 0.5, *rest

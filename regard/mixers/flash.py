@@ -22,7 +22,6 @@ Args:
     bias: True: linear maps have a bias
 """
 
-import math
 from typing import Literal
 
 from torch import Tensor
@@ -82,7 +81,7 @@ class Flash(ChunkedMixer):
         width = hidden_dim or 2 * dim
         self.unit = GatedUnit(dim, width, key_dim, 4, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
-        self.score_scale = 1 / chunk_size if scale == "paper" else 1 / math.sqrt(key_dim)
+        self.score_scale = 1 / chunk_size if scale == "paper" else key_dim**-0.5
         self.divisor = 1.0 if scale == "paper" else None
 
     def _sums(self, x, causal, position):

@@ -21,7 +21,6 @@ Args:
     bias: True: linear maps have a bias
 """
 
-import math
 from typing import Literal
 
 from regard.core import No, OptionError
@@ -71,7 +70,7 @@ class GAU(CachedMixer):
         width = hidden_dim or 2 * dim
         self.unit = GatedUnit(dim, width, key_dim, 2, std=VIEW_STD[scale], bias=bias)
         self.relative = RelativeBias(relative_bias, key_dim, max_len)
-        self.score_scale = 1 / (max_len or 1) if scale == "paper" else 1 / math.sqrt(key_dim)
+        self.score_scale = 1 / (max_len or 1) if scale == "paper" else key_dim**-0.5
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def _split(self, x, context, at=None):

@@ -14,7 +14,6 @@ Args:
     parts: pairs inside chunks, between chunks, or both
 """
 
-import math
 from typing import Literal
 
 import torch
@@ -67,7 +66,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     def _sums(self, x, causal, position):
         q, k, v = self.heads.split(x, None, position[:, 0])
         q, k = rotate(torch.cat([q, k], 1), position).chunk(2, 1)
-        pair = q / math.sqrt(q.shape[-1]), k
+        pair = q / q.shape[-1] ** 0.5, k
         near = None if self.parts == "global" else pair
         far = None if self.parts == "local" else pair
         return Sums(near, far, self.inside, self.shares[causal]), v

@@ -10,7 +10,6 @@ concatenation. There is no `mixer`: a layer widens D to H K around its own resid
 are few, so that a cheaper attention would gain nothing. Cost: L M^2 K H.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -57,7 +56,7 @@ class Interacting(nn.Module):
             Glorot(dim, width, bias=official) for _ in range(4)
         )
         glorot(self)
-        self.scale = 1 / math.sqrt(config.head_dim) if official else 1.0
+        self.scale = config.head_dim**-0.5 if official else 1.0
         self.activation = nn.ReLU() if official else nn.Identity()
         self.norm = nn.LayerNorm(width, eps=1e-8) if official else nn.Identity()
 

@@ -1,6 +1,5 @@
 """Encoder: embedded tokens, positions, a stack of blocks, a final norm. Bidirectional or causal, whole or streamed."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal, cast
@@ -46,7 +45,7 @@ class Embedding(nn.Module):
         super().__init__()
         position = added_position(config)
         scale = config.embedding_scale
-        self.scale = math.sqrt(config.dim) if scale is None else scale
+        self.scale = config.dim**0.5 if scale is None else scale
         self.table = NormalRows(vocab_size, config.dim)
         normal_rows(self.table, std=config.dim**-0.5)
         self.position = position

@@ -81,7 +81,7 @@ def first_gain(dim: int, vocab_size: int) -> float:
     A logit has this standard deviation, and that of the token itself, which h may hold, is sqrt(D) times as much. A smaller one is slower to learn.
     """
     own = max(1.0, math.log1p(0.01 * vocab_size * math.log(vocab_size)))
-    return min(0.3, own / math.sqrt(dim))
+    return min(0.3, own * dim**-0.5)
 
 
 def start_gain(norm: nn.Module, start: float) -> None:

@@ -104,7 +104,7 @@ class ScaledDot(Score):
     formula = "q . k / sqrt(K)"
 
     def queries(self, q):
-        return q / math.sqrt(self.dim)
+        return q / self.dim**0.5
 
 
 class General(Score):
@@ -212,7 +212,7 @@ class Cosine(Score):
 
     def __init__(self, dim: int, *, num_heads: int | None = None, beta: Above0 | None = None):
         super().__init__(dim, num_heads=num_heads)
-        self.beta = math.sqrt(dim) if beta is None else beta
+        self.beta = dim**0.5 if beta is None else beta
         self.raw = self._empty()
         self.reset_parameters()
 

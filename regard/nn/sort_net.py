@@ -5,7 +5,6 @@ mlp        R_g = W_2 relu(W_1 s_g)
 attention  R_gu = q_g k_u / sqrt(K)            q_g, k_u means of the blocks: no parameters, and no bound on the length
 """
 
-import math
 from typing import Literal
 
 import torch
@@ -44,7 +43,7 @@ def block_scores(
     q: Float[Tensor, "B H G K"], k: Float[Tensor, "B H N K"]
 ) -> Float[Tensor, "B H G N"]:
     """The `attention` kind."""
-    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return q @ k.mT / q.shape[-1] ** 0.5
 
 
 def gumbel(like: Tensor) -> Tensor:

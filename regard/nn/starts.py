@@ -4,8 +4,6 @@ FSDP and torchtitan build on the meta device and call every module's `reset_para
 owner: so it is the layer that must know where it starts.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -76,12 +74,12 @@ def normal_rows(*tables: nn.Embedding, std: float) -> None:
 
 def uniform(values: Tensor, inputs: int) -> None:
     """Uniform values within 1 / sqrt(inputs), from which torch's layers of so many inputs start."""
-    bound = 1 / math.sqrt(inputs)
+    bound = inputs**-0.5
     nn.init.uniform_(values, -bound, bound)
 
 
 def glorot_matrices(*stacks: Tensor) -> None:
     """Glorot's uniform values for every matrix of stacks [.. rows columns]."""
     for stack in stacks:
-        bound = math.sqrt(6 / (stack.shape[-2] + stack.shape[-1]))
+        bound = (6 / (stack.shape[-2] + stack.shape[-1])) ** 0.5
         nn.init.uniform_(stack, -bound, bound)

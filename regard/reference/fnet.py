@@ -19,4 +19,4 @@ def fnet(params, options, row):
     D = row.x.shape[1]
     (c_n, s_n), (c_d, s_d) = waves(row.T), waves(D)
     y = c_n @ row.x @ c_d - s_n @ row.x @ s_d
-    return (y / math.sqrt(row.T * D) if options["norm"] == "ortho" else y), None
+    return (y / (row.T * D) ** 0.5 if options["norm"] == "ortho" else y), None

@@ -1,7 +1,5 @@
 """Oracle of `gmlp` (arXiv 2105.08050): the spatial gating unit token by token, with the tiny attention of aMLP."""
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
@@ -21,7 +19,7 @@ def gmlp(params, options, row):
 
     def tiny(i: int, keys: list[int]) -> Tensor:
         q, k, v = linear(params, "qkv", row.x).split(K, 1)
-        w = softmax({j: q[i] @ k[j] / math.sqrt(K) for j in keys})
+        w = softmax({j: q[i] @ k[j] / K**0.5 for j in keys})
         return linear(params, "tiny_out", sum((w[j] * v[j] for j in keys), row.x.new_zeros(K)))
 
     z = gelu(linear(params, "widen", row.x))

@@ -47,7 +47,7 @@ def attend(
     each = partial(tiles, pattern, mask.causal, H, T, form.tile or TILE)
     even = all(isinstance(term, EVEN) for term in pattern.terms)
     merged = len(pattern.terms) > 1
-    scale = 1 / math.sqrt(K) if scale is None else scale
+    scale = K**-0.5 if scale is None else scale
     call = Call(each, mask, marks, scale, even, merged, *first[2:])
     return _tiled(call, q, k, v, *first[:2])
 
@@ -55,7 +55,7 @@ def attend(
 def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:
     H, T, K = q.shape[1:]
     each = partial(window_tiles, window, dilation, mask.causal, H, T, form.tile or TILE)
-    return _tiled(Call(each, mask, mask.valid, 1 / math.sqrt(K)), q, k, v)
+    return _tiled(Call(each, mask, mask.valid, K**-0.5), q, k, v)
 
 
 def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B H T V"]:

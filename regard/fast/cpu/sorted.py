@@ -7,7 +7,6 @@ A pair that is not allowed has FAR taken from its score. How many conditions it 
 product of queries and keys is then added to.
 """
 
-import math
 from collections.abc import Iterator
 from functools import reduce
 from typing import NamedTuple
@@ -58,7 +57,7 @@ def attend(
         count_once=count_once,
         pairs=(form.room or ROOM) // 4,
     )
-    scale = LOG2_E * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scale = LOG2_E * (q.shape[-1] ** -0.5 if scale is None else scale)
     sides = (z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v))
     y, seen = (z.unflatten(0, q.shape[:2]) for z in _Attention.apply(call, scale, *sides))
     return torch.where(seen, y, alone(v, mask) if exclude_self else 0)

@@ -12,8 +12,8 @@ from regard.models.published.stack import BERT_BASE, BERT_LARGE, SMALL, Publishe
 _BLOCKS = {"max_len": 4096, **mixed("bigbird", block_size=64, num_random=3)}
 
 bigbird = Published(
-    name="bigbird",
-    about=__doc__,
+    "bigbird",
+    __doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
         "base": {**BERT_BASE, **_BLOCKS},

@@ -18,8 +18,8 @@ _SMALL = sizes(64, 4, 2, max_len=256)
 _LLAMA = {**_PLAIN, "position_options": {"base": 500000.0}, "tied": False}
 
 llama3 = Published(
-    name="llama3",
-    about="""Llama 3 (Llama team 2024, arXiv 2407.21783): softmax attention whose keys and values have fewer heads.
+    "llama3",
+    """Llama 3 (Llama team 2024, arXiv 2407.21783): softmax attention whose keys and values have fewer heads.
 
 8b: of 128,256 tokens.""",
     heads=("language_model",),
@@ -43,8 +43,8 @@ _OWN = {"num_kv_heads": 8, "head_dim": 128, "qk_norm": True}
 _QWEN = {**_PLAIN, "position_options": {"base": 1000000.0}}
 
 qwen3 = Published(
-    name="qwen3",
-    about="""Qwen3 (Qwen team 2025, arXiv 2505.09388): as Llama 3, with normalised queries and keys, and heads of 128 channels.
+    "qwen3",
+    """Qwen3 (Qwen team 2025, arXiv 2505.09388): as Llama 3, with normalised queries and keys, and heads of 128 channels.
 
 0.6b, 1.7b, 8b: of 151,936 tokens.""",
     heads=("language_model",),
@@ -67,8 +67,8 @@ def _gemma(head_dim: int, window: int, **stack: int) -> Preset:
 
 
 gemma3 = Published(
-    name="gemma3",
-    about="""Gemma 3 (Gemma team 2025, arXiv 2503.19786): five layers of a sliding window before one that sees all, norms before and after each.
+    "gemma3",
+    """Gemma 3 (Gemma team 2025, arXiv 2503.19786): five layers of a sliding window before one that sees all, norms before and after each.
 
 270m, 1b: of 262,144 tokens.""",
     heads=("language_model",),

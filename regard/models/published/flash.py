@@ -25,13 +25,11 @@ def _presets(mixer: str, **small: Any) -> dict[str, Preset]:
     }
 
 
-flash = Published(
-    name="flash", about=__doc__, heads=_HEADS, presets=_presets("flash", chunk_size=64)
-)
+flash = Published("flash", __doc__, heads=_HEADS, presets=_presets("flash", chunk_size=64))
 
 flash_quad = Published(
-    name="flash_quad",
-    about=f"FLASH-Quad: FLASH whose attention is whole.\n\n{__doc__}",
+    "flash_quad",
+    f"FLASH-Quad: FLASH whose attention is whole.\n\n{__doc__}",
     heads=_HEADS,
     presets=_presets("gau"),
 )

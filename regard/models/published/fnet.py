@@ -18,8 +18,8 @@ def _hybrid(num_layers: int) -> Preset:
 
 
 fnet = Published(
-    name="fnet",
-    about=__doc__,
+    "fnet",
+    __doc__,
     heads=("masked_language_model", "classifier"),
     presets={
         "base": {**BERT_BASE, "max_len": 512, "mixer": "fnet"},

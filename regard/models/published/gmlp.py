@@ -27,8 +27,8 @@ def _gated(**options: Any) -> Preset:
 
 
 gmlp = Published(
-    name="gmlp",
-    about=__doc__,
+    "gmlp",
+    __doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
         "base": _text(512, 48, 3072),
@@ -41,8 +41,8 @@ gmlp = Published(
 )
 
 gmlp_image = Published(
-    name="gmlp_image",
-    about=f"""gMLP for images (Liu et al. 2021, arXiv 2105.08050).
+    "gmlp_image",
+    f"""gMLP for images (Liu et al. 2021, arXiv 2105.08050).
 
 ti_16, s_16, b_16: 30 layers over patches of 16 pixels. No positions are added; two gated layers are one ordinary block.
 small: for small machines. Unlike the paper: no stochastic depth.

@@ -15,8 +15,8 @@ def _slots(num_slots: int) -> Preset:
 
 
 linformer = Published(
-    name="linformer",
-    about=__doc__,
+    "linformer",
+    __doc__,
     heads=("masked_language_model", "classifier"),
     presets={
         "base": {**BERT_BASE, "max_len": 512, **_slots(256)},

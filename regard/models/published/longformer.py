@@ -43,8 +43,8 @@ def _character(num_layers: int, dense: int, each: int) -> Preset:
 
 
 longformer = Published(
-    name="longformer",
-    about=__doc__,
+    "longformer",
+    __doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
         "base": {**BERT_BASE, "max_len": 4096, **_encoder(256)},

@@ -24,8 +24,8 @@ def _mixer(patch_size: int, num_layers: int, dim: int) -> Preset:
 
 
 mlp_mixer = Published(
-    name="mlp_mixer",
-    about=__doc__,
+    "mlp_mixer",
+    __doc__,
     heads=("patch_classifier",),
     presets={
         "s_32": _mixer(32, 8, 512),

@@ -13,8 +13,8 @@ from regard.models.published.stack import SMALL, Published, mixed, sizes
 _SHARED = {**mixed("performer", num_features=256), "feed_forward_bias": True, "dropout": 0.1}
 
 performer = Published(
-    name="performer",
-    about=__doc__,
+    "performer",
+    __doc__,
     heads=("language_model", "masked_language_model", "classifier"),
     presets={
         "proteins": sizes(512, 8, 36, hidden_dim=1024, max_len=8192, **_SHARED),

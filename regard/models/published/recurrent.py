@@ -20,8 +20,8 @@ def _retention(dim: int, num_heads: int, num_layers: int, **more: Any) -> Preset
 
 
 retnet = Published(
-    name="retnet",
-    about="""RetNet (Sun et al. 2023, arXiv 2307.08621): retention whose values are twice as wide as its keys, LayerNorm, GELU.""",
+    "retnet",
+    """RetNet (Sun et al. 2023, arXiv 2307.08621): retention whose values are twice as wide as its keys, LayerNorm, GELU.""",
     heads=("language_model",),
     presets={
         "1.3b": _retention(2048, 8, 24),
@@ -39,8 +39,8 @@ def _mamba(dim: int, num_layers: int, key_dim: int = 128, head_dim: int = 64) ->
 
 
 mamba2 = Published(
-    name="mamba2",
-    about="""Mamba-2 (Dao and Gu 2024, arXiv 2405.21060): blocks without a feed-forward layer.
+    "mamba2",
+    """Mamba-2 (Dao and Gu 2024, arXiv 2405.21060): blocks without a feed-forward layer.
 
 130m to 2.7b: of 50,288 tokens.""",
     heads=("language_model",),
@@ -65,8 +65,8 @@ def _qwen(K: int, heads: tuple[int, int, int], head_dim: int) -> tuple[Layer, ..
 
 
 qwen3_next = Published(
-    name="qwen3_next",
-    about="""Qwen3-Next (Qwen team 2025) without experts: three gated delta rules before one layer of gated softmax attention.
+    "qwen3_next",
+    """Qwen3-Next (Qwen team 2025) without experts: three gated delta rules before one layer of gated softmax attention.
 
 80b: layers and widths of the release of this size, of 151,936 tokens.""",
     heads=("language_model",),
@@ -88,8 +88,8 @@ def _kimi(K: int, latent_dim: int) -> tuple[Layer, ...]:
 
 
 kimi_linear = Published(
-    name="kimi_linear",
-    about="""Kimi Linear (Moonshot AI 2025, arXiv 2510.26692) without experts: three Kimi delta rules before one layer of latent attention without positions.
+    "kimi_linear",
+    """Kimi Linear (Moonshot AI 2025, arXiv 2510.26692) without experts: three Kimi delta rules before one layer of latent attention without positions.
 
 48b: layers and widths of the release of this size, of 163,840 tokens.""",
     heads=("language_model",),

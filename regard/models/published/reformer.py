@@ -32,8 +32,8 @@ _HASHED = Layer("reformer", {"chunk_size": 256, "num_buckets": 512, "num_hashes"
 _LOCAL = Layer("local", {"window_size": 256})
 
 reformer = Published(
-    name="reformer",
-    about=__doc__,
+    "reformer",
+    __doc__,
     heads=("language_model", "masked_language_model", "classifier"),
     presets={
         "enwik8": {

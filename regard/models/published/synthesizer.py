@@ -25,8 +25,8 @@ def _blend(*members: str) -> Preset:
 
 
 synthesizer = Published(
-    name="synthesizer",
-    about=__doc__,
+    "synthesizer",
+    __doc__,
     heads=("transformer", "language_model", "classifier", "masked_language_model"),
     presets={
         "random": {**_BASE, "mixer": "synthesizer_random"},
