@@ -260,15 +260,10 @@ class Scattered(Pattern):
         return j.masked_fill((again | (block < 0))[..., None], -1).flatten(2)[:, :, None]
 
 
-@dataclass(frozen=True)
-class Union(Pattern):
-    """Pairs of any of the terms, each counted once. Written with `|`."""
+class _Several(Pattern):
+    """Bounds of several patterns: the largest of each."""
 
     parts: tuple[Pattern, ...]
-
-    @property
-    def terms(self) -> tuple[Pattern, ...]:
-        return self.parts
 
     @property
     def reach(self) -> int | None:
@@ -282,12 +277,23 @@ class Union(Pattern):
     def sinks(self) -> int:
         return max(part.sinks for part in self.parts)
 
+
+@dataclass(frozen=True)
+class Union(_Several):
+    """Pairs of any of the terms, each counted once. Written with `|`."""
+
+    parts: tuple[Pattern, ...]
+
+    @property
+    def terms(self) -> tuple[Pattern, ...]:
+        return self.parts
+
     def contains(self, i, j):
         return reduce(or_, (part.contains(i, j) for part in self.parts))
 
 
 @dataclass(frozen=True)
-class PerHead(Pattern):
+class PerHead(_Several):
     """One pattern for each head, in the order of the heads."""
 
     heads: tuple[Pattern, ...]
@@ -296,18 +302,7 @@ class PerHead(Pattern):
         heads = self.heads
         if not (isinstance(heads, tuple) and heads and all(isinstance(p, Pattern) for p in heads)):
             raise OptionError(f"heads ({shown(heads)}) must be a tuple of patterns")
-
-    @property
-    def reach(self) -> int | None:
-        return Union(self.heads).reach
-
-    @property
-    def halo(self) -> int | None:
-        return Union(self.heads).halo
-
-    @property
-    def sinks(self) -> int:
-        return Union(self.heads).sinks
+        object.__setattr__(self, "parts", heads)
 
     def contains(self, i, j):
         return torch.cat(torch.broadcast_tensors(*(one.contains(i, j) for one in self.heads)), 1)

@@ -66,12 +66,6 @@ def llama(request: LoadRequest) -> Stack:
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
-    full = [FULL] * request.depth("num_hidden_layers")
-    if list(c.get("layer_types") or full) != full:
-        raise UnsupportedError(
-            f"load does not support layer_types={shown(c['layer_types'])} with num_hidden_layers={len(full)}: it reads "
-            "full_attention, once for each layer"
-        )
     at = w.prefix("model.")
     request.agree(at, SHAPES)
     if c["model_type"] in ("llama", "qwen3"):
@@ -81,7 +75,8 @@ def llama(request: LoadRequest) -> Stack:
     norm = w.norms(nn.RMSNorm, c["rms_norm_eps"])
     base = rotary_base(request, c.get("rope_parameters") or {}, "rope_theta")
     mixer = partial(rotary, base=base, norm=norm if c["model_type"] == "qwen3" else None)
-    return layered(request, full, {FULL: mixer}, norm)
+    kinds = c.get("layer_types") or [FULL] * request.depth("num_hidden_layers")
+    return layered(request, kinds, {FULL: mixer}, norm)
 
 
 def gemma3(request: LoadRequest) -> Stack:
@@ -151,7 +146,12 @@ def layered(
     scale: float = 1.0,
 ) -> Stack:
     """A causal stack of layers of these kinds; mixers: kind -> a function that reads the mixer below a layer's name."""
-    at, blocks = request.weights.prefix("model."), []
+    at, depth, blocks = request.weights.prefix("model."), request.depth("num_hidden_layers"), []
+    if len(kinds) != depth or not set(kinds) <= set(mixers):
+        raise UnsupportedError(
+            f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "
+            "one for each layer"
+        )
     embedding = TokenEmbedding(request.weights.embedding(f"{at}embed_tokens"), scale=scale)
     for i, kind in enumerate(kinds):
         layer = f"{at}layers.{i}"

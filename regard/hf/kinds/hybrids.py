@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.errors import shown
+from regard.core import Mixer
 from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary, rotary_base
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, linear
@@ -75,18 +74,12 @@ def _hybrid(
 ) -> Stack:
     w, c, _ = request
     request.require(hidden_act="silu")  # of the convolutions, too
-    kinds, depth = c["layer_types"], request.depth("num_hidden_layers")
-    if len(kinds) != depth or not set(kinds) <= set(mixers):
-        raise UnsupportedError(
-            f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "
-            "one for each layer"
-        )
     shapes = {
         "embed_tokens.weight": "vocab_size hidden_size",
         "layers.0.mlp.up_proj.weight": "intermediate_size",
     }
     request.agree(w.prefix("model."), shapes)
-    return layered(request, kinds, mixers, w.norms(kind_of_norm, c["rms_norm_eps"]))
+    return layered(request, c["layer_types"], mixers, w.norms(kind_of_norm, c["rms_norm_eps"]))
 
 
 def _holding(mixer: Any, eps: float, tensors: Mapping[str, Tensor]) -> Mixer:
