@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
@@ -121,13 +121,13 @@ class Mixer(Recorded):
         if wrong or unknown:
             check_arguments(self.name, wrong, unknown)
         check_request(self, x, context, mask)
-        if self.training and not torch.compiler.is_compiling() and self.changes_after_step:
+        if self.training and not is_compiling() and self.changes_after_step:
             notice_update(self)
         if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
             return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
         y = self.mix(request.x, request.context, request.mask)
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             wanted = (*request.x.shape[:2], self._mixed_width or x.shape[2])
             if getattr(y, "shape", None) != wanted:
                 raise ShapeError(f"{self.name}: mix must give {list(wanted)}, got {shown(y)}")
@@ -153,7 +153,7 @@ class Mixer(Recorded):
         Raises UnsupportedError where the mechanism does not stream, or not over a context, ShapeError for sizes that do not fit.
         """
         self.require("streaming")
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             check_option(self.name, "batch_size", batch_size, Count)
             check_option(self.name, "max_len", max_len, int | None)
         if max_len is not None:

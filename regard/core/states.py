@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 from torch.serialization import add_safe_globals
 from torch.utils import _pytree as pytree
 
@@ -115,7 +116,7 @@ def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
 
 def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
     """The same fields as a state that the mixer made just now; where it is compiled, as one that nothing is known of."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return replace(state, origin=None)  # type: ignore[type-var]
     assert isinstance(state, Streamed), f"{owner[0][1]}: its state must be a Streamed, as_state"
     return with_facts(state, origin=Origin(owner, _shapes(state)), most=most)
@@ -123,7 +124,7 @@ def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:
 
 def bounded(state: AnyState, most: int | None) -> AnyState:
     """The same state with a bound of its length that is known."""
-    return state if most is None or torch.compiler.is_compiling() else with_facts(state, most=most)
+    return state if most is None or is_compiling() else with_facts(state, most=most)
 
 
 def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyState:
@@ -133,7 +134,7 @@ def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyStat
 
 def longest(length: Int[Tensor, "B"]) -> int | None:
     """The largest length, read from the device; None where there is nothing to read."""
-    if torch.compiler.is_compiling() or length.is_meta:
+    if is_compiling() or length.is_meta:
         return None
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return None
@@ -162,7 +163,7 @@ def extended(
 ) -> tuple[Tensor, Any]:
     """`mixer._extend` of compact rows, and of one row in the place of none; lengths are read only where no bound is known."""
     N, most = x.shape[1], None
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         if state.most is None:
             state = bounded(state, longest(state.length))
         most = None if state.most is None else state.most + N
@@ -171,7 +172,7 @@ def extended(
             added = N if valid is None else valid.sum(1)
             most = int((state.length + added).max()) if len(state.length) else N
             mixer._check_length("state length + new tokens", most)
-    if donate and state.origin is not None and not torch.compiler.is_compiling():
+    if donate and state.origin is not None and not is_compiling():
         state.origin.given_away = True
     if x.shape[0] == 0:
         row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
@@ -203,7 +204,7 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
     length = getattr(state, "length", None)
     if not (isinstance(state, Streamed) and isinstance(length, Tensor)):
         raise ShapeError(f"{wanted}, got {type(state).__name__}")
-    if torch.compiler.is_compiling():
+    if is_compiling():
         if length.shape[0] != x.shape[0]:
             raise ShapeError(
                 f"{mixer.name}: state has batch {length.shape[0]}, x has batch {x.shape[0]}"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from regard.core.errors import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
@@ -48,7 +49,7 @@ class Entry:
         dtype = tensors[0].dtype
         if lacks := self.lacks():
             return f"it needs {lacks}"
-        if torch.compiler.is_compiling() and not self.compiles:
+        if is_compiling() and not self.compiles:
             return "torch.compile does not capture it"
         if self.dtypes and dtype not in self.dtypes:
             return f"it computes in {', '.join(str(d) for d in self.dtypes)}, not {dtype}"
@@ -115,7 +116,7 @@ def run(
     """
     options = {name: value for name, value in options.items() if value is not None}
     entry = _chosen(operation, form, tensors, options)
-    record = None if torch.compiler.is_compiling() else record_of_this.get()
+    record = None if is_compiling() else record_of_this.get()
     choice = FAST.get((operation, tensors[0].device.type))
     if record is not None and (choice or entry):  # without a choice nothing is chosen
         record.names.add("plain" if entry is None else entry.name)
@@ -167,7 +168,7 @@ def twice_differentiable(
     y = fast(*inputs)
     given = (z for z in inputs if z is not None)
     needs = torch.is_grad_enabled() and any(z.requires_grad for z in given)
-    if torch.compiler.is_compiling() or not needs:
+    if is_compiling() or not needs:
         return y
     if isinstance(y, Tensor):
         return _Twice.apply(plain, 1, y, *inputs)[0]
@@ -185,7 +186,7 @@ def by_autograd(
     y = plain(*own)
     made = (y,) if isinstance(y, Tensor) else y
     both = zip(made, gradients, strict=True)
-    given = [(z, dz.to(z.dtype)) for z, dz in both if dz is not None and z.requires_grad]
+    given = [(z, dz.type_as(z)) for z, dz in both if dz is not None and z.requires_grad]
     asked = [z for z in own if z is not None and z.requires_grad]
     if not given:
         return [None] * len(own)

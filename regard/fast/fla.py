@@ -34,8 +34,8 @@ def causal_sums(
     if S is not None and z is not None:
         state = _filled(_filled(torch.cat([S, z[..., None]], -1)).mT).mT
     o, after = _kernel()(
-        q=_filled(phi_q.to(v.dtype)).transpose(1, 2),
-        k=_filled(phi_k.to(v.dtype)).transpose(1, 2),
+        q=_filled(phi_q.type_as(v)).transpose(1, 2),
+        k=_filled(phi_k.type_as(v)).transpose(1, 2),
         v=_filled(with_ones(v)).transpose(1, 2),
         g=None if log_decay is None else log_decay.transpose(1, 2),
         scale=1.0,

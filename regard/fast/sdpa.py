@@ -49,7 +49,7 @@ def synthesized(
     """Factors of logits as queries and keys."""
     B, H, S, _ = v.shape
     v = v.to(autocast_dtype(v) or v.dtype)
-    cut = [z[:, :, :n].to(v.dtype) for z, n in zip(tensors, (T, S, S), strict=False)]
+    cut = [z[:, :, :n].type_as(v) for z, n in zip(tensors, (T, S, S), strict=False)]
     q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
     if bias:  # one more channel of the keys, which all queries have
         q, k = with_ones(q), torch.cat([k, bias[0][..., None]], -1)

@@ -84,7 +84,7 @@ def put(
         return append(store, new, at.start, donate)
     if at.room > store.shape[2]:
         store, donate = F.pad(store, (0, 0, 0, at.room - store.shape[2])), True
-    index, new = at.new[:, None, :, None].expand(new.shape), new.to(store.dtype)
+    index, new = at.new[:, None, :, None].expand(new.shape), new.type_as(store)
     ours = is_ours(donate, store, new)
     return store.scatter_(2, index, new) if ours else store.scatter(2, index, new)
 

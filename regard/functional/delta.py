@@ -78,7 +78,7 @@ def _ranged(log_decay: Tensor, dtype: torch.dtype) -> Tensor:
 def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
     """The state before the first token."""
     if state is not None:
-        return state.to(at.k.dtype)
+        return state.type_as(at.k)
     return at.k.new_zeros(*v.shape[:2], at.k.shape[-1], v.shape[3])
 
 
@@ -117,7 +117,7 @@ def decayed_attention(
     terms = at.read, at.gain, wide, at.G[:, :, :, -1]
     carried, S = recomputed(_carried, _begun(at, v, state), *terms)
     y = at.pairs[0] @ wide + carried
-    return in_time(y, T).to(v.dtype), S
+    return in_time(y, T).type_as(v), S
 
 
 def delta_attention(
@@ -150,7 +150,7 @@ def delta_attention(
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
     chunks = (at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT)
     y, S = choose("delta scan", scanned)(_begun(at, v, state), *chunks)
-    return in_time(y, T).to(v.dtype), S
+    return in_time(y, T).type_as(v), S
 
 
 def scanned(

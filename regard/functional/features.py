@@ -153,10 +153,10 @@ def favor_queries(
     if (kernel := kernel_of(features)) is not None:
         return kernel(wx) + KERNEL_EPS
     if causal:  # a factor of a query cancels, and its gradient too
-        return (wx - wx.detach().amax(-1, keepdim=True)).exp().to(q.dtype)
+        return (wx - wx.detach().amax(-1, keepdim=True)).exp().type_as(q)
     level = wx.amax(-1)
     level = level + half if stabiliser == "published" else level
-    return ((wx - level[..., None]).exp() + EPS).to(q.dtype)
+    return ((wx - level[..., None]).exp() + EPS).type_as(q)
 
 
 def favor_keys(
@@ -184,7 +184,7 @@ def favor_keys(
     # c_i = max(before, top_0 .. top_i), and what a sum under the previous c is multiplied by
     if causal:
         none = lowest(top.dtype)
-        c = torch.full_like(c, none) if before is None else before.detach().to(c.dtype)[..., None]
+        c = torch.full_like(c, none) if before is None else before.detach().type_as(c)[..., None]
         c = torch.cat([c, top.clamp_min(none)], -1).cummax(-1).values
         previous, c = c[..., :-1], c[..., 1:]
         log_decay = (previous - c).clamp_min(FORGOTTEN)
@@ -194,7 +194,7 @@ def favor_keys(
     level = level if absent is None else level.masked_fill(absent, torch.inf)
     phi = (wx - level[..., None]).exp()
     phi = phi if causal else present(phi + EPS, valid)
-    return Keys(phi.to(k.dtype), log_decay, c[..., -1])
+    return Keys(phi.type_as(k), log_decay, c[..., -1])
 
 
 def lowest(dtype: torch.dtype) -> float:
@@ -212,7 +212,7 @@ def projected(
         wx = wx.to(wide_type(x))
     if features == "hyperbolic":
         wx = torch.cat([wx, -wx], -1)
-    return wx, x.to(wx.dtype).square().sum(-1) * (scale**2 / 2)
+    return wx, x.type_as(wx).square().sum(-1) * (scale**2 / 2)
 
 
 # ------------------------------------------------------------------ projections

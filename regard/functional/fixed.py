@@ -62,6 +62,6 @@ def fixed_attention(
 
     def some(rows: slice, _: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
-        return weights.to(v.dtype) @ v
+        return weights.type_as(v) @ v
 
     return tiled(some, getattr(impl, "tile", None), query[..., None], v)

@@ -46,8 +46,8 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm = "backward") -> Tenso
         opposite = permute(half, row)
     y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], 2)
     if norm == "ortho":
-        y = y / (n.to(y.dtype) * D).sqrt()[:, None, None]
-    return y.to(x.dtype)
+        y = y / (n.type_as(y) * D).sqrt()[:, None, None]
+    return y.type_as(x)
 
 
 def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[Tensor, "B T D"]:
@@ -55,7 +55,7 @@ def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[
     T = x.shape[1]
     index = torch.arange(T, device=x.device)
     turns = index * index % (2 * n[:, None])
-    angle = math.pi * turns.to(x.real.dtype) / n[:, None]
+    angle = math.pi * turns.type_as(x.real) / n[:, None]
     chirp = torch.polar(torch.ones_like(angle), angle)
     x = (x * chirp.conj()[..., None]).masked_fill((index >= n[:, None])[..., None], 0)
     around = torch.cat(

@@ -123,9 +123,9 @@ def within(
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed)
     queries, keys = queries.clamp_min(0), keys.clamp_min(0)
     a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
-    y = (a.to(v.dtype) @ take_each(v, keys)).flatten(0, 3)
+    y = (a.type_as(v) @ take_each(v, keys)).flatten(0, 3)
     at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
-    some = allowed.any(-1).expand(queries.shape).flatten().to(y.dtype)
+    some = allowed.any(-1).expand(queries.shape).flatten().type_as(y)
     total = y.new_zeros(B * H * T, V).index_add(0, at, y)
     times = y.new_zeros(B * H * T).index_add(0, at, some)
     return (total / times.clamp_min(1)[:, None]).view(B, H, T, V)
@@ -156,7 +156,7 @@ def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | N
         allowed = allowed & pairs_at(mask.pairwise, i, index[..., None, :])
     at = index.clamp_min(0)
     a = masked_softmax(scores(q[..., None, :], take_each(k, at), scale), allowed)
-    return (a.to(v.dtype) @ take_each(v, at))[..., 0, :]
+    return (a.type_as(v) @ take_each(v, at))[..., 0, :]
 
 
 def routed_attention(

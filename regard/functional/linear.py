@@ -72,7 +72,7 @@ def linear_attention(
     q, k, values = ranged(q, k, v)
     phi_q, phi_k = feature_map(q), present(feature_map(k), mask.valid)
     sums, total, _, _ = chosen_sums(phi_q, phi_k, values, mask=mask, impl=impl)
-    return (sums / denominator(total)).to(v.dtype)
+    return (sums / denominator(total)).type_as(v)
 
 
 def random_feature_attention(
@@ -88,11 +88,11 @@ def random_feature_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
     with unrounded(q):
-        q, k, values = (z.to(w.dtype) for z in (q, k, v))
+        q, k, values = (z.type_as(w) for z in (q, k, v))
         phi_k, g, _ = unit_keys(k, w, features, ranged(gate)[0], mask.valid)
         phi_q, phi_k, values = ranged(unit_features(q, w, features), phi_k, values)
         sums, total, _, _ = chosen_sums(phi_q, phi_k, values, g, mask=mask, impl=impl)
-        return (sums / signed(total)).to(v.dtype)
+        return (sums / signed(total)).type_as(v)
 
 
 def favor_attention(
@@ -126,7 +126,7 @@ def favor_attention(
     how = {"mask": mask, "features": features, "stabiliser": stabiliser}
     with unrounded(q):
         given = [z.to(ranged(q)[0].dtype) for z in (q, k, v, w)]
-        return choose("favor", plain, impl)(*given, **how).to(v.dtype)
+        return choose("favor", plain, impl)(*given, **how).type_as(v)
 
 
 def weighted_sums(
@@ -166,7 +166,7 @@ def weighted_sums(
         G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
         inside, gain = recomputed(_inside, a, e, v, G)
         states, last = accumulated(state, gain, G[:, :, :, -1])
-        sums = inside + (a * exp(G).to(a.dtype)) @ states
+        sums = inside + (a * exp(G).type_as(a)) @ states
     sums, total = sums.flatten(2, 3)[:, :, :T].split([V, 1], -1)
     return sums, total, last[..., :V], last[..., V]
 
@@ -174,8 +174,8 @@ def weighted_sums(
 def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
     """What the queries of each chunk read of its own keys, and what these add to the state after it."""
     later = G.new_ones(G.shape[3], G.shape[3], dtype=torch.bool).triu(1)
-    A = (a @ e.mT).tril() * exp((G - G.mT).masked_fill(later, 0)).to(a.dtype)
-    return A @ v, e.mT @ (v * exp(G[:, :, :, -1:] - G).to(v.dtype))
+    A = (a @ e.mT).tril() * exp((G - G.mT).masked_fill(later, 0)).type_as(a)
+    return A @ v, e.mT @ (v * exp(G[:, :, :, -1:] - G).type_as(v))
 
 
 def chosen_sums(
@@ -198,7 +198,7 @@ def chosen_sums(
     if not is_ours(donate, S, phi_k, v):
         S, z = S.clone(), z.clone()
     if log_decay is not None:
-        decay = log_decay.exp().to(S.dtype)
+        decay = log_decay.exp().type_as(S)
         S, z = S.mul_(decay[..., None]), z.mul_(decay)
     S, z = S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
     return *read(phi_q, S, z), S, z
@@ -238,7 +238,7 @@ def summed(
     """S and z of all keys, as after the last."""
     if log_decay is not None:
         G = log_decay.cumsum(-1, dtype=wide_type(log_decay))
-        phi_k = phi_k * exp(G[..., -1:] - G).to(phi_k.dtype)[..., None]
+        phi_k = phi_k * exp(G[..., -1:] - G).type_as(phi_k)[..., None]
     return phi_k.mT @ v, phi_k.sum(2)
 
 
@@ -260,8 +260,8 @@ def accumulated(
     """
     sources = torch.cat([state[:, :, None], gain[:, :, :-1]], 2)
     if log_decay is None:
-        before = sources.cumsum(2, dtype=wide_type(gain)).to(gain.dtype)
-        return before, (before[:, :, -1] + gain[:, :, -1]).to(state.dtype)
+        before = sources.cumsum(2, dtype=wide_type(gain)).type_as(gain)
+        return before, (before[:, :, -1] + gain[:, :, -1]).type_as(state)
     d = F.pad(log_decay[:, :, :-1].to(wide_type(gain)), (0, 0, 1, 0))
     N, R = d.shape[2:]
     C = fitted(GROUP, N)
@@ -269,11 +269,11 @@ def accumulated(
     inside = _products(x, d)
     ends = _products(inside[:, :, :, -1], d.sum(3))
     carried = F.pad(ends[:, :, :-1], (0, 0, 0, 0, 1, 0))[:, :, :, None].unflatten(4, (R, -1))
-    carried = (carried * d.cumsum(3).exp().to(gain.dtype)[..., None, None]).flatten(4, 5)
-    before = in_time(inside + carried, N).to(gain.dtype)
-    kept = log_decay[:, :, -1].exp().to(gain.dtype)[..., None, None]
+    carried = (carried * d.cumsum(3).exp().type_as(gain)[..., None, None]).flatten(4, 5)
+    before = in_time(inside + carried, N).type_as(gain)
+    kept = log_decay[:, :, -1].exp().type_as(gain)[..., None, None]
     last = (kept * before[:, :, -1].unflatten(2, (R, -1))).flatten(2, 3) + gain[:, :, -1]
-    return before, last.to(state.dtype)
+    return before, last.type_as(state)
 
 
 def _products(
@@ -285,9 +285,9 @@ def _products(
     ahead = d.new_ones(N, N, dtype=torch.bool).tril(-1)
     apart = torch.where(ahead, d[..., None], 0).cumsum(-2)  # R n m
     factors = apart.masked_fill(ahead.mT, -torch.inf).exp()
-    x = sources.to(d.dtype).unflatten(-2, (R, -1)).movedim(-3, -4)  # R N M/R V
+    x = sources.type_as(d).unflatten(-2, (R, -1)).movedim(-3, -4)  # R N M/R V
     y = (factors @ x.flatten(-2)).view_as(x)
-    return y.movedim(-4, -3).flatten(-3, -2).to(sources.dtype)
+    return y.movedim(-4, -3).flatten(-3, -2).type_as(sources)
 
 
 def _beside_queries(

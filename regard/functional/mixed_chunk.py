@@ -70,7 +70,7 @@ def softmax_inside(
     """w_i = softmax of q_i . k_j over the allowed j."""
     s = scores(q, k, 1.0)
     w = s.softmax(-1) if allowed is None else masked_softmax(s, allowed)
-    return w.to(v.dtype) @ v
+    return w.type_as(v) @ v
 
 
 def mixed_chunks(
@@ -123,12 +123,12 @@ def between(
         one = v.new_ones(1, T, dtype=torch.bool)
         count = (one if mask.valid is None else mask.valid).sum(1, keepdim=True)
         M = (k.mT @ v).to(wide) * share(count, wide)[:, None, :, None]
-        return q @ M.to(v.dtype)
+        return q @ M.type_as(v)
     C = fitted(chunk_size, T)
     q, k, v = (in_chunks(z, C) for z in (q, k, v))
     M = F.pad((k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide), (0, 0, 0, 0, 1, 0))  # B H N K V
     summed = C * torch.arange(q.shape[2], device=v.device)
-    y = q @ (M * share(summed, wide)[:, None, None]).to(v.dtype)
+    y = q @ (M * share(summed, wide)[:, None, None]).type_as(v)
     return in_time(y, T)
 
 

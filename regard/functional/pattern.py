@@ -123,7 +123,7 @@ def attend(
     if len(parts) == 1:
         return parts[0]
     both = torch.stack(parts)
-    return (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).to(v.dtype)
+    return (both[..., -1:].softmax(0) * both[..., :-1]).sum(0).type_as(v)
 
 
 def sharing(pattern: Pattern) -> list[list[Pattern]]:
@@ -177,7 +177,7 @@ def _part(
             pairs = beside(seen, pairs)
         found = scores(q, k, scale)
         a = masked_softmax(found, pairs)
-        y = a.to(v.dtype) @ v
+        y = a.type_as(v) @ v
         if not merged:
             return y
         least, most = torch.finfo(found.dtype).min, a.amax(-1, keepdim=True)
@@ -265,4 +265,4 @@ def weights(
     T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
     k = k if prefix is None else torch.cat([prefix, k], 2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
-    return masked_softmax(scores(q, k, scale), pairs).to(q.dtype)
+    return masked_softmax(scores(q, k, scale), pairs).type_as(q)

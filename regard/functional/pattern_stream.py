@@ -110,6 +110,6 @@ def attend_next(
         i, j = query[:, None, :, rows, None], key[:, None, :, None]
         pairs = pattern.contains(i, j) & (j >= 0) & (j <= i)
         pairs = F.pad(pairs, (E, 0), value=True)  # all see the keys of a prefix
-        return masked_softmax(scores(q, k), pairs).to(v.dtype) @ v
+        return masked_softmax(scores(q, k), pairs).type_as(v) @ v
 
     return in_time(tiled(some, TILE, q, k, v), N)

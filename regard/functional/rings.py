@@ -86,9 +86,9 @@ def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_onc
         allowed = allowed & ~(near & before).any(-1)
     allowed = allowed.flatten(3)[..., None, :]
     keys, values = (
-        offered(z, new.to(z.dtype)).flatten(3, 4) for z, new in ((state.k, k), (state.v, v))
+        offered(z, new.type_as(z)).flatten(3, 4) for z, new in ((state.k, k), (state.v, v))
     )
-    y = (masked_softmax(scores(q[:, :, :, None], keys, scale), allowed).to(v.dtype) @ values)[
+    y = (masked_softmax(scores(q[:, :, :, None], keys, scale), allowed).type_as(v) @ values)[
         ..., 0, :
     ]
     if exclude_self:
@@ -98,7 +98,7 @@ def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_onc
 
     def put(store: Tensor, new: Tensor) -> Tensor:
         flat = store.flatten(3, 4)
-        new = new[:, :, None].expand(-1, -1, R, -1, -1).to(store.dtype)
+        new = new[:, :, None].expand(-1, -1, R, -1, -1).type_as(store)
         at = slot.expand_as(new)
         return (flat.scatter_(3, at, new) if ours else flat.scatter(3, at, new)).view_as(store)
 

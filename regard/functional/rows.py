@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling, is_exporting
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
@@ -77,19 +78,19 @@ def choose(
 def plain_alone() -> bool:
     """True where the plain form alone is right: under torch.func's transforms, forward-mode AD, and while a program is exported."""
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    return transformed or torch.compiler.is_exporting()
+    return transformed or is_exporting()
 
 
 def of_any_length(T: int) -> bool:
     """True while a program for rows of any length T is made: by torch.export, or by torch.compile where T is a symbol.
 
-    Where each call counts it is asked under `torch.compiler.is_compiling()` alone.
+    Where each call counts it is asked under `is_compiling()` alone.
     """
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         return False
     from torch.fx.experimental.symbolic_shapes import has_static_value
 
-    return torch.compiler.is_exporting() or not has_static_value(T)
+    return is_exporting() or not has_static_value(T)
 
 
 def replacements() -> Any:
@@ -182,7 +183,7 @@ def tiled(
     size = size or TILE
     cut = q if isinstance(q, tuple) else (q,)
     T = cut[0].shape[-2]
-    if plain_alone() or (torch.compiler.is_compiling() and of_any_length(T)) or T <= size:
+    if plain_alone() or (is_compiling() and of_any_length(T)) or T <= size:
         return f(slice(0, T), *cut, *others)
     parts = []
     for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
@@ -252,7 +253,7 @@ def in_chunks(
     """Filled up with `value`, or zeros. A program for any length has two more chunks: an axis of one would be a case of its own."""
     B, H, T, M = x.shape
     N = (T + C - 1) // C
-    if torch.compiler.is_compiling() and of_any_length(T):
+    if is_compiling() and of_any_length(T):
         N += 2
     if N * C != T:  # a padding of nothing is a copy
         x = F.pad(x, (0, 0, 0, N * C - T), value=value)
@@ -271,7 +272,7 @@ def with_ones(v: Float[Tensor, "*b V"]) -> Float[Tensor, "*b W"]:
 
 def fitted(chunk: int, T: int) -> int:
     """Tokens of a chunk: no more than there are, where their number is known."""
-    return chunk if torch.compiler.is_compiling() and of_any_length(T) else min(chunk, T)
+    return chunk if is_compiling() and of_any_length(T) else min(chunk, T)
 
 
 def mixed(w: Float[Tensor, "b *h T S"], v: Float[Tensor, "B *h S V"]) -> Float[Tensor, "B *h T V"]:
@@ -327,7 +328,7 @@ def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b
     """
     wide = z.to(wide_type(z))
     squares = wide.square().sum(-1, keepdim=True)  # far faster than a norm on a CPU
-    return (wide * squares.clamp_min(least(z, eps) ** 2).rsqrt()).to(z.dtype)
+    return (wide * squares.clamp_min(least(z, eps) ** 2).rsqrt()).type_as(z)
 
 
 def least(z: Tensor, eps: float) -> float:

@@ -60,7 +60,7 @@ def scored_attention(
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
-        return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).to(v.dtype) @ v[:, :, cols]
+        return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).type_as(v) @ v[:, :, cols]
 
     tile = max(1, 2 * (getattr(impl, "tile", None) or TILE) // (width + 1))
     return tiled(some, tile, q, k, v)
@@ -114,7 +114,7 @@ def luong_attention(
     def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         some = None if pairwise is None else pairwise[:, :, rows]
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
-        return (weights[..., None, :].to(v.dtype) @ take_each(v, index))[..., 0, :]
+        return (weights[..., None, :].type_as(v) @ take_each(v, index))[..., 0, :]
 
     return tiled(attend, getattr(impl, "tile", None), q, k, v)
 
@@ -140,7 +140,7 @@ def _weights(
     weights = masked_softmax(rearrange(scores, "b t h 1 w -> b h t w"), allowed)
     if windows.centre is not None:
         apart = j - windows.centre[..., None]
-        weights = weights * (-(apart**2) / (2 * windows.sigma**2)).exp().to(weights.dtype)
+        weights = weights * (-(apart**2) / (2 * windows.sigma**2)).exp().type_as(weights)
     if renormalise:
         total = weights.sum(-1, keepdim=True)
         weights = weights / torch.where(total > 0, total, 1)

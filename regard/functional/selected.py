@@ -81,12 +81,12 @@ def gated_blocks(
     def some(rows, q, gates, k, v, block_keys, block_values, keys, values):
         i, cols = last[:, rows], visible_keys(mask, T, S, rows, window)
         whole, at = of_blocks(q, block_keys, count, block_size, i, own[:, rows])
-        y_whole = (whole.to(v.dtype) @ block_values[:, :, None]).flatten(1, 2)
+        y_whole = (whole.type_as(v) @ block_values[:, :, None]).flatten(1, 2)
         weights, places = chosen(q, keys, at, i)
         y_chosen = read(weights, values, places)
         i, first = (z[:, None, None, :, None] for z in (i, own[:, rows] - window))
         found = scores(q.unflatten(1, (k.shape[1], -1)), k[:, :, None, cols])
-        near = masked_softmax(found, (place[cols] > first) & (place[cols] <= i)).to(v.dtype)
+        near = masked_softmax(found, (place[cols] > first) & (place[cols] <= i)).type_as(v)
         y_near = (near @ v[:, :, None, cols]).flatten(1, 2)
         a, b, c = gates.split(1, -1)
         return a * y_whole + b * y_chosen + c * y_near
@@ -153,7 +153,7 @@ def read(
     """The weighted values of the blocks at these places."""
     found = values.flatten(0, 2).index_select(0, places.flatten())
     found = found.view(*weights.shape[:3], weights.shape[4], -1)
-    return (weights.to(values.dtype) @ found).transpose(2, 3).flatten(1, 2)
+    return (weights.type_as(values) @ found).transpose(2, 3).flatten(1, 2)
 
 
 # ------------------------------------------------------------------ choices
@@ -257,4 +257,4 @@ def block_means(
     blocks = in_chunks(z, block_size)
     begin = block_size * torch.arange(blocks.shape[2], device=z.device)
     size = (last[:, -1:] + 1 - begin).clamp(1, block_size)
-    return blocks.sum(3) / size[:, None, :, None].to(z.dtype)
+    return blocks.sum(3) / size[:, None, :, None].type_as(z)

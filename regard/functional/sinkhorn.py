@@ -96,7 +96,7 @@ def sinkhorn_attention(
 def mixed(
     sorting: Float[Tensor, "B H G N"], z: Float[Tensor, "B H N C K"]
 ) -> Float[Tensor, "B H G C K"]:
-    return (sorting.to(z.dtype) @ z.flatten(3)).unflatten(3, z.shape[3:])
+    return (sorting.type_as(z) @ z.flatten(3)).unflatten(3, z.shape[3:])
 
 
 def beside_sorted(
@@ -117,7 +117,7 @@ def beside_sorted(
         allowed = torch.cat([z.expand(*size, -1) for z in (shared, own)], 3)
         parts = [(torch.cat([sorted_k, k], 3), torch.cat([sorted_v, v], 3), allowed)]
     y = [
-        masked_softmax(scores(q, keys, scale), allowed[:, None]).to(v.dtype) @ values
+        masked_softmax(scores(q, keys, scale), allowed[:, None]).type_as(v) @ values
         for keys, values, allowed in parts
     ]
     return sum(y[1:], y[0])

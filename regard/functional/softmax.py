@@ -142,7 +142,7 @@ def softmax_rows(
             found = found.masked_fill(~here, torch.finfo(found.dtype).min)
         elif here is not None:
             found = found + here
-        return F.dropout(found.softmax(-1).to(v.dtype), dropout) @ v
+        return F.dropout(found.softmax(-1).type_as(v), dropout) @ v
 
     T = q.shape[2]
     if of_any_length(T) or T <= tile:
@@ -168,7 +168,7 @@ def softmax_weights(
     found = found if soft_cap is None else capped(found, soft_cap)
     found = found if bias is None else found + bias(rows, cols)
     allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
-    return masked_softmax(found, allowed).to(q.dtype)
+    return masked_softmax(found, allowed).type_as(q)
 
 
 def capped(scores: Float[Tensor, "*b T S"], c: float) -> Float[Tensor, "*b T S"]:
@@ -190,11 +190,11 @@ def behind_sink(
     """
     scale, bias = how["scale"], how.get("bias")
     scale = q.shape[3] ** -0.5 if scale is None else scale
-    logit = (sinks / scale).to(q.dtype)[:, None, None].expand(*q.shape[:3], 1)
+    logit = (sinks / scale).type_as(q)[:, None, None].expand(*q.shape[:3], 1)
     q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
     if _only_causal(mask) and q.shape[2] == k.shape[2] and bias is None:
         q = F.pad(q, (0, 0, 1, 0))
-    channel = first[:, None].to(k.dtype).expand(*k.shape[:2], -1, 1)
+    channel = first[:, None].type_as(k).expand(*k.shape[:2], -1, 1)
     k, v = torch.cat([F.pad(k, (0, 0, 1, 0)), channel], -1), F.pad(v, (0, 0, 1, 0))
     valid, pairwise = (
         None if z is None else F.pad(z, (1, 0), value=True) for z in (mask.valid, mask.pairwise)

@@ -108,7 +108,7 @@ def attend(
     if mask.global_tokens is not None:
 
         def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
-            return _dense(q, k, rows, *rules).to(v.dtype) @ v
+            return _dense(q, k, rows, *rules).type_as(v) @ v
 
         return tiled(some, tile, q, k, v)
     R = group.shape[2]
@@ -126,11 +126,11 @@ def attend(
     s = scores(take_each(q, i), take_each(k, j), scale)
     s = s.masked_fill(~allowed, torch.finfo(s.dtype).min)
     a = s.softmax(-1)
-    y = (a.to(v.dtype) @ take_each(v, j)).flatten(3, 4)
+    y = (a.type_as(v) @ take_each(v, j)).flatten(3, 4)
     y = take_each(y.flatten(1, 2), rank.flatten(1, 2)).unflatten(1, y.shape[1:3])  # B H R T V
     if R > 1:
         lse = s.amax(-1) - a.amax(-1).log()
-        y = y * lse.flatten(3).gather(3, rank).softmax(2).to(y.dtype)[..., None]
+        y = y * lse.flatten(3).gather(3, rank).softmax(2).type_as(y)[..., None]
     seen = allowed.any(-1).flatten(3).gather(3, rank).any(2)[..., None]
     return torch.where(seen, y.sum(2), alone(v, mask) if exclude_self else 0)
 
@@ -212,5 +212,5 @@ def _dense(
         allowed = torch.where(others.any(-1, keepdim=True), others, alone)
     s = scores(q, k, scale)
     if not count_once:
-        s = s + rounds.clamp_min(1).to(s.dtype).log()
+        s = s + rounds.clamp_min(1).type_as(s).log()
     return masked_softmax(s, allowed)

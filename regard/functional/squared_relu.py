@@ -58,4 +58,4 @@ def weights(
     if allowed is None:
         return a / (k.shape[-2] if divisor is None else divisor)
     n = allowed.sum(-1, keepdim=True).clamp_min(1) if divisor is None else divisor
-    return a * (allowed.to(a.dtype) / n)
+    return a * (allowed.type_as(a) / n)

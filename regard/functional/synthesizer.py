@@ -144,10 +144,10 @@ def attend(
         cols = visible_keys(mask, T, S, rows)
         L, v = logits.make(rows, cols.stop, *own), v[:, :, cols]
         if not hides:
-            return mixed(L.softmax(-1, wide).to(v.dtype), v)
+            return mixed(L.softmax(-1, wide).type_as(v), v)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=cols)
         w = L.masked_fill(~allowed, torch.finfo(L.dtype).min).softmax(-1, wide)
-        return mixed(w.to(v.dtype), v).masked_fill(~allowed.any(-1, keepdim=True), 0)
+        return mixed(w.type_as(v), v).masked_fill(~allowed.any(-1, keepdim=True), 0)
 
     place = torch.arange(T, device=v.device)[:, None]
     return tiled(some, tile, (place, *(z[:, :, :T] for z in tensors[:n])), *tensors[n:], v)

@@ -79,7 +79,7 @@ def attend(
             ahead = place - place[rows, None]
             near = (ahead.abs() <= window * d) & (ahead % d == 0)
             pairs = mask.dense(S, S, pattern=near[None, None], rows=rows)
-            return _weights(q, k, pairs, soft_cap, sinks).to(v.dtype) @ v
+            return _weights(q, k, pairs, soft_cap, sinks).type_as(v) @ v
 
         return tiled(some, tile, q, k, v)
 
@@ -104,7 +104,7 @@ def attend(
         allowed = allowed & mask.pairwise[:, :, i[..., None], j[..., None, :]]
 
     a = _weights(take(q, i), take(k, j), allowed, soft_cap, sinks)
-    y = a.to(v.dtype) @ take(v, j)
+    y = a.type_as(v) @ take(v, j)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 
@@ -117,7 +117,7 @@ def _weights(
 ) -> Float[Tensor, "B H *n t s"]:
     z = scores(q, k)
     if sinks is not None:
-        sink = sinks.to(z.dtype).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
+        sink = sinks.type_as(z).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
         z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
     a = masked_softmax(z if soft_cap is None else capped(z, soft_cap), allowed)
     return a if sinks is None else a[..., :-1]

@@ -65,6 +65,6 @@ class RecurrentMixer(HeadsMixer):
         keys = self._keys(k, x, mask, state)
         given = self._queries(q, mask), keys.phi, v, keys.log_decay, state.S, state.z
         sums, total, S, z = chosen_sums(*given, impl=self.impl, donate=donate)
-        carried = {} if keys.c is None else {"c": keys.c.to(S.dtype)}
+        carried = {} if keys.c is None else {"c": keys.c.type_as(S)}
         length = advance(state.length, valid, x.shape[1])
         return sums / self.denominator(total), replace(state, S=S, z=z, length=length, **carried)

@@ -122,11 +122,11 @@ class ScanMixer(SplitMixer):
 
     def _split(self, x, context, at=None):
         (q, k, v, *_), _ = self._parts(x)
-        return q.to(x.dtype), k.to(x.dtype), v.to(x.dtype)
+        return q.type_as(x), k.type_as(x), v.type_as(x)
 
     def _mixed(self, x, context, mask, of=None):
         (q, k, v, *factors), _ = self._parts(x)
-        return self._scanned(q, k, v if of is None else of(v), *factors)[0].to(x.dtype)
+        return self._scanned(q, k, v if of is None else of(v), *factors)[0].type_as(x)
 
     def _merge(self, x, mixed):
         y = self.norm(mixed.transpose(1, 2)).flatten(2)
@@ -144,7 +144,7 @@ class ScanMixer(SplitMixer):
         kept = state.inputs
         if self.conv:
             kept = last_rows(kept, inputs, length - state.length)
-        return mixed, State(S.to(state.S.dtype), kept, length)
+        return mixed, State(S.type_as(state.S), kept, length)
 
 
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -67,6 +67,6 @@ class Forgetting(CachedMixer, HeadsMixer):
         at = c if query is None else c.take_along_dim(query[:, None], 2)
 
         def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:
-            return (at[:, :, rows, None] - c[:, :, None, cols]).to(q.dtype)
+            return (at[:, :, rows, None] - c[:, :, None, cols]).type_as(q)
 
         return softmax_attention(q, k, v, mask=mask, bias=bias, impl=self.impl)

@@ -78,7 +78,7 @@ class Indexed(SelectedMixer):
     def _split(self, x, context, at=None):
         """q, index queries and their weights; keys of all heads and of the index side by side."""
         q, k, v = super()._split(x, context, at)
-        x, source = (z.to(self._like.dtype) for z in (x, x if context is None else context))
+        x, source = (z.type_as(self._like) for z in (x, x if context is None else context))
         with unrounded(x):
             qi = apart(self.index_query(x), self.index_dim)
             qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]

@@ -63,7 +63,7 @@ class MoBA(SelectedMixer):
         """As parameters are, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""
         x = x.to(self.heads.query.weight.dtype)
         with unrounded(x):
-            return super()._split(x, None if context is None else context.to(x.dtype), at)
+            return super()._split(x, None if context is None else context.type_as(x), at)
 
     def _index(self, q, k, mask):
         last, own = bounds(mask, q, k)

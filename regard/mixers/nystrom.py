@@ -66,6 +66,6 @@ class Nystrom(HeadsMixer):
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
         # oneDNN's float16 form of this never ends on some processors
-        rows, filters = ranged(rows, filters[:, None].to(v.dtype))
-        near_by = F.conv1d(rows, filters, groups=self.num_heads).to(y.dtype)
+        rows, filters = ranged(rows, filters[:, None].type_as(v))
+        near_by = F.conv1d(rows, filters, groups=self.num_heads).type_as(y)
         return self.heads.merge(y + near_by.unflatten(0, (v.shape[0], -1)).permute(0, 2, 3, 1))

@@ -138,7 +138,7 @@ class Routing(HeadsMixer):
         cross = context is not None
 
         def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return self.heads.split(x, None if context is None else context.to(x.dtype), after)
+            return self.heads.split(x, None if context is None else context.type_as(x), after)
 
         def decide(split: tuple[Tensor, Tensor, Tensor]) -> Assigned:
             (q, k), mu = self._standardised(*split[:2]), self.centroids.value

@@ -127,7 +127,7 @@ class Sinkhorn(HeadsMixer):
 
     def _sorting(self, x: Tensor, mask: Mask) -> Float[Tensor, "B H N N"]:
         here = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask.valid is None else mask.valid
-        blocks, sizes = self._blocks(x), self._blocks(here.to(x.dtype)[..., None]).sum(2)  # b N 1
+        blocks, sizes = self._blocks(x), self._blocks(here.type_as(x)[..., None]).sum(2)  # b N 1
         sums, first = blocks.sum(2), blocks[:, :, 0]
         if self.sort_net is None:
             # Means of blocks are projected, as they are C times fewer than queries and keys.

@@ -51,5 +51,5 @@ def corrupt(
     for token in never:
         chosen &= tokens != token
     changed = torch.where(fate < 0.8, mask_token, torch.where(fate < 0.9, drawn, tokens))
-    inputs = torch.where(chosen, changed, tokens).to(tokens.dtype)
+    inputs = torch.where(chosen, changed, tokens).type_as(tokens)
     return Corrupted(inputs, tokens.masked_fill(~chosen, IGNORED))

@@ -43,9 +43,9 @@ class Counts(NamedTuple):
         keyed = valid.any(1, keepdim=True) if cross and valid is not None else valid
         for z, here in ((q, keyed), (k, valid))[: 1 if k is q else 2]:
             one = nn.functional.one_hot(nearest(z, centroids), centroids.shape[1])
-            one = one.to(self.sums.dtype)
+            one = one.type_as(self.sums)
             one = one if here is None else one * here[:, None, :, None]
-            self.sums.add_((one.mT @ z.to(one.dtype)).sum(0))
+            self.sums.add_((one.mT @ z.type_as(one)).sum(0))
             self.counts.add_(one.sum((0, 2)))
 
 
@@ -126,12 +126,12 @@ class Centroids(nn.Module):
         """Moves the centroids to what was counted since the last update. Communicates nothing."""
         sums, counts = self.staged
         any_token = counts.sum() > 0
-        keep = 1 - (1 - self.decay) * any_token.to(counts.dtype)
+        keep = 1 - (1 - self.decay) * any_token.type_as(counts)
         self.sums.mul_(keep).add_(sums * (1 - keep))
         self.counts.mul_(keep).add_(counts * (1 - keep))
         n = self.counts.sum(-1, keepdim=True)
         smooth = (self.counts + EPS) / (n + self.counts.shape[-1] * EPS) * n
-        moved = (self.sums / smooth[..., None]).to(self.value.dtype)
+        moved = (self.sums / smooth[..., None]).type_as(self.value)
         self.value.copy_(torch.where(any_token, moved, self.value))
         sums.zero_()
         counts.zero_()

@@ -42,20 +42,20 @@ class Dice(nn.Module):
         mean, variance = self.mean, self.variance
         if self.training:
             mean, variance = self._statistics(wide, valid)
-        p = torch.sigmoid((wide - mean) * torch.rsqrt(ranged(variance)[0] + EPS)).to(s.dtype)
+        p = torch.sigmoid((wide - mean) * torch.rsqrt(ranged(variance)[0] + EPS)).type_as(s)
         return p * s + (1 - p) * self.alpha * s
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         valid = existing(s[..., 0], valid)
-        rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).to(s.dtype)
+        rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).type_as(s)
         count = exists.sum()
         mean = rows.sum(0) / count.clamp_min(1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp_min(1)
         # Within a backward, gradient checkpointing recomputes a forward that has been counted.
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:
             with torch.no_grad():
-                step = MOMENTUM * (count > 0).to(self.mean.dtype)
+                step = MOMENTUM * (count > 0).type_as(self.mean)
                 unbiased = variance * count / (count - 1).clamp_min(1)
-                self.mean.lerp_(mean.to(self.mean.dtype), step)
-                self.variance.lerp_(unbiased.to(self.variance.dtype), step)
+                self.mean.lerp_(mean.type_as(self.mean), step)
+                self.variance.lerp_(unbiased.type_as(self.variance), step)
         return mean, variance

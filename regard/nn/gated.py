@@ -103,7 +103,7 @@ class RelativeBias(nn.Module):
         if self.form != "rotary":
             q, *others = rotate(views, position).split(1, 1)
             return [q * scale, *others]
-        learned = self.weight[:, None].to(views.dtype).expand(views.shape[0], -1, *views.shape[2:])
+        learned = self.weight[:, None].type_as(views).expand(views.shape[0], -1, *views.shape[2:])
         turned = rotate(torch.cat([learned, views], 1), position).split(1, 1)
         a, b, q, k, *others = turned
         return [torch.cat([q * scale, a], -1), torch.cat([k, b], -1), *others]

@@ -50,7 +50,7 @@ def rms_norm(
 ) -> Float[Tensor, "*b D"]:
     """RMSNorm's function; float16 is squared in float32. gain: None: one."""
     wide, gain = ranged(x, gain)
-    return F.rms_norm(wide, wide.shape[-1:], gain, eps).to(x.dtype)
+    return F.rms_norm(wide, wide.shape[-1:], gain, eps).type_as(x)
 
 
 class ScaleNorm(nn.Module, metaclass=CheckedOptions):

@@ -113,7 +113,7 @@ class _Reversible(torch.autograd.Function):
             with torch.enable_grad(), torch.autocast(kind, ctx.autocast, ctx.autocast is not None):
                 y = f(x, *args, **kwargs)
             own = [p for p in f.parameters() if p.requires_grad]
-            dx, *found = torch.autograd.grad(y, (x, *own), d.to(y.dtype), allow_unused=True)
+            dx, *found = torch.autograd.grad(y, (x, *own), d.type_as(y), allow_unused=True)
             for parameter, new in zip(own, found, strict=True):
                 if new is not None:
                     old = gradients.get(parameter)

@@ -62,7 +62,7 @@ class Ranks:
         sent = own.byte() if own.dtype == torch.bool else own
         found = sent.new_empty(sum(sizes))
         dist.all_to_all_single(found, sent, sizes, [z.numel() for z in parts], group=self.group)
-        pairs = zip(found.to(own.dtype).split(sizes), shapes, strict=True)
+        pairs = zip(found.type_as(own).split(sizes), shapes, strict=True)
         return [z.view(*shape) for z, shape in pairs]
 
     def total(self, z: Tensor) -> Tensor:

@@ -19,6 +19,6 @@ class Max(Plain):
         return self.each(torch.where(valid[..., None], x, -torch.inf).amax(1), query)
 
     def weigh(self, x, query, valid):
-        largest = (x == self.pool(x, None, valid)).to(x.dtype) * valid[..., None]
+        largest = (x == self.pool(x, None, valid)).type_as(x) * valid[..., None]
         share = (largest / largest.sum(1, keepdim=True).clamp_min(1)).mean(-1)
         return self.each(share, query)

@@ -21,4 +21,4 @@ class Mean(Plain):
     paper = "none"
 
     def weigh(self, x, query, valid):
-        return self.each(valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp_min(1), query)
+        return self.each(valid.type_as(x) / valid.sum(1, keepdim=True).clamp_min(1), query)

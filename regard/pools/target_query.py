@@ -43,4 +43,4 @@ class TargetQuery(Pool):
 
     def weigh(self, x, query, valid):
         scores = self.scale * self.score.pairs(query, x, valid[:, None])
-        return normalise(scores, valid[:, None], self.normaliser).to(x.dtype)
+        return normalise(scores, valid[:, None], self.normaliser).type_as(x)

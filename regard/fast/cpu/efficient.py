@@ -39,7 +39,7 @@ def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
         for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):
             out, *state = recomputed(step, *part, *state, when=again)
             y.append(out)
-    return torch.cat(y, 2).to(v.dtype)
+    return torch.cat(y, 2).type_as(v)
 
 
 def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: int) -> list[int]:
@@ -48,7 +48,7 @@ def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: in
     sizes: list[int] = []
     while left:
         t, start = left.pop(), sum(sizes)
-        part = k[:, :, start : start + t].to(m.dtype)
+        part = k[:, :, start : start + t].type_as(m)
         R = torch.maximum(m, part.amax(2))
         if t > 1 and bool((R - torch.maximum(m, part[:, :, 0]) > RANGE).any()):
             left += [t - t // 2, t // 2]

@@ -48,7 +48,7 @@ def attend(
         else:
             y = _unordered(again, queries, (keys, values, times), S, c, w, features)
         made.append(torch.cat([part.transpose(1, 2) for part in y], 1).transpose(1, 2))
-    return torch.cat(made).to(v.dtype)
+    return torch.cat(made).type_as(v)
 
 
 def unfit(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> str | None:
@@ -101,7 +101,7 @@ def _unordered(again, queries, pieces, S, c, w, features: Favor) -> list[Tensor]
     for k, v, valid in zip(*pieces, strict=True):
         S, c = again(add, k, v, valid, S, c, w)
         z = z + present(with_ones(v), valid).sum(2, keepdim=True)
-    S = (S + EPS * z).to(queries[0].dtype)
+    S = (S + EPS * z).type_as(queries[0])
     least, y = EPS * S.sum(2, keepdim=True), []
     for q in queries:
         sums, total = (again(read, q, S, w) + least).split([S.shape[3] - 1, 1], -1)
@@ -118,7 +118,7 @@ def _begun(k: Tensor, v: Tensor, w: Tensor, features: Favor) -> tuple[Tensor, Te
 
 def _queries(q: Tensor, w: Tensor, features: Favor, *, causal: bool) -> Float[Tensor, "B H t M"]:
     wx, _ = projected(q, w, features)
-    return _Exponential.apply(wx, wx.detach().amax(-1), not causal).to(q.dtype)
+    return _Exponential.apply(wx, wx.detach().amax(-1), not causal).type_as(q)
 
 
 def _keys(
@@ -143,7 +143,7 @@ def _keys(
     new = torch.maximum(c, new)
     level = peak + (new - top) + (half - half.detach())  # |x|^2 / 2 + c, as in `favor_keys`
     level = level if valid is None else level.masked_fill(~valid[:, None], torch.inf)
-    phi = _Exponential.apply(wx, level, False).to(k.dtype)
+    phi = _Exponential.apply(wx, level, False).type_as(k)
     so_far = torch.maximum(c, top).cummax(-1).values
     rise = (new - so_far).masked_fill(so_far <= none, 0.0)
     return phi, (c - new).exp()[..., None], new, rise

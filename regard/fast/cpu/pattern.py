@@ -91,7 +91,7 @@ def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: 
         else:
             index = (S * torch.arange(H)[:, None] + at.clamp_min(0)).flatten()
             for one, rows in zip(dz.flatten(1, 2), some.flatten(1, 2), strict=True):
-                one.index_add_(0, index, rows.to(dz.dtype))
+                one.index_add_(0, index, rows.type_as(dz))
 
 
 def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
@@ -121,7 +121,7 @@ def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
 def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[Tile, Tensor | None]]:
     for tile in call.tiles():
         bias = _restricted(call, tile, *q.shape[1:3])
-        yield tile, None if bias is None else bias.to(q.dtype)
+        yield tile, None if bias is None else bias.type_as(q)
 
 
 class _Tiles(torch.autograd.Function):
@@ -147,7 +147,7 @@ class _Tiles(torch.autograd.Function):
             y[at] *= exp_(total[at] - some)[..., None]
             y[at] += part.mul_(exp_(lse - some)[..., None])
             total[at] = both
-        y = y.to(q.dtype)
+        y = y.type_as(q)
         ctx.save_for_backward(q, k, v, first_k, first_v, y, total)
         ctx.call = call
         return y
@@ -171,13 +171,13 @@ class _Tiles(torch.autograd.Function):
             w = (q[at].to(wide) @ keys.to(wide).mT).mul_(scale * LOG2_E)
             w = w if bias is None else w.add_(bias)
             w = w.sub_(total[at][..., None]).exp2_()
-            _add(dv, tile, dfirst_v, w.to(dy.dtype).mT @ dy[at])
+            _add(dv, tile, dfirst_v, w.type_as(dy).mT @ dy[at])
             d = (dy[at] @ values.mT).to(wide).sub_(delta[at][..., None])
-            d = d.mul_(w).mul_(scale).to(q.dtype)
+            d = d.mul_(w).mul_(scale).type_as(q)
             dq[at] += d @ keys
             _add(dk, tile, dfirst_k, d.mT @ q[at])
         pairs = zip((dq, dk, dv, dfirst_k, dfirst_v), sides, strict=True)
-        return None, *(None if dz is None else dz.to(z.dtype) for dz, z in pairs)
+        return None, *(None if dz is None else dz.type_as(z) for dz, z in pairs)
 
 
 def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:

@@ -58,7 +58,7 @@ def attend(
         pairs=(form.room or ROOM) // 4,
     )
     scale = LOG2_E * (q.shape[-1] ** -0.5 if scale is None else scale)
-    sides = (z.to(v.dtype).flatten(0, 1).contiguous() for z in (q, k, v))
+    sides = (z.type_as(v).flatten(0, 1).contiguous() for z in (q, k, v))
     y, seen = (z.unflatten(0, q.shape[:2]) for z in _Attention.apply(call, scale, *sides))
     return torch.where(seen, y, alone(v, mask) if exclude_self else 0)
 
@@ -203,14 +203,14 @@ class _Attention(torch.autograd.Function):
                     high = scores.amax(-1, keepdim=True).clamp_min_(-FAR / 2)
                     weights = scores.sub_(high).exp2_()
                     at = found[call.before :][tile.blocks]
-                    at[..., :V] = weights.to(v.dtype) @ tile.of_keys(values)
+                    at[..., :V] = weights.type_as(v) @ tile.of_keys(values)
                     at[..., V:] = torch.cat([weights.sum(-1, keepdim=True), high], -1)
                 more, high = rows.of_tokens(found, r).split([V + 1, 1], 1)
                 both = torch.maximum(top, high)
                 total.mul_((top - both).exp2_()).addcmul_(more, (high - both).exp2_())
                 top = both
             sums, mass = total.split([V, 1], 1)
-            y[rows.rows] = (sums / mass.where(mass > 0, 1)).view_as(y[rows.rows]).to(y.dtype)
+            y[rows.rows] = (sums / mass.where(mass > 0, 1)).view_as(y[rows.rows]).type_as(y)
             lse[rows.rows] = (mass.log2() + top).where(mass > 0, torch.inf).view(-1, *lse.shape[1:])
         seen = lse < torch.inf
         ctx.save_for_backward(q, k, v, y, lse)
@@ -237,10 +237,10 @@ class _Attention(torch.autograd.Function):
                     o = tile.of_queries(outer)
                     weights = tile.scores(a, b).sub_(tile.of_queries(total)).exp2_()
                     dscores = (o @ tile.of_keys(values).mT).to(wide)
-                    dscores = dscores.sub_(tile.of_queries(delta)).mul_(weights).to(a.dtype)
+                    dscores = dscores.sub_(tile.of_queries(delta)).mul_(weights).type_as(a)
                     dq[ctx.call.before :][tile.blocks] = dscores @ b
                     tile.add_to_keys(dk, dscores, a)
-                    tile.add_to_keys(dv, weights.to(o.dtype), o)
+                    tile.add_to_keys(dv, weights.type_as(o), o)
                 for z, dz in zip(sums, (dq, dk, dv), strict=True):
                     z += rows.of_tokens(dz, r)
             factors = ctx.scale / LOG2_E, 1 / LOG2_E, 1.0  # keys met queries times scale log2 e

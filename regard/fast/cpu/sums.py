@@ -22,7 +22,7 @@ def attend(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask: Mask = CAUS
         S = torch.cat([S, z[..., None]], -1)
     y, last = chunk_sums(phi_q, phi_k, v, S.to(wide_type(S)), form.chunk or CHUNK)
     sums, total = y.split([v.shape[3] - 1, 1], -1)
-    last = last.to(S.dtype)
+    last = last.type_as(S)
     return sums, total, last[..., :-1], last[..., -1]
 
 
@@ -63,7 +63,7 @@ class _Sums(torch.autograd.Function):
         with unrounded(a):
             S = S.flatten(0, 1)
             for q, k, w in _chunks(chunk, a, e, v):
-                y.append((q @ S.to(q.dtype)).baddbmm_((q @ k.mT).tril_(), w))
+                y.append((q @ S.type_as(q)).baddbmm_((q @ k.mT).tril_(), w))
                 S = S + k.mT @ w
         return torch.cat(y, 1).unflatten(0, heads), S.unflatten(0, heads)
 
@@ -73,14 +73,14 @@ class _Sums(torch.autograd.Function):
         heads, da, de, dv = S.shape[:2], [], [], []
         with unrounded(a):
             S, dS = S.flatten(0, 1), dS.flatten(0, 1)
-            chunks = [*_chunks(ctx.chunk, a, e, v, dy.to(v.dtype))]
+            chunks = [*_chunks(ctx.chunk, a, e, v, dy.type_as(v))]
             for q, k, w, g in chunks:
                 pairs = (g @ w.mT).tril_()
-                da.append((g @ S.to(g.dtype).mT).baddbmm_(pairs, k))
+                da.append((g @ S.type_as(g).mT).baddbmm_(pairs, k))
                 de.append(pairs.mT @ q)
                 S = S + k.mT @ w
             for (q, k, w, g), dk in zip(chunks[::-1], de[::-1], strict=True):
-                after = dS.to(g.dtype)
+                after = dS.type_as(g)
                 dv.append(((q @ k.mT).tril_().mT @ g).baddbmm_(k, after))
                 dk.baddbmm_(w, after.mT)
                 dS = dS + q.mT @ g

@@ -194,7 +194,7 @@ class GainLessOne(nn.RMSNorm):
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
         wide = wide_type(x)
         gain = 1 + self.weight.to(wide)
-        return F.rms_norm(x.to(wide), self.normalized_shape, gain, self.eps).to(x.dtype)
+        return F.rms_norm(x.to(wide), self.normalized_shape, gain, self.eps).type_as(x)
 
 
 def causal_stack(
