@@ -249,6 +249,6 @@ def _renewed(mixer: Any, state: Any, rows: Bool[Tensor, "B"]) -> Any:
 
     def renewed(old: Tensor, fresh: Tensor) -> Tensor:
         room = [n for a, b in zip(old.shape[1:], fresh.shape[1:], strict=True) for n in (a - b, 0)]
-        return torch.where(rows.view(-1, *[1] * (old.dim() - 1)), pad(fresh, room[::-1]), old)
+        return torch.where(rows.view(-1, *[1] * (old.ndim - 1)), pad(fresh, room[::-1]), old)
 
     return pytree.tree_unflatten(map(renewed, fields, new), spec)

@@ -151,7 +151,7 @@ class Mask:
 
 def check_integers(what: str, value: object, dims: int, read: bool = False) -> None:
     """read: the numbers are needed, which tensors on the meta device have not."""
-    if not isinstance(value, Tensor) or value.dtype not in INTEGERS or value.dim() != dims:
+    if not isinstance(value, Tensor) or value.dtype not in INTEGERS or value.ndim != dims:
         got = shown(value)
         if isinstance(value, Tensor) and not value.is_nested:
             got = f"{value.dtype} {list(value.shape)}"

@@ -153,7 +153,7 @@ def check_mask(
             )
         if name == "pairwise":
             heads = sorted({1, H or 1})
-            fits = value.dim() == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
+            fits = value.ndim == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
             if not fits or tuple(value.shape[2:]) != (T, S):
                 want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
                 raise ShapeError(
@@ -206,12 +206,12 @@ def permute(
     if x.shape[0] != order.shape[0]:
         x = x.expand(order.shape[0], *x.shape[1:])
     if (
-        x.dim() == 3 and dim == 1 and x.is_floating_point()
+        x.ndim == 3 and dim == 1 and x.is_floating_point()
     ):  # a seventh of the time of gather's backward
         first = x.shape[1] * torch.arange(x.shape[0], device=x.device)
         return embedding(order + first[:, None], x.flatten(0, 1))
     index = order.reshape(
-        order.shape[0], *(order.shape[1] if d == dim else 1 for d in range(1, x.dim()))
+        order.shape[0], *(order.shape[1] if d == dim else 1 for d in range(1, x.ndim))
     )
     return x.gather(dim, index.expand_as(x))
 

@@ -253,7 +253,7 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
     for name, value in tensors(state).items():
         if not is_dense(value):
             raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
-        rows = value.shape[0] if value.dim() else "none"
+        rows = value.shape[0] if value.ndim else "none"
         if rows != x.shape[0]:
             raise ShapeError(f"{who}: state has batch {rows} in {name}, x has batch {x.shape[0]}")
         if value.device != x.device:
@@ -282,6 +282,6 @@ def _widths(state: Any) -> tuple[Any, ...]:
     """The class, and of each field its axes and type, the width of floating ones, and the heads before a time axis."""
     fields = []
     for name, z in tensors(state).items():
-        floating, heads = z.is_floating_point(), z.shape[1] if z.dim() > 3 else None
-        fields.append((name, z.dim(), floating or z.dtype, floating and z.shape[1:][-1:], heads))
+        floating, heads = z.is_floating_point(), z.shape[1] if z.ndim > 3 else None
+        fields.append((name, z.ndim, floating or z.dtype, floating and z.shape[1:][-1:], heads))
     return type(state), fields

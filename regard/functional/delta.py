@@ -103,7 +103,7 @@ def decayed_attention(
     """
     T, dtype = q.shape[2], wide_type(q)
     log_decay = _ranged(log_decay, dtype)
-    if log_decay.dim() == 3:
+    if log_decay.ndim == 3:
         total = None if state is None else state[..., 0]
         if q.shape[2] == 1:
             y, _, S, _ = chosen_sums(q, k, v, log_decay, state, total, impl=impl)
@@ -136,7 +136,7 @@ def delta_attention(
     """
     dtype, T = wide_type(q), q.shape[2]
     g = torch.zeros_like(beta) if log_decay is None else _ranged(log_decay, dtype)
-    g = g if g.dim() == 4 else g[..., None]
+    g = g if g.ndim == 4 else g[..., None]
     C, whole = CHUNK if g.shape[3] == 1 else CHUNK // 4, torch.compiler.is_exporting()
     C = min(C, T) if whole else fitted(C, T)
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)

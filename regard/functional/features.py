@@ -78,7 +78,7 @@ def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], 
 
 def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "b S"] | None) -> Tensor:
     """z, and zero where there is no token."""
-    return z if valid is None else z * valid.view(valid.shape[0], 1, -1, *[1] * (z.dim() - 3))
+    return z if valid is None else z * valid.view(valid.shape[0], 1, -1, *[1] * (z.ndim - 3))
 
 
 Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by

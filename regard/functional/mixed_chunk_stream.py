@@ -65,7 +65,7 @@ def extend(
 
         def stored(column: Int[Tensor, "b *n"]) -> Int[Tensor, "B *n"]:
             """Places of the tokens at these columns, which count from the start of the open chunk; new ones are behind it."""
-            old = filled.view(-1, *[1] * (column.dim() - 1))
+            old = filled.view(-1, *[1] * (column.ndim - 1))
             return torch.where(column < old, column, column - old + C).clamp_max(C + N - 1)
 
         column = torch.arange(C + c, device=v.device)

@@ -154,7 +154,7 @@ def _part(
     c = i.shape[2]
     keys = [term.keys(i[..., :1], c, T, mask.causal) for term in terms]
     j = beside(i[..., :0], *keys)  # h N d s, or N d s
-    j = j if j.dim() == 4 else j[None]
+    j = j if j.ndim == 4 else j[None]
     keys = [z[None, ..., None, :] for z in j.split([z.shape[-1] for z in keys], -1)]
     there, at = (j >= 0) & (j < T), j.clamp(0, T - 1)
     others = None if mask.global_tokens is None else ~mask.global_tokens

@@ -247,7 +247,7 @@ class Scattered(Pattern):
         object.__setattr__(self, "queries", self.size)
 
     def contains(self, i, j):
-        head = torch.arange(len(self.table), device=j.device).view(-1, *[1] * (i.dim() - 2))
+        head = torch.arange(len(self.table), device=j.device).view(-1, *[1] * (i.ndim - 2))
         named = self.table[head, (i // self.size).clamp_min(0)]  # b H *T 1 r
         block = torch.where(j >= 0, j // self.size, -2)
         return reduce(or_, (one == block for one in named.unbind(-1)), j != j)

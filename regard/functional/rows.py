@@ -224,7 +224,7 @@ def take_each(
 ) -> Shaped[Tensor, "B H *n K"]:
     """z at positions of each row and head. Whole rows: `gather`, which moves single numbers, takes twice the time."""
     B, H, S = z.shape[:3]
-    first = (S * torch.arange(B * H, device=z.device)).view(B, H, *[1] * (at.dim() - 2))
+    first = (S * torch.arange(B * H, device=z.device)).view(B, H, *[1] * (at.ndim - 2))
     rows = z.flatten(0, 2).index_select(0, (first + at).flatten())
     return rows.unflatten(0, at.shape)
 

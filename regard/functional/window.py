@@ -117,7 +117,7 @@ def _weights(
 ) -> Float[Tensor, "B H *n t s"]:
     z = scores(q, k)
     if sinks is not None:
-        sink = sinks.type_as(z).view(-1, *[1] * (z.dim() - 2)).expand(*z.shape[:-1], 1)
+        sink = sinks.type_as(z).view(-1, *[1] * (z.ndim - 2)).expand(*z.shape[:-1], 1)
         z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
     a = masked_softmax(z if soft_cap is None else capped(z, soft_cap), allowed)
     return a if sinks is None else a[..., :-1]

@@ -149,7 +149,7 @@ def _request(
     if attention_mask is None:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         return Mask(causal=bool(causal) and not keys_of_others(module)), S
-    if attention_mask.dim() != 4:
+    if attention_mask.ndim != 4:
         raise ShapeError(f"a mask must have shape [B, 1, T, S], got {list(attention_mask.shape)}")
     allowed = attention_mask
     if allowed.dtype != torch.bool:

@@ -246,7 +246,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     ) -> Tensor:
         who, N, valid = type(self).__name__, ids.shape[1], None
         if attention_mask is not None:
-            if attention_mask.dim() != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
+            if attention_mask.ndim != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
                 raise ShapeError(
                     f"{who}: attention_mask must be of {N} new tokens, or of {cache.columns} before them too, got "
                     f"{list(attention_mask.shape)}"

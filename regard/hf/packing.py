@@ -38,7 +38,7 @@ def documents(
     documents than the queries'.
     """
     position, of_queries, of_keys, numbers = (given.get(name) for name in PACKING)
-    if position is not None and position.dim() != 2:
+    if position is not None and position.ndim != 2:
         position = None
     offsets = of_keys if of_queries is None else of_queries
     found = [z for z in (known, numbers, position) if z is not None]

@@ -178,7 +178,7 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch. Raises ShapeError for what is no state."""
 
     def rows(part: Any) -> Any:
-        if isinstance(part, Tensor) and part.dim():
+        if isinstance(part, Tensor) and part.ndim:
             if index.is_cpu and index.numel() and not 0 <= index.min() <= index.max() < len(part):
                 raise ShapeError(f"reorder: index must name rows from 0 to {len(part) - 1}")
             return part.index_select(0, index)

@@ -111,7 +111,7 @@ def pad_documents(
 def _sentence(words: Sequence[int]) -> Int[Tensor, "n"]:
     ids = torch.as_tensor(words)
     whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
-    if ids.dim() != 1 or (len(ids) and not whole):
+    if ids.ndim != 1 or (len(ids) and not whole):
         raise TypeError(f"one sentence is {ids.dtype} {list(ids.shape)}")
     return ids
 

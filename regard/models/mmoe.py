@@ -127,7 +127,7 @@ class MMoE(Model):
 
     def _inputs(self, x: Tensor | FieldBatch) -> Float[Tensor, "B d"]:
         if self.embedding is None:
-            if not is_dense(x) or x.dim() != 2 or x.shape[1] != self.width:
+            if not is_dense(x) or x.ndim != 2 or x.shape[1] != self.width:
                 raise ShapeError(
                     f"mmoe: x must be a dense tensor [B, {self.width}], got {shown(x)}"
                 )

@@ -138,7 +138,7 @@ class PatchClassifier(Model):
         Raises ShapeError for images of another size.
         """
         wanted = [self.config.channels, *self.config.image_size]
-        if not isinstance(images, Tensor) or images.dim() != 4 or [*images.shape[1:]] != wanted:
+        if not isinstance(images, Tensor) or images.ndim != 4 or [*images.shape[1:]] != wanted:
             raise ShapeError(
                 f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {shown(images)}"
             )

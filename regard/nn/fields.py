@@ -99,7 +99,7 @@ def check_batch(
         several, number = isinstance(field, Sequence), isinstance(field, Numeric)
         if (
             not is_dense(x)
-            or x.dim() != 1 + several
+            or x.ndim != 1 + several
             or not (x.is_floating_point() if number else x.dtype in (torch.int64, torch.int32))
         ):
             kind = "floating point numbers" if number else "int64 or int32 ids"

@@ -182,9 +182,9 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                     "MultiheadAttention does not support nested tensors as a context, nor beside masks"
                 )
             return self._mix_nested(query, is_causal, need_weights, average_attn_weights)
-        one_axis, batched = query is key, query.dim() == 3
+        one_axis, batched = query is key, query.ndim == 3
         tokens = [query, key, value]
-        if any(x.is_nested or x.dim() != query.dim() for x in tokens) or query.dim() not in (2, 3):
+        if any(x.is_nested or x.ndim != query.ndim for x in tokens) or query.ndim not in (2, 3):
             shapes = ", ".join(shown(x) for x in tokens)
             raise ShapeError(
                 f"MultiheadAttention: query, key, value must have two axes or three, got {shapes}"
@@ -268,7 +268,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: attn_mask must have shape {list(fits[0])} or {list(fits[1])}, "
                 f"got {list(allowed.shape)}"
             )
-        read = added is None and (is_causal or (T == S and allowed.dim() == 2))
+        read = added is None and (is_causal or (T == S and allowed.ndim == 2))
         causal = read and torch.equal(allowed, torch.ones_like(allowed).tril())
         if is_causal and not causal:
             raise ShapeError(
@@ -276,7 +276,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             )
         if causal and T == S and counted:
             return Mask(causal=True, valid=valid), None
-        axes = (-1, 1 if allowed.dim() == 2 else self.num_heads, T, S)
+        axes = (-1, 1 if allowed.ndim == 2 else self.num_heads, T, S)
         pairs = allowed.view(axes)
         if added is None:
             return Mask(valid=valid, pairwise=pairs), None

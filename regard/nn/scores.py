@@ -58,7 +58,7 @@ class Score(nn.Module, metaclass=CheckedOptions):
         weight = first_parameter(self)
         for name, x, axis in (("q", q, "T"), ("k", k, "S")):
             dense = is_dense(x) and x.is_floating_point()
-            if not dense or x.dim() < 2 + len(self.heads) or x.shape[-1] != self.dim:
+            if not dense or x.ndim < 2 + len(self.heads) or x.shape[-1] != self.dim:
                 want = ", ".join(map(str, ("..", *self.heads, axis, self.dim)))
                 raise ShapeError(
                     f"{self.name}: {name} must be a dense floating tensor [{want}], got {shown(x)}"

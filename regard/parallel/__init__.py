@@ -218,7 +218,7 @@ def _by_context(
         every = gathered(ranks, weight[..., None], 3, [1] * ranks.size).logsumexp(-1)
         kept = summed(ranks, mean * (weight - every).exp()[..., None]), every
     else:
-        kept = tuple(gathered(ranks, z, 2 if z.dim() == 4 else 1, lengths) for z in own.kept)
+        kept = tuple(gathered(ranks, z, 2 if z.ndim == 4 else 1, lengths) for z in own.kept)
     answered = gathered(ranks, own.answered, 1, [1] * ranks.size).any(1, keepdim=True)
     state = stamped(replace(own, kept=kept, answered=answered), mixer._owner, 0)
     return mixer.extend(x, state, valid=valid if context is None else None)[0]

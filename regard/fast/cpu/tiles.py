@@ -117,7 +117,7 @@ def _keys(
 ) -> tuple[slice | Tensor, Tensor]:
     j = j.flatten(-3)
     j = j.masked_fill((j < 0) | (j > (rows[-1] if causal else T - 1)), -1)
-    if j.dim() == 2:
+    if j.ndim == 2:
         j = j.sort(-1).values
         j[:, 1:].masked_fill_(j[:, 1:] == j[:, :-1], -1)
         j = j.expand(H, -1)

@@ -40,8 +40,8 @@ def rotate(
         raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
     exact = torch.float32 if x.device.type == "mps" else torch.float64
     turn = angles(position, x.shape[-1], base, exact)
-    if position.dim() == 2:
-        turn = turn.reshape(turn.shape[0], *(1,) * (x.dim() - 3), *turn.shape[1:])
+    if position.ndim == 2:
+        turn = turn.reshape(turn.shape[0], *(1,) * (x.ndim - 3), *turn.shape[1:])
     wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
     cos, sin = turn.cos().type_as(wide), turn.sin().type_as(wide)
     if pairing == "half":
