@@ -15,8 +15,16 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import Mask
-from regard.core.request import Observation, check_request, compacted, compaction, existing, permute
-from regard.core.states import extended, with_document
+from regard.core.request import (
+    Observation,
+    check_request,
+    compacted,
+    compaction,
+    existing,
+    permute,
+    with_facts,
+)
+from regard.core.states import extended
 
 PADDING = 512
 """Tokens that padding may add to a bucket; an eighth of its tokens where that is more."""
@@ -224,7 +232,7 @@ def extended_documents(
     first[:, 0] = order.valid[:, 0]
     _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
     runs = permute(changed.cumsum(1), order.target)
-    y, state = x.new_zeros(x.shape), with_document(state, None)
+    y, state = x.new_zeros(x.shape), with_facts(state, document=None)
     for run in range(int(runs[present].max()) + 1):
         here = present & (runs == run)
         if run:
@@ -239,7 +247,7 @@ def extended_documents(
             y = y + pad(part, (0, 0, low, N - high))
     last = order.valid.sum(1, keepdim=True) - 1
     numbers = torch.where(last[:, 0] < 0, before, numbers.gather(1, last.clamp_min(0))[:, 0])
-    return y, with_document(state, numbers)
+    return y, with_facts(state, document=numbers)
 
 
 def _renewed(mixer: Any, state: Any, rows: Bool[Tensor, "B"]) -> Any:

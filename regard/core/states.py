@@ -127,11 +127,6 @@ def bounded(state: AnyState, most: int | None) -> AnyState:
     return state if most is None or is_compiling() else with_facts(state, most=most)
 
 
-def with_document(state: AnyState, document: Int[Tensor, "B"] | None) -> AnyState:
-    """The same state after tokens of these documents."""
-    return with_facts(state, document=document)
-
-
 def longest(length: Int[Tensor, "B"]) -> int | None:
     """The largest length, read from the device; None where there is nothing to read."""
     if is_compiling() or length.is_meta:
@@ -187,7 +182,7 @@ def extended(
         y, after = mixer._extend(order.of(x), state, order.valid, donate)
         y = permute(clear(y, order.valid), order.target)
     after = stamped(after, mixer._owner, most)
-    return y, after if state.document is None else with_document(after, state.document)
+    return y, after if state.document is None else with_facts(after, document=state.document)
 
 
 def _no_rows(state: Any) -> Any:
@@ -268,13 +263,13 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
 
 def tensors(state: Any) -> dict[str, Tensor]:
     """The fields by name, also those of states in a tuple: `parts[0].k`."""
-    leaves, _ = pytree.tree_flatten_with_path(with_document(state, None))
+    leaves, _ = pytree.tree_flatten_with_path(with_facts(state, document=None))
     return {pytree.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
 def _shapes(state: Any) -> list[Any]:
     """Shapes without the batch, and types of what is no floating number: those may be converted."""
-    leaves = pytree.tree_leaves(with_document(state, None))
+    leaves = pytree.tree_leaves(with_facts(state, document=None))
     return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 

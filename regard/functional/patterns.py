@@ -207,11 +207,11 @@ class Global(Pattern):
 class First(Global):
     """The first `count` tokens are global: they see all and are seen by all."""
 
+    start = 0
     count: int
 
     def __post_init__(self):
         self._check()
-        object.__setattr__(self, "start", 0)
         object.__setattr__(self, "stop", self.count)
 
 

@@ -5,7 +5,6 @@ from copy import copy
 from typing import Any, Literal, TypeVar
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -203,7 +202,7 @@ class Values(nn.Module):
         return split_heads(self.value(x), self.num_heads, self.head_dim)
 
     def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(rearrange(mixed, "b h t v -> b t (h v)"))
+        return self.out(side_by_side(mixed))
 
 
 class LatentHeads(nn.Module):
