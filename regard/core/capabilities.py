@@ -66,7 +66,7 @@ class Capabilities(Declared):
 
 
 def growth(cost: str, low: int, high: int) -> float:
-    """Log-log slope of a declared cost between two lengths `low` and `high`, in tokens, from its fastest-growing term.
+    """Returns the log-log slope of a declared cost between two lengths `low` and `high`, in tokens, from its fastest-growing term.
 
     >>> growth("T W K + T^2 K", 4096, 65536)
     2.0

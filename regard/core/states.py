@@ -75,7 +75,7 @@ class Streamed:
 
 @dataclass_transform(frozen_default=True)
 def as_state(cls: type[AnyState]) -> type[AnyState]:
-    """The subclass of Streamed as a frozen dataclass, a pytree, and one of the classes that `torch.load` takes."""
+    """Returns the subclass of Streamed as a frozen dataclass, a pytree, and one of the classes that `torch.load` takes."""
     made: Any = dataclass(frozen=True, eq=False, repr=False)(cls)
     names = made.__match_args__  # all fields but those of Streamed
 

@@ -59,7 +59,7 @@ def load(
     *,
     pairing: Pairing = "half",
 ) -> Stack | EncoderDecoder:
-    """A checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
+    """Reads a checkpoint as a stack of mixers: a folder with config.json and safetensors, a state dict and its config,
     or a .gguf file.
 
     source: tensors of a state dict have the shapes of Transformers' model. config: `model.config.to_dict()`. pairing: the

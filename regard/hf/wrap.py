@@ -22,9 +22,9 @@ MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["regard"] = RegardForCausalLM.__name__
 
 
 def wrap(model: ModelConfig | nn.Module) -> RegardModel:
-    """A model of Regard, or a new one of this configuration, for Transformers' loops and files; also a stack with the head of a
-    language model, as `load` gives.
+    """Returns a model of Regard, or a new one of this configuration, for Transformers' loops and files.
 
+    Takes a stack with the head of a language model, too, as `load` gives.
     Raises UnsupportedError for any other model, OptionError for mixers that are classes: a file can hold names alone.
     """
     if isinstance(model, Stack):
@@ -51,7 +51,7 @@ def convert(
     layers: Collection[Whole] | None = None,
     **options: Any,
 ) -> Any:
-    """A copy of the model around this mechanism, with the projections, norms and feed-forward layers that it had.
+    """Returns a copy of the model around this mechanism, with the projections, norms and feed-forward layers that it had.
 
     Of a stack that `load` gave, a stack. Of a language model of Transformers whose kind `load` reads, or one that `wrap` put
     around a stack, a model for Transformers: logits, `generate` at the mechanism's own cost, save_pretrained.

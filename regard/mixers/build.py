@@ -18,7 +18,7 @@ def build(
     impl: Impl | None = None,
     **options: Any,
 ) -> Mixer:
-    """A mixer of this name or class.
+    """Returns a mixer of this name or class.
 
     `dim`, `num_heads`, `max_len` and `impl` are facts of the stack: offered to every mixer, and taken by those that
     need them. `impl` says who computes ("auto", "plain", or an entry of `regard.fast`; see `regard.functional.rows`) and never changes

@@ -28,7 +28,7 @@ from regard.nn.starts import Glorot, glorot
 
 
 class AutoIntConfig(FieldsConfig):
-    """dim of embeddings; hidden_dims of the network of AutoInt+, none for AutoInt.
+    """The configuration of AutoInt: dim of embeddings; hidden_dims of the network of AutoInt+, none for AutoInt.
 
     Args:
         head_dim: channels of a head

@@ -14,7 +14,7 @@ from regard.nn.starts import unset
 
 
 class LogisticRegressionConfig(FieldsConfig):
-    """One weight for each value of each field; fields as in FieldsConfig."""
+    """A model with one weight for each value of each field; fields as in FieldsConfig."""
 
     name = "logistic_regression"
 
@@ -39,7 +39,7 @@ class LogisticRegression(FieldsModel):
 
 
 class FactorizationMachineConfig(LogisticRegressionConfig):
-    """dim: width of the embeddings of each task."""
+    """A configuration with dim, the width of the embeddings of each task."""
 
     name = "factorization_machine"
     dim: int = 16

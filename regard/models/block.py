@@ -18,7 +18,7 @@ from regard.nn.norm import NORMS
 
 
 def layers_per_block(mixer: Mixer) -> int:
-    """Number of layers of this mixer that make up one ordinary block."""
+    """Returns the number of layers of this mixer that make up one ordinary block."""
     return 2 if mixer.capabilities.includes_ffn else 1
 
 

@@ -17,7 +17,7 @@ Summary = Literal["mean", "max"]
 
 
 class ClassifierConfig(StackConfig):
-    """summary: what the head reads, the mean over valid tokens or the maximum of each channel."""
+    """A classifier of texts. summary: what the head reads, the mean over valid tokens or the maximum of each channel."""
 
     name = "classifier"
     kinds = ("classify",)

@@ -22,7 +22,7 @@ from regard.nn.starts import unset
 
 
 class CrossNetworkConfig(FieldsConfig):
-    """dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
+    """The configuration of a cross network: dim of embeddings; hidden_dims of the network beside (DCN), none for the cross network alone."""
 
     name = "cross_network"
     dim: int = 16
@@ -58,7 +58,7 @@ class CrossNetwork(FieldsModel):
 
 
 class CompressedInteractionConfig(FieldsConfig):
-    """dim of embeddings, feature maps of each layer; hidden_dims of the network beside (xDeepFM), none without.
+    """The configuration of compressed interactions: dim of embeddings; hidden_dims of the network beside (xDeepFM), none without.
 
     Args:
         maps: feature maps of each layer

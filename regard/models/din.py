@@ -42,7 +42,7 @@ ACTIVATIONS = {"dice": Dice, "prelu": nn.PReLU}
 
 
 class DINConfig(FieldsConfig):
-    """hidden_dims and activation: of the network after the pool.
+    """The configuration of DIN: hidden_dims and activation are those of the network after the pool.
 
     Args:
         history: names of the sequence fields that are attended to

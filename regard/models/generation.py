@@ -175,7 +175,10 @@ def _best(old: Beams, new: Beams, eos: int) -> Beams:
 
 
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
-    """The rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch. Raises ShapeError for what is no state."""
+    """Returns the rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch.
+
+    Raises ShapeError for what is no state.
+    """
 
     def rows(part: Any) -> Any:
         if isinstance(part, Tensor) and part.ndim:

@@ -32,7 +32,7 @@ from regard.positions import Sinusoidal
 
 
 class HANConfig(ModelConfig):
-    """Sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction.
+    """The configuration of HAN, with the sizes of the paper: dim of word vectors, hidden_dim of the GRU in each direction.
 
     pool and pool_options are those of both levels. num_heads, max_len and the options are for mixers in the place of a GRU.
 
@@ -85,7 +85,7 @@ class Reading(NamedTuple):
 def pad_documents(
     documents: Sequence[Sequence[Sequence[int]]],
 ) -> tuple[Int[Tensor, "B S T"], Bool[Tensor, "B S T"]]:
-    """tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty.
+    """Returns tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty.
 
     Raises ShapeError for what is not that.
     """

@@ -33,7 +33,7 @@ Gating = Literal["linear", "one", "attention_query", "none"]
 
 
 class MMoEConfig(FieldsConfig):
-    """Either input_dim (of vectors) or fields (of a table, left out until the data are read); dim is that of embeddings.
+    """Takes either input_dim (of vectors) or fields (of a table, left out until the data are read); dim is that of embeddings.
 
     The defaults are those of the paper's synthetic data.
 

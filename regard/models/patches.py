@@ -31,7 +31,7 @@ from regard.pools import build_pool
 
 
 class PatchClassifierConfig(StackConfig):
-    """vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
+    """A classifier of images. vocab_size: the levels of a pixel. max_len is the number of pixels, channels counted.
 
     patch_size counts pixels of the image, so that it is a multiple of the product of the stem's strides.
 

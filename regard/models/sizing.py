@@ -13,7 +13,7 @@ Config = TypeVar("Config", bound=StackConfig)
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Trainable numbers of the model, counted on the meta device: nothing is allocated."""
+    """Counts the trainable numbers of the model, on the meta device: nothing is allocated."""
     with torch.device("meta"):
         return sum(p.numel() for p in config.build().parameters() if p.requires_grad)
 
@@ -21,7 +21,7 @@ def count_parameters(config: ModelConfig) -> int:
 def match_parameters(
     config: Config, target: int, *, tolerance: float = 0.1, step: int = 8
 ) -> Config:
-    """The configuration with hidden_dim changed so that its parameter count is within `tolerance` of `target`.
+    """Returns the configuration with hidden_dim changed so that its parameter count is within `tolerance` of `target`.
 
     Counts are affine in hidden_dim: two are taken and the width solved for. A mixer that includes its feed-forward
     has a hidden_dim of its own, which is changed instead. `step`: the width is a multiple of it. Raises OptionError where no width will do.

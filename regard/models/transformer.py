@@ -212,7 +212,7 @@ class Transformer(GenerativeModel):
 
 
 def transformer_base(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
-    """The paper's base: 65 million parameters with its 37,000 shared byte pairs (63 here: it does not say how it counts)."""
+    """Returns the paper's base: 65 million parameters with its 37,000 shared byte pairs (63 here: it does not say how it counts)."""
     return TransformerConfig(
         vocab_size=vocab_size,
         dim=512,
@@ -227,12 +227,12 @@ def transformer_base(vocab_size: int = 37_000, *, max_len: int = 1024) -> Transf
 
 
 def transformer_big(vocab_size: int = 37_000, *, max_len: int = 1024) -> TransformerConfig:
-    """The paper's big: 213 million parameters with its 37,000 shared byte pairs (214 here)."""
+    """Returns the paper's big: 213 million parameters with its 37,000 shared byte pairs (214 here)."""
     base = transformer_base(vocab_size, max_len=max_len)
     return replace(base, dim=1024, num_heads=16, dropout=0.3)
 
 
 def transformer_small(vocab_size: int, *, max_len: int = 256) -> TransformerConfig:
-    """For small machines: pre-norm, which trains without a warm-up."""
+    """Returns a configuration for small machines: pre-norm, which trains without a warm-up."""
     base = transformer_base(vocab_size, max_len=max_len)
     return replace(base, dim=128, num_heads=4, num_layers=2, norm_first=True)

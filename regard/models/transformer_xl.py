@@ -35,7 +35,7 @@ from regard.models.tokens import Numbers, Tokens, Valid
 
 
 class TransformerXLConfig(SizesConfig):
-    """checkpoint: each segment is computed again for its backward, so that training holds the activations of one.
+    """A stack over segments. checkpoint: each segment is computed again for its backward, so that training holds the activations of one.
 
     Args:
         segment_len: tokens that are read at a time
@@ -146,23 +146,23 @@ class TransformerXL(LanguageModel):
 
 
 def transformer_xl_wikitext_base(vocab_size: int = 267_735) -> TransformerXLConfig:
-    """WikiText-103 base: 151 million parameters. Evaluated with mem_len=640, segment_len=64, clamp_len=400, same_length=True."""
+    """Returns the base for WikiText-103: 151 million parameters. Evaluated with mem_len=640, segment_len=64, clamp_len=400, same_length=True."""
     return _published(vocab_size, 150, dim=410, num_heads=10, num_layers=16, hidden_dim=2100)
 
 
 def transformer_xl_enwik8_base(vocab_size: int = 204) -> TransformerXLConfig:
-    """enwik8 base: 41 million parameters. Evaluated with mem_len=2100, segment_len=80, clamp_len=820, same_length=True."""
+    """Returns the base for enwik8: 41 million parameters. Evaluated with mem_len=2100, segment_len=80, clamp_len=820, same_length=True."""
     return _published(vocab_size, 512, dim=512, num_heads=8, num_layers=12, hidden_dim=2048)
 
 
 def transformer_xl_enwik8_large(vocab_size: int = 204) -> TransformerXLConfig:
-    """enwik8 with 24 layers: 277 million parameters; evaluated with a memory of 3,800."""
+    """Returns 24 layers for enwik8: 277 million parameters; evaluated with a memory of 3,800."""
     config = _published(vocab_size, 768, dim=1024, num_heads=8, num_layers=24, hidden_dim=3072)
     return replace(config, dropout=0.15, attention_dropout=0.15)
 
 
 def transformer_xl_small(vocab_size: int) -> TransformerXLConfig:
-    """For small machines: pre-norm, which trains without a warm-up."""
+    """Returns a configuration for small machines: pre-norm, which trains without a warm-up."""
     config = _published(vocab_size, 64, num_layers=4, hidden_dim=256)
     return replace(config, mem_len=128, norm_first=True)
 

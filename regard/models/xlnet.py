@@ -222,7 +222,7 @@ class XLNet(Model):
 
 
 def xlnet_base(vocab_size: int = 32_000) -> XLNetConfig:
-    """117 million parameters, of which the embedding has 25."""
+    """Returns the base: 117 million parameters, of which the embedding has 25."""
     return XLNetConfig(
         vocab_size=vocab_size,
         dim=768,
@@ -235,10 +235,10 @@ def xlnet_base(vocab_size: int = 32_000) -> XLNetConfig:
 
 
 def xlnet_large(vocab_size: int = 32_000) -> XLNetConfig:
-    """360 million parameters, of which the embedding has 33; trained on 512 tokens."""
+    """Returns the large one: 360 million parameters, of which the embedding has 33; trained on 512 tokens."""
     return replace(xlnet_base(vocab_size), dim=1024, num_heads=16, num_layers=24)
 
 
 def xlnet_small(vocab_size: int) -> XLNetConfig:
-    """For small machines."""
+    """Returns a configuration for small machines."""
     return XLNetConfig(vocab_size=vocab_size, num_layers=3, hidden_dim=256, dropout=0.1)

@@ -28,7 +28,7 @@ class LayerNorm(nn.LayerNorm, metaclass=CheckedOptions):
 
 
 class RMSNorm(nn.RMSNorm, metaclass=CheckedOptions):
-    """One gain for each channel, and no mean is taken away."""
+    """A norm with one gain for each channel, which takes no mean away."""
 
     name = "rms"
     start = 1.0

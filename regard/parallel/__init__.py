@@ -52,7 +52,7 @@ FIELDS = ("pairwise", "global_tokens", "documents")
 
 
 def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 2) -> Way:
-    """How ranks exchange for such requests; cross: with a context, which is cut as well; size: number of ranks.
+    """Says how ranks exchange for such requests; cross: with a context, which is cut as well; size: number of ranks.
 
     Raises UnsupportedError where no way gives what one process gives.
     """
@@ -80,7 +80,7 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 
 
 
 def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> float:
-    """Most elements that one of `size` >= 2 ranks sends to all others for a row of `length` tokens, forward; twice as many at most backward.
+    """Returns the most elements that one of `size` >= 2 ranks sends to all others for a row of `length` tokens, forward; twice as many at most backward.
 
     mask: as for `way_of`, without a context. A halo is no longer than a part.
     """
@@ -136,7 +136,7 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
 def next_tokens(
     tokens: Tokens, group: Any = None, *, valid: Valid = None, documents: Numbers = None
 ) -> Tokens:
-    """Targets of a causal model for this rank's part: at each token the next valid one of its row, or of its document.
+    """Returns targets of a causal model for this rank's part: at each token the next valid one of its row, or of its document.
 
     -100, which `cross_entropy` leaves out, where there is none and at padding. All ranks call it at the same time, and send
     the first valid token of each row. group: as for `sequence`.

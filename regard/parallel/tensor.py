@@ -19,7 +19,7 @@ def independent_heads(mixer: Any) -> Heads | None:
 
 
 def tensor_plan(model: nn.Module) -> dict[str, ParallelStyle]:
-    """The plan for `torch.distributed.tensor.parallel.parallelize_module`: first projections column-wise, last ones row-wise.
+    """Returns the plan for `torch.distributed.tensor.parallel.parallelize_module`: first projections column-wise, last ones row-wise.
 
     What is in no mixer and no feed-forward layer stays whole on every process. Numbers of heads, and of key/value heads, must be multiples of the number of
     processes: a forward raises ShapeError where they are not. So must widths of feed-forward layers, where the error is torch's.

@@ -21,12 +21,12 @@ __all__ = ["POOLS", "Pool", "build_pool", "resolve_pool"]
 
 
 def build_pool(pool: str | type[Pool], dim: int, **options: Any) -> Pool:
-    """A pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
+    """Returns a pool of this name or class. Raises UnknownNameError (pool or option) and OptionError (one is missing)."""
     return resolve_pool(pool)(dim, **options)
 
 
 def resolve_pool(pool: str | type[Pool]) -> type[Pool]:
-    """The class of this name, or the class itself. Raises UnknownNameError, OptionError."""
+    """Returns the class of this name, or the class itself. Raises UnknownNameError, OptionError."""
     if isinstance(pool, type):
         if not issubclass(pool, Pool):
             raise OptionError(

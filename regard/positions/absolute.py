@@ -53,7 +53,7 @@ class AbsolutePosition(Position):
 
 
 class NoPosition(AbsolutePosition):
-    """For mixers that know the order by themselves, or should not."""
+    """No positions: for mixers that know the order by themselves, or should not."""
 
     name = "none"
 
