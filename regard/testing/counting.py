@@ -56,10 +56,10 @@ class _Counter(TorchDispatchMode):
                 result = operation.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        for storage in _storages((args, kwargs)):
+        for storage in storages((args, kwargs)):
             self._bytes.setdefault(storage, _Share(self, 0))
         result = operation(*args, **kwargs)
-        for storage in _storages(result):
+        for storage in storages(result):
             size = storage.nbytes()
             if storage not in self._bytes:
                 self._bytes[storage] = _Share(self, size)
@@ -89,11 +89,10 @@ class _Share:
         self.counter.live -= self.size
         self.size = 0
 
-    def __del__(self):
-        self.free()
+    __del__ = free
 
 
-def _storages(tree: Any) -> list[torch.UntypedStorage]:
+def storages(tree: Any) -> list[torch.UntypedStorage]:
     return [
         leaf.untyped_storage()
         for leaf in tree_leaves(tree)
@@ -120,8 +119,7 @@ _attention_backward = partial(_attention, of_keys=3, of_values=2)
 
 
 def _transform(real: Tensor, dims: list[int], cost: float) -> int:
-    n = math.prod(real.shape[d] for d in dims)
-    return round(cost * real.numel() * math.log2(n))
+    return round(cost * real.numel() * math.log2(math.prod(real.shape[d] for d in dims)))
 
 
 _aten = torch.ops.aten

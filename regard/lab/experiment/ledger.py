@@ -47,8 +47,7 @@ def row_key(row: Row) -> str:
     if row.kind == "laws":
         return row.cell
     if row.kind == "asked":
-        started = row.provenance.started
-        return trial_key({"kind": "asked", "config": row.config, "started": started})
+        return trial_key({"kind": "asked", "config": row.config, "started": row.provenance.started})
     if row.kind == "timed":
         return trial_key({"cell": row.cell, "machine": row.provenance.device})
     return trial_key({"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data})
@@ -130,8 +129,7 @@ class Ledger:
 
     def asked(self, question: str) -> list[Row]:
         """A question's records, in the order in which it was asked."""
-        rows = self._all().values()
-        mine = [row for row in rows if row.kind == "asked" and row.question == question]
+        mine = (row for row in self.rows() if row.kind == "asked" and row.question == question)
         return sorted(mine, key=lambda row: row.provenance.started)
 
     def write_rows(self, path: Path, question: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch.utils._pytree import tree_map_only
 
 from regard.core import Mask, OptionError
 from regard.lab.experiment.entry import Entry
@@ -17,6 +17,7 @@ from regard.lab.experiment.stored import Pass
 from regard.models import StackConfig, count_parameters, match_parameters
 from regard.models.blocks import make_blocks
 from regard.models.tokens import Hidden
+from regard.testing.counting import storages
 
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting
@@ -65,8 +66,7 @@ def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
     _, full = filled.run(filled.prepare())
 
     def copy() -> Any:
-        state = pytree.tree_map_only(Tensor, torch.clone, full)
-        return unit.extend(new, state, donate=True)[1]
+        return unit.extend(new, tree_map_only(Tensor, torch.clone, full), donate=True)[1]
 
     def run(state: Any) -> None:
         for _ in range(DECODE_STEPS):
@@ -92,8 +92,7 @@ def tokens(setting: "Setting", length: int) -> Tensor:
 
 def state_bytes(state: Any) -> int:
     """Bytes of a state's storages, each counted once."""
-    leaves = [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, Tensor)]
-    return sum({s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in leaves)}.values())
+    return sum({one.data_ptr(): one.nbytes() for one in storages(state)}.values())
 
 
 class BlockConfig(StackConfig):
