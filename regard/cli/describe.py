@@ -114,10 +114,9 @@ def presets(model: Any) -> list[str]:
     if not inspect.isclass(model):
         return list(model.presets)
     wanted = _configuration(model)
-    functions = inspect.getmembers(sys.modules[model.__module__], inspect.isfunction)
     return [
         name
-        for name, make in functions
+        for name, make in inspect.getmembers(sys.modules[model.__module__], inspect.isfunction)
         if not name.startswith("_") and get_type_hints(make).get("return") is wanted
     ]
 

@@ -88,8 +88,7 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
 
 def _about(sheet: Any, group: Group) -> dict[str, Any]:
     values = sheet.values[None, :, :, group.prefix :].float()
-    cross = group.cross or values.shape[2] != values.shape[3]
-    found = head_statistics(values, cross=cross)
+    found = head_statistics(values, cross=group.cross or values.shape[2] != values.shape[3])
     outside, every = None, max(1, values.shape[2] // COMPARED)
     if group.prefix:
         total = sheet.values.abs().sum(-1).clamp(min=1e-30)

@@ -71,8 +71,7 @@ def readout(
     def mixed(z: Tensor) -> Tensor:
         return mixer(z, mask=mask) if context is None else mixer(x, context=z, mask=mask)
 
-    norms = influence(mixed, source, probes=probes, seed=seed)
-    return Readout(norms[:, None], "influence")
+    return Readout(influence(mixed, source, probes=probes, seed=seed)[:, None], "influence")
 
 
 def kind_of(weights: Weights) -> Kind:

@@ -96,8 +96,7 @@ def judge_mixer(
     oracle: Callable[..., Any] | None = None,
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
-    subject = Subject(factory, oracle or own_oracle(factory()))
-    return judge(subject, named(laws, LAWS))
+    return judge(Subject(factory, oracle or own_oracle(factory())), named(laws, LAWS))
 
 
 def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:

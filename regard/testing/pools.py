@@ -183,8 +183,7 @@ def check_pool(
     laws: "all", or names of POOL_LAWS. oracle: `(params, tokens, queries) -> weights[query][token]`, for one row.
     set_size: tokens of a set. by_place: tokens are known by their places, as experts are. Raises LawError, whose text starts with the law's name.
     """
-    subject = PoolSubject(factory, oracle, set_size, by_place)
-    return require_kept(subject, named(laws, POOL_LAWS))
+    return require_kept(PoolSubject(factory, oracle, set_size, by_place), named(laws, POOL_LAWS))
 
 
 def judge_pool(factory: Callable[[], Pool], laws: str | Iterable[str] = "all") -> Iterator[Verdict]:

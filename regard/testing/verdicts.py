@@ -111,8 +111,7 @@ def require_kept(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Checked
     kept = []
     for verdict in judge(subject, laws):
         if verdict.outcome == "failed":
-            text = f"{verdict.law}: {subject.name}: {verdict.sentence}"
-            raise LawError(text) from verdict.cause
+            raise LawError(f"{verdict.law}: {subject.name}: {verdict.sentence}") from verdict.cause
         kept.append(verdict)
     return Checked(kept)
 

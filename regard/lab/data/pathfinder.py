@@ -210,5 +210,4 @@ def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> NDArray[np.
         away = np.linalg.norm(grid - start - share.clip(0, 1) * along, axis=-1)
         where = (there[:, None], *np.moveaxis(grid + pad, -1, 0))
         ink[where] = np.maximum(ink[where], radius + 0.5 - away)
-    inner = ink[:, pad:-pad, pad:-pad].clip(0, 1)
-    return (255 * inner + 0.5).astype(np.uint8)
+    return (255 * ink[:, pad:-pad, pad:-pad].clip(0, 1) + 0.5).astype(np.uint8)

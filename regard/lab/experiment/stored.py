@@ -172,9 +172,8 @@ def holds(hint: Any, value: Any) -> bool:
     if origin is Annotated:
         return holds(inside[0], value) and value > 0
     if is_typeddict(hint):
-        known = hints(hint).items()
         return isinstance(value, dict) and all(
-            holds(of, value.get(name, ...)) for name, of in known
+            holds(of, value.get(name, ...)) for name, of in hints(hint).items()
         )
     if origin is dict:
         return isinstance(value, dict) and all(

@@ -45,8 +45,7 @@ def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
 
 def _entry(title: str, model: Mapping[str, Any] | None = None, **options: Any) -> Entry:
     """By its title, which begins with the mixer's name."""
-    mixer = title.partition(",")[0]
-    return Entry(mixer=mixer, title=title, model=model or {}, options=options)
+    return Entry(mixer=title.partition(",")[0], title=title, model=model or {}, options=options)
 
 
 _WINDOW = Window(2, 2)

@@ -132,8 +132,7 @@ def _missing(results: Results, trained: list[str]) -> list[str]:
     """What has not been run yet, in one sentence for each column."""
     said = []
     for name in trained:
-        cells = _entered(results, name)
-        absent = [c.entry for c in cells if not (c.rows or c.failed or c.reason)]
+        absent = [c.entry for c in _entered(results, name) if not (c.rows or c.failed or c.reason)]
         many = ", ".join(absent)
         if len(absent) > 3:
             many = f"{len(absent)} of {len(results.labels)} entries"

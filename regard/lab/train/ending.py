@@ -37,8 +37,7 @@ def ending(
 
 def beside(task: Task, splits: Splits) -> dict[str, float]:
     """Baselines that need no model of ours, on the same test split: name -> its metric."""
-    name = getattr(task, "baseline", "trivial baseline")
-    found = {name: task.chance(splits)}
+    found = {getattr(task, "baseline", "trivial baseline"): task.chance(splits)}
     if isinstance(task, TableTask):
         found["boosted trees"] = task.boosted_trees(splits)
     return found

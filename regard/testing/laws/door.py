@@ -113,8 +113,7 @@ def empty_batch(subject: Subject) -> None:
     for request in subject.requests(rows=0):
         learns_nothing(mixer, x, request(mixer, x), x.shape, request.label)
         for weights in (True, False):
-            seen = request(mixer.observe, x, weights=weights)
-            rows = [len(z) for z in seen if z is not None]
+            rows = [len(z) for z in request(mixer.observe, x, weights=weights) if z is not None]
             require(not any(rows), f"{request.label}: an observation has rows: {rows}")
     untouched = subject.make(blocks="own").train()
     mixer.after_step()

@@ -84,8 +84,7 @@ def isolation(subject: Subject) -> None:
             felt = influence(mixer, request, x)[0]
             forbidden = ~request.mask.dense(T, keys)[0].any(0)
             where = "" if context is None else "cross, "
-            what = f"{where}{request.label}: a forbidden pair is felt"
-            require(not felt[forbidden].any(), what)
+            require(not felt[forbidden].any(), f"{where}{request.label}: a forbidden pair is felt")
 
 
 def _weighted(mixer: Mixer, request: Request, xs: Tensor, keys: int) -> Tensor:
@@ -114,6 +113,5 @@ def influence(mixer: Mixer, request: Request, xs: Tensor) -> Tensor:
     weight = normal(*own.shape[1:])
     found = torch.zeros_like(source)
     if y.requires_grad:
-        total = (own * weight).sum()
-        (found,) = torch.autograd.grad(total, [source], materialize_grads=True)
+        (found,) = torch.autograd.grad((own * weight).sum(), [source], materialize_grads=True)
     return (found != 0).any(-1).unflatten(0, (R, T))

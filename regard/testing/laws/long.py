@@ -93,8 +93,7 @@ def _every_stretch(
         return
     used = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
     if subject.can.attention_map:
-        weights = mixer.attention_map(x, mask=order.mask)
-        used = (weights[0, :, :, -LENGTH:] != 0).any(0)
+        used = (mixer.attention_map(x, mask=order.mask)[0, :, :, -LENGTH:] != 0).any(0)
     for part in stretches:
         where = f"tokens {part.start} to {part.stop - 1}"
         require(
@@ -126,6 +125,5 @@ def _float32(subject: Subject, x: Tensor, expected: Tensor, order: Request) -> N
     mixer = subject.make(torch.float32, blocks="own", max_len=LENGTH)
     if mixer.plan(x[:1, :2].float(), mask=order.mask) is not None:
         return  # rounding chooses other structure
-    y = order(mixer, x.float())
-    error = ((y.double() - expected).norm() / expected.norm()).item()
+    error = ((order(mixer, x.float()).double() - expected).norm() / expected.norm()).item()
     require(error <= BOUND_FLOAT32, f"float32: relative error {error:.1e}, {BOUND_FLOAT32} allowed")

@@ -208,7 +208,6 @@ def _blinding(subject: Subject) -> Iterator[Request]:
 
 
 def is_zero_and_finite(found: dict[str, Tensor], blind: Tensor, label: str = "") -> None:
-    zero = (found["output"][blind] == 0).all()
-    require(zero, f"{label}what sees nothing is not exactly zero")
+    require((found["output"][blind] == 0).all(), f"{label}what sees nothing is not exactly zero")
     for name, value in found.items():
         require(value.isfinite().all(), f"{label}{name} is not finite")

@@ -38,8 +38,7 @@ def streaming(subject: Subject) -> None:
     subject.require_declared("streaming")
     mixer, x = subject.make(), subject.x
     exact = subject.streams
-    chunkings = CHUNKS if exact else CHUNKS[:1]
-    _equals_forward(subject, mixer, x, chunkings)
+    _equals_forward(subject, mixer, x, CHUNKS if exact else CHUNKS[:1])
     for tracked in (True, False):  # a cache may reuse storage where no gradient needs it
         with torch.set_grad_enabled(tracked):
             _input_state_is_a_value(mixer, x)
@@ -72,8 +71,7 @@ def require_streamed(
     """`extend` by chunks of these sizes gives what `forward` gives; returns the state behind the last. valid: of a context, where there is one."""
     own, beside = (valid, None) if context is None else (None, valid)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not donate):
-        mask = Mask(causal=context is None, valid=valid)
-        expected = mixer(x, context=context, mask=mask)
+        expected = mixer(x, context=context, mask=Mask(causal=context is None, valid=valid))
         state = mixer.initial_state(len(x), max_len=max_len, context=context, valid=beside)
         y, state = feed(mixer, x, state, chunks, valid=own, donate=donate)
     require_close(y, expected, bound, f"{what}, chunks {chunks}{', donated' * donate}")
@@ -149,8 +147,7 @@ def _single_tokens(subject: Subject, mixer: Mixer, x: Tensor) -> None:
         with torch.set_grad_enabled(not donate):
             y, before, after = steps() if read else _without_values(steps)
         what = f"{'single tokens' if read else 'no value read'}{', donated' * donate}"
-        same = read or before == after
-        require(same, f"{what}: a step changed shapes from {before} to {after}")
+        require(read or before == after, f"{what}: a step changed shapes from {before} to {after}")
         if exact:
             require_close(y, expected, BOUND, what)
 
@@ -186,8 +183,7 @@ def _branches(mixer: Mixer, x: Tensor) -> None:
     """Two continuations of one state that was not donated stay apart when each gives its own storage away."""
     for begin in (1, 5, 6):
         prompt, rest = x[:, :begin], T - begin - 1
-        reserved = mixer.initial_state(B, max_len=T)
-        _, state = feed(mixer, prompt, reserved, (begin,), donate=True)
+        _, state = feed(mixer, prompt, mixer.initial_state(B, max_len=T), (begin,), donate=True)
         ends = [z[:, begin:].split(1, dim=1) for z in (x, x.flip(1))]
         states = [mixer.extend(end[0], state)[1] for end in ends]
         outputs: list[list[Tensor]] = [[], []]
