@@ -118,7 +118,7 @@ class Arena(Declared):
                 finally:
                     draw()  # also where it was stopped
         if self.json:
-            print_json(asdict(outcome) | {"ledger": str(self.ledger), "page": str(self.page)})
+            print_json(asdict(outcome) | {"ledger": self.ledger, "page": self.page})
             return
         print(
             f"{outcome.question}: {outcome.new} new results, {outcome.found} already there, "
@@ -179,11 +179,10 @@ class Arena(Declared):
         from regard.lab.train import TrainConfig
 
         question = entry("questions", self.question)
-        replaced: dict[str, Any] = {"seeds": self.seeds, "rates": self.rates}
-        changes = {name: values for name, values in replaced.items() if values}
+        changes = {name: given for name in ("seeds", "rates") if (given := getattr(self, name))}
         if self.mixers:
             listed = {one.name: one for one in question.entries}
-            named = [choice(name) for name in self.mixers]
+            named = map(choice, self.mixers)
             changes["entries"] = tuple(listed.get(one.name, one) for one in named)
         timed, trained = question.timed, question.trained
         if self.task is not None:
@@ -192,9 +191,10 @@ class Arena(Declared):
                 tokens=500_000, batch_size=32, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1
             )
             trained = columns(own, train)
-            about = f"every entry on {self.task}"
-            changes |= {"name": trained[-1].name, "about": about, "kind": "screen"}
-            changes |= {"allowed": None, "claims": (), "shells": (), "limits": (_LIMIT,)}
+            changes |= {
+                "name": trained[-1].name, "about": f"every entry on {self.task}", "kind": "screen",
+                "allowed": None, "claims": (), "shells": (), "limits": (_LIMIT,),
+            }  # fmt: skip
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.lengths:
@@ -203,9 +203,7 @@ class Arena(Declared):
             timed = tuple(replace(model, length=length) for length in self.lengths)
         if self.dim is not None:
             timed = tuple(replace(one, dim=self.dim) for one in timed)
-        if self.task is not None or self.lengths or self.dim is not None or self.tokens is not None:
-            changes["vary"] = (*timed, *map(self._sized, trained))
-        return replace(question, **changes)
+        return replace(question, vary=(*timed, *map(self._sized, trained)), **changes)
 
     def _sized(self, column: "Column") -> "Column":
         """The column at the width and the budget that were given."""

@@ -79,7 +79,7 @@ class Bench(Declared):
             check_outputs([self.ledger], plot=self.plot)
         settings, choices = self._settings(), _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
-        timed: list[Row] = []
+        timed = []
         not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
             why = {one.name: faults.get(one.name) or obstacle(one, setting) for one in choices}

@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +21,7 @@ LONGEST = 100  # characters of a token
 TEXT = "The animal did not cross the street because it was too tired."
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A model, how its inputs are made of what was given, and which of its outputs is explained."""
 
     model: nn.Module
@@ -215,7 +213,7 @@ def load(folder: Path) -> Loaded:
 def _hf(folder: Path) -> Loaded:
     import regard.hf
 
-    model: Any = regard.hf.load(folder)
+    model = regard.hf.load(folder)
     head: Any = getattr(model, "logits", None) or getattr(model, "head", None)
 
     def answer(hidden: Tensor, valid: Tensor | None) -> Tensor:

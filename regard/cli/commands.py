@@ -108,8 +108,7 @@ class Report(Declared):
         drawn = picture(rows, self.picture) if self.picture else None
         written = document(rows, self.document, drawn) if self.document else None
         if self.json:
-            paths = {"page": page, "picture": drawn, "document": written}
-            print_json(told(rows) | {name: path and str(path) for name, path in paths.items()})
+            print_json(told(rows) | {"page": page, "picture": drawn, "document": written})
         else:
             console().print(terminal(rows))
             print(f"\nThe page: {page}")
@@ -134,9 +133,9 @@ class Merge(Declared):
         with Ledger(self.into) as ledger:
             for path in self.others:
                 with Ledger(path) as other:
-                    found.append({"ledger": str(path), "new rows": ledger.merge(other)})
+                    found.append({"ledger": path, "new rows": ledger.merge(other)})
         if self.json:
-            print_json({"into": str(self.into), "merged": found})
+            print_json({"into": self.into, "merged": found})
         else:
             print_table(found)
 
@@ -161,15 +160,13 @@ GOES_ON = {"train", "arena", "data", "convert"}
 CLASSES: dict[str, Callable[..., Any]] = {
     cls.__name__.lower(): cls
     for cls in (
-        *(Ls, Show, Bench, Train, Arena, Report, Merge),
-        *(Recommend, Explore, Convert, Data, Laws, Doctor),
+        Ls, Show, Bench, Train, Arena, Report, Merge, Recommend, Explore, Convert, Data, Laws, Doctor
     )
-}
+}  # fmt: skip
 
 
-def main(argv: Sequence[str]) -> int:
+def main(args: Sequence[str]) -> int:
     """Exit code: as of `regard.cli.main`."""
-    args = list(argv)
     try:
         code = _run(args)
         sys.stdout.flush()  # a full disk is found here rather than at the end of the process
@@ -199,7 +196,7 @@ def main(argv: Sequence[str]) -> int:
         return _refused(f"out of memory ({said}). Choose a smaller model, batch or length.")
 
 
-def _run(args: list[str]) -> int:
+def _run(args: Sequence[str]) -> int:
     name, *rest = args
     if name == "--tyro-print-completion" and rest and rest[0] in ("bash", "zsh", "fish"):
         subcommand_cli_from_dict(CLASSES, prog="regard", args=args)
@@ -276,7 +273,7 @@ def _train(name: str, *args: str) -> int:
         model = load(folder, run, splits=splits)
     found, others = asdict(result), beside(run.task, splits)
     if json:
-        print_json(found | {"beside": others, "folder": str(folder)})
+        print_json(found | {"beside": others, "folder": folder})
         return 0
     del found["curve"], found["losses"]
     head = {name: found[name] for name in ("metric", "better", "value")}

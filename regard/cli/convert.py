@@ -72,7 +72,7 @@ class Convert(Declared):
         layers = sorted({*self.layers}) or None
         check_own("convert", options, "layers")
         student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)
-        found: dict[str, Any] = {
+        found = {
             "mixer": self.mixer,
             "layers changed": len(layers or student.mixers),
             "layers": len(student.mixers),
@@ -83,7 +83,7 @@ class Convert(Declared):
         for name in TOKENIZER:
             if (self.folder / name).is_file():
                 shutil.copyfile(self.folder / name, self.out / name)
-        found["folder"] = str(self.out)
+        found["folder"] = self.out
         (print_json if self.json else print_facts)(found)
         if ids is not None and not self.json:
             print(
@@ -111,9 +111,8 @@ class Convert(Declared):
         error = whole.score(student, whole.held_out("valid"))
         each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
         facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
-        origin = {name: getattr(self, name) for name in facts} | {
-            "model": str(self.folder.resolve())
-        }
+        origin = {name: getattr(self, name) for name in facts}
+        origin["model"] = str(self.folder.resolve())
         for phase, task, steps, lr in (
             ("layers", each, self.steps, each_lr),
             ("whole", whole, self.whole_steps, whole_lr),
@@ -133,9 +132,16 @@ class Convert(Declared):
                 keep=1,
                 log_dir=None,
             )
-            how: dict[str, Any] = {"origin": {"convert": origin}, "progress": not self.json}
             before = copy.deepcopy(student.state_dict())
-            fit(student, task, config, self.out / "teaching" / phase, splits=splits, **how)
+            fit(
+                student,
+                task,
+                config,
+                self.out / "teaching" / phase,
+                splits=splits,
+                origin={"convert": origin},
+                progress=not self.json,
+            )
             after = whole.score(student, whole.held_out("valid"))
             if after < error:
                 error, kept = after, [*kept, phase]

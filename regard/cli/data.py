@@ -60,17 +60,16 @@ class DataGet(Declared):
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
-        limit = math.inf if self.up_to is None else self.up_to
         wanted = [
             one
             for one in SOURCES.values()
-            if self.all_open and one.licence != "R" and one.megabytes <= limit
+            if self.all_open and one.licence != "R" and one.megabytes <= (self.up_to or math.inf)
         ]
         wanted += [SOURCES[name] for name in self.names if SOURCES[name] not in wanted]
         for source in wanted:
             check_licence(source, self.accept_licence)
-        failures: dict[str, RegardError] = {}
-        reached: set[Channel] = set()
+        failures = {}
+        reached = set()
         for source in wanted:
             before = missing(source)
             try:
@@ -104,7 +103,7 @@ class DataShow(Declared):
         about: dict[str, Any]
         if self.path is not None:
             form = OWN[self.name]
-            about = {"name": form.name, "what": form.about, "path": str(self.path)}
+            about = {"name": form.name, "what": form.about, "path": self.path}
             about |= form.sizes(self.path.expanduser())
         elif self.name in OWN:
             raise OptionError(

@@ -143,7 +143,7 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
 
 def about(kind: str, entry: Any) -> dict[str, Any]:
     """Everything about one entry, or about one's own class of this kind."""
-    facts: dict[str, Any] = {
+    facts = {
         "name": getattr(entry, "name", None) or entry.__name__,
         "kind": kind.removesuffix("s"),
         "text": _text(entry),

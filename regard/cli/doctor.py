@@ -12,6 +12,7 @@ from regard.core.packages import numbers, version
 EXTRAS = ("", "lab", "hf")
 """Parts of the package whose requirements are looked for: the library's own, regard.lab's and regard.hf's."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+RETAINED = "changes timings by up to 6 times; figures are quoted without it"
 
 
 def examine() -> list[dict[str, str]]:
@@ -32,7 +33,7 @@ def missing(rows: list[dict[str, str]]) -> list[str]:
     return [row["what"] for row in rows if row["what"] in required("") and row["advice"]]
 
 
-def _machine() -> list[dict[str, str]]:
+def _machine() -> Iterator[dict[str, str]]:
     import torch
 
     from regard import __version__
@@ -44,43 +45,37 @@ def _machine() -> list[dict[str, str]]:
     threads = torch.get_num_threads()
     advice = "" if version("regard") else "not installed: pip install -e . in its clone"
     few = f"torch uses {threads} of {available} cores" if threads < available else ""
-    rows = [
-        _row("regard", f"{__version__} in {Path(__file__).parents[1]}", advice),
-        _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        _row(
-            "processor",
-            f"{describe('cpu')}, {available} cores, {torch.backends.cpu.get_cpu_capability()}",
-        ),
-        _row("threads", str(threads), few),
-        _row("memory", f"{spelled_bytes(free)} free" if free else "unknown"),
-    ]
+    yield _row("regard", f"{__version__} in {Path(__file__).parents[1]}", advice)
+    yield _row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    capability = torch.backends.cpu.get_cpu_capability()
+    yield _row("processor", f"{describe('cpu')}, {available} cores, {capability}")
+    yield _row("threads", str(threads), few)
+    yield _row("memory", f"{spelled_bytes(free)} free" if free else "unknown")
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             device = torch.cuda.get_device_properties(index)
             size = f"{device.total_memory / 2**30:.0f} GiB"
-            rows.append(_row(f"cuda:{index}", f"{device.name}, {size}"))
+            yield _row(f"cuda:{index}", f"{device.name}, {size}")
     else:
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
-        rows.append(_row("cuda", f"none (torch is {built})"))
+        yield _row("cuda", f"none (torch is {built})")
     if torch.backends.mps.is_available():
-        rows.append(_row("mps", "available", "mechanisms are tested on a CPU only"))
-    return rows
+        yield _row("mps", "available", "mechanisms are tested on a CPU only")
 
 
-def _implementations() -> list[dict[str, str]]:
+def _implementations() -> Iterator[dict[str, str]]:
     """What `impl="auto"` takes here in the place of plain forms, operation by operation."""
     import torch
 
     from regard.functional.rows import replacements
 
-    here, rows = "cuda" if torch.cuda.is_available() else "cpu", []
+    here = "cuda" if torch.cuda.is_available() else "cpu"
     for (operation, device), entry in getattr(replacements(), "FAST", {}).items():
         lacks = entry.lacks() if device == here else None
         where = f"{entry.name} on {device}: {entry.about}"
         found = where if device == here and not lacks else f"plain ({where})"
         advice = f"{entry.name} needs {lacks}" if lacks else ""
-        rows.append(_row(f"impl=auto, {operation}", found, advice))
-    return rows
+        yield _row(f"impl=auto, {operation}", found, advice)
 
 
 def _packages() -> Iterator[dict[str, str]]:
@@ -94,15 +89,13 @@ def _packages() -> Iterator[dict[str, str]]:
             yield _row(f"{name} ({extra})" if extra else name, found or "missing", advice)
 
 
-def _environment() -> list[dict[str, str]]:
+def _environment() -> Iterator[dict[str, str]]:
     from regard.lab.experiment.provenance import VARIABLES
 
-    settings = [_row(name, os.environ.get(name, "not set")) for name in THREADS]
-    retained = "changes timings by up to 6 times; figures are quoted without it"
-    for name in VARIABLES:
+    for name in (*THREADS, *VARIABLES):
         value = os.environ.get(name)
-        settings.append(_row(name, value or "not set", retained if value else ""))
-    return settings
+        retained = value and name in VARIABLES
+        yield _row(name, value or "not set", RETAINED if retained else "")
 
 
 def _row(what: str, found: str, advice: str = "") -> dict[str, str]:

@@ -71,7 +71,7 @@ class Explore(Declared):
         )
         where = made.save(self.page).resolve()
         if self.json:
-            print_json({"page": str(where), "bytes": len(made.html.encode())})
+            print_json({"page": where, "bytes": len(made.html.encode())})
         else:
             print(f"The page: {where}")
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from regard.cli.describe import catalog
@@ -55,8 +56,7 @@ def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
     """Kind and entry of `module:Class`. Raises OptionError where it is of none of these kinds."""
     found = imported(name)
     for kind in kinds:
-        module, _, base = BASES[kind].rpartition(".")
-        wanted = getattr(import_module(module), base)
+        wanted = resolve_name(BASES[kind])
         if (isinstance(found, type) and issubclass(found, wanted)) or (
             kind == "questions" and isinstance(found, wanted)
         ):

@@ -21,7 +21,7 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, default=repr))
+    print(json.dumps(value, indent=2, default=str))
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:
