@@ -4,8 +4,7 @@ A block has a mechanism and a feed-forward layer. Of a pass something is prepare
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 DECODE_STEPS = 8  # of one token each, timed together
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     run: Callable[[Any], Any]
     prepare: Callable[[], Any] = lambda: None  # not timed; its result goes to `run`
     repeats: int = 1  # passes in one run

@@ -7,8 +7,7 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 import statistics
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.lab.experiment.claims import Facts, Scores, judge
 from regard.lab.experiment.row import Row
@@ -42,8 +41,7 @@ def best_of(better: str) -> Any:
     return max if better == "higher" else min
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """An entry in a column, at its best rate. `failed`: runs that were not finite or came out below no mixing; they decide no mean."""
 
     entry: str
@@ -123,8 +121,8 @@ class Results:
                 by_cell.setdefault(row.cell, []).append(row)
             elif mine:
                 self.old[row.entry] += 1
-        self.cells: dict[tuple[str, str], Cell] = {}
-        self.timed: dict[tuple[str, str], Row] = {}
+        self.cells = {}
+        self.timed = {}
         lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
         for label, column, cell, *more in lines_first:
             found = by_cell.get(cell, [])

@@ -6,10 +6,10 @@ Its model is the task's own, around the mechanism, and as large as the baseline'
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import send_to_device
@@ -49,8 +49,7 @@ _LONG, _SHORT = (fit, Batches, make_optimizer, Terms), (short_fit, make_optimize
 """What trains: a change of these files makes results old, as one of a mechanism's does."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One entry in one column: a trial without its seed and rate."""
 
     entry: Entry
@@ -80,7 +79,7 @@ def content(
         "regard": about["regard"],
     } | sources(type(task), column.model, measures)
     if column.model is None and splits is not None:
-        config: Any = model_config(column, entry, splits, beside=base)
+        config = model_config(column, entry, splits, beside=base)
         told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
             one.name: value
             for one in fields(config)
@@ -227,7 +226,7 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
         return f"{task.name} is of kind {task.kind}, and a mechanism is trained in {', '.join(_CONFIGS)}"
     sketch = entry.sketch(dim=shell.dim, num_heads=shell.num_heads, max_len=task.max_len)
     reasons = (entry.refusal(sketch, need) for need in needs(column, splits))
-    return next((reason for reason in reasons if reason is not None), None)
+    return next(filter(None, reasons), None)
 
 
 def needs(column: Column, splits: Splits) -> list[str]:
@@ -270,7 +269,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
             )
         return replace(made, **facts)
     prefix = "" if column.place == "encoder" else f"{column.place}_"
-    given: dict[str, Any] = {"max_len": task.max_len, **vars(shell)}
+    given = {"max_len": task.max_len, **vars(shell)}
     more = given.pop("fields")
     given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
     given |= {**more, **entry.model} | task.facts | facts

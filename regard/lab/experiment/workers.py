@@ -11,9 +11,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import Timeout
 
@@ -23,8 +22,7 @@ from regard.lab.data.owners import locked, space
 POLL = 0.5  # seconds between looks at what other processes do
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """A piece of work that one process claims."""
 
     key: str
@@ -136,16 +134,14 @@ def share_on_ray(
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    compute: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(
-        lambda make, data: make(data)
-    )
+    compute = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(lambda make, data: make(data))
     waiting, lost = [], 0
     for job in jobs:
         if job.found():
             done(job.key)
         else:
             waiting.append(job)
-    sent: dict[int, Any] = {}  # data, once for all jobs
+    sent = {}  # data, once for all jobs
     running: dict[Any, Job] = {}
     while running or (waiting and not late()):
         have = ray.cluster_resources()

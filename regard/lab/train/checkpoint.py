@@ -11,7 +11,6 @@ A committed file that is missing, shorter or different raises StoredDataError wi
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,8 +141,7 @@ def _damaged(path: Path, what: str) -> StoredDataError:
     return StoredDataError(f"{path} {what}. {instead}")
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """Names of tensors: taken, and of the model's those that no tensor of the run fits."""
 
     taken: tuple[str, ...]

@@ -1,7 +1,6 @@
 """Sources: where real data comes from, pinned to the byte, and what it may be used for."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from regard.core import Catalog
 
@@ -13,8 +12,7 @@ LICENCES = {
 }
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """One archive of a package registry, to the byte."""
 
     channel: Channel
@@ -26,8 +24,7 @@ class Package:
     sha256: str
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """`packages` are fetched; a source without any is on this machine already."""
 
     name: str
