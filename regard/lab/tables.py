@@ -90,8 +90,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             torch.manual_seed(self.seed)
             with TemporaryDirectory() as folder:
                 model = self._config().build()
-                progress = self.progress
-                self.result_ = fit(model, task, config, folder, splits=splits, progress=progress)
+                self.result_ = fit(
+                    model, task, config, folder, splits=splits, progress=self.progress
+                )
         finally:
             restore(before)
         self.module_ = model.eval()
@@ -180,7 +181,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = len(schema.fields)
 
     def _config(self) -> ModelConfig:
-        facts: dict[str, Any] = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
+        facts = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
         return dataclasses.replace(self.model, **facts)
 
     def _training(self, rows: int) -> TrainConfig:
@@ -224,10 +225,9 @@ def _labels(
         raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
     if found.ndim not in (1, 2) or not found.size:
         raise ShapeError(f"y must have shape [n] or [n K], got {list(found.shape)}")
-    known = found[~np.isnan(found)]
-    if not np.isin(known, (0, 1)).all():
-        wrong = known[~np.isin(known, (0, 1))][0]
-        raise OptionError(f"labels must be 0, 1 or missing, got {wrong:g}")
+    wrong = found[~np.isnan(found) & ~np.isin(found, (0, 1))]
+    if wrong.size:
+        raise OptionError(f"labels must be 0, 1 or missing, got {wrong[0]:g}")
     return found.reshape(len(found), -1), names, found.ndim == 1
 
 

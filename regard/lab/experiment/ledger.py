@@ -272,10 +272,9 @@ class _StoredRow(NamedTuple):
     sha256: str
 
 
-def _row_hash(number: int, key: str, kind: str, result: str) -> str:
-    return hashlib.sha256(
-        json.dumps([number, key, kind, result], default=repr).encode()
-    ).hexdigest()
+def _row_hash(*content: object) -> str:
+    """content: number, key, kind and result."""
+    return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
 
 
 def _link(chain: str, row: _StoredRow) -> str:

@@ -57,7 +57,7 @@ def files(of: Any) -> dict[str, Path]:
     """
     parents = of.__mro__ if isinstance(of, type) else (of,)
     waiting, home = [one.__module__ for one in parents], of.__module__.partition(".")[0]
-    found: dict[str, Path] = {}
+    found = {}
     own = set(waiting)
     while waiting:
         name = waiting.pop()
@@ -103,19 +103,14 @@ def _tree(path: Path) -> ast.Module | None:
 @cache
 def _located(name: str) -> Path | None:
     """File of a module, which is not imported for it; None for one that has none."""
-    if name in sys.modules:
-        file = getattr(sys.modules[name], "__file__", None)
-        return Path(file) if file and os.path.isfile(file) else None
-    parts, places, spec = name.split("."), None, None
-    for n, part in enumerate(parts):
-        if n and places is None:  # not in a package
-            return None
-        spec = PathFinder.find_spec(part, places)
+    file, places = getattr(sys.modules.get(name), "__file__", None), None
+    for n, part in enumerate(name.split(".") if name not in sys.modules else ()):
+        # a module that is no package holds nothing
+        spec = None if n and places is None else PathFinder.find_spec(part, places)
         if spec is None:
             return None
-        places = spec.submodule_search_locations
-    assert spec is not None
-    return Path(spec.origin) if spec.origin and os.path.isfile(spec.origin) else None
+        file, places = spec.origin, spec.submodule_search_locations
+    return Path(file) if file and os.path.isfile(file) else None
 
 
 @cache
