@@ -145,9 +145,8 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> li
     groups = []
     for (name, (_, T, S), prefix), parts in gathered.items():
         path, time, _, cross, _ = parts[0]
-        second = (
-            cross or "self_mixer" in path or time == 1
-        )  # the mixer of a DecoderBlock, or of a second input
+        # the mixer of a DecoderBlock, or of a second input
+        second = cross or "self_mixer" in path or time == 1
         queries, keys = others if second else words, words if cross or not second else others
         if isinstance(model, PatchClassifier):
             queries = keys = _patch_names(model)

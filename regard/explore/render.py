@@ -163,8 +163,8 @@ def _attributions(
         lambda z: z[row : row + 1],
         ((tokens, *inputs.args[1:]), {**rest, "answer": answer, "label": label}),
     )
-    scores: dict[str, Tensor] = {}
-    reasons: list[list[str]] = []
+    scores = {}
+    reasons = []
     for name, method in _methods(model, group, args, kwargs).items():
         try:
             one = method().detach().cpu().double()

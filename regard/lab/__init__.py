@@ -29,9 +29,9 @@ __all__ = [
     "above", "ask", "below", "near", "reaches", "stays_below",
 ]  # fmt: skip
 PACKAGES = (
-    *("accelerate", "altair", "filelock", "PIL", "rouge_score", "sacrebleu"),
-    *("scipy", "sklearn", "tensorboard", "tokenizers", "vl_convert"),
-)
+    "accelerate", "altair", "filelock", "PIL", "rouge_score", "sacrebleu",
+    "scipy", "sklearn", "tensorboard", "tokenizers", "vl_convert",
+)  # fmt: skip
 """The packages of the extra `lab`, by their import names."""
 
 

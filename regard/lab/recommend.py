@@ -167,7 +167,7 @@ class _Known:
         self.old = Counter(row.entry for row in rows if row.kind != "laws" and is_old(row))
         mine = {row.entry: row for row in kept if row.kind in ("trained", "timed") and row.mixer in names}  # fmt: skip
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
-        self.entries: dict[str, Entry] = {}
+        self.entries = {}
         for label, row in mine.items():
             entry = replace(names[row.mixer], options=row.options, title=label)
             other = built.get(label, entry)  # whose options are not JSON

@@ -44,9 +44,8 @@ class _Counter(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.flops = self.live = self.peak = 0
-        self._bytes = (
-            WeakIdKeyDictionary()
-        )  # storage -> what it adds; 0 for storages that existed before
+        # storage -> what it adds; 0 for storages that existed before
+        self._bytes = WeakIdKeyDictionary()
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -18,9 +18,7 @@ from filelock import FileLock, Timeout
 from regard.core import OptionError
 from regard.core.files import reported, whole
 
-_ORPHANS = (
-    15.0  # seconds after which a dead owner's helper processes, which hold its lock, have ended
-)
+_ORPHANS = 15.0  # seconds after which a dead owner's helpers, which hold its lock, have ended
 
 
 def locked(path: Path, *, timeout: float = -1) -> FileLock:

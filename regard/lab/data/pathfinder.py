@@ -165,7 +165,7 @@ def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
     stops = np.stack([new[:, 2] for new, _ in tips], 1)
     for new, _ in tips:
         canvas.mark(new)
-    whole: NDArray[np.bool_] = np.asarray(np.isfinite(stops).all((1, 2)))
+    whole = np.asarray(np.isfinite(stops).all((1, 2)))
     canvas.only(whole)
     _distractors(canvas)
     rows, labels, origin = np.arange(whole.sum()), *rng.integers(0, 2, (2, whole.sum()))

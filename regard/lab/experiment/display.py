@@ -75,7 +75,7 @@ class Display:
 def displayed(progress: bool) -> Iterator[Display]:
     whole = Column(no_wrap=True)
     what = Column(no_wrap=True, overflow="ellipsis", ratio=1)  # gives way in a narrow terminal
-    columns = (
+    with Progress(
         TextColumn("{task.description}", markup=False, table_column=what),
         BarColumn(10, table_column=whole),
         MofNCompleteColumn(table_column=whole),
@@ -83,11 +83,7 @@ def displayed(progress: bool) -> Iterator[Display]:
         TextColumn("left"),
         TimeRemainingColumn(table_column=whole),
         TextColumn("{task.fields[end]}"),
-    )
-    console = Console(stderr=True, quiet=not progress)
-    with Progress(
-        *columns,
-        console=console,
+        console=Console(stderr=True, quiet=not progress),
         expand=True,
         speed_estimate_period=math.inf,
         disable=not progress,

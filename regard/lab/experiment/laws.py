@@ -26,9 +26,9 @@ from regard.models import count_parameters
 
 LEAST_SEEDS = 8
 SIZES = (
-    *("window_size", "chunk_size", "block_size", "num_slots", "num_clusters", "top_k"),
-    *("num_landmarks", "conv_size", "stride", "before", "after", "size", "radius"),
-)
+    "window_size", "chunk_size", "block_size", "num_slots", "num_clusters", "top_k",
+    "num_landmarks", "conv_size", "stride", "before", "after", "size", "radius",
+)  # fmt: skip
 """Options, and fields of options, that are sizes of a structure in tokens or slots."""
 
 

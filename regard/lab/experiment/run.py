@@ -114,9 +114,7 @@ class Asking:
 
     def __post_init__(self) -> None:
         question = self.question
-        self.end = time.monotonic() + 3600 * (
-            math.inf if question.hours is None else question.hours
-        )
+        self.end = time.monotonic() + 3600 * (question.hours or math.inf)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)

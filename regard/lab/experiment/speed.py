@@ -51,9 +51,7 @@ class Setting(Declared):
     num_heads: int = 4
     dtype: Type = "float32"
     device: str = "cpu"
-    causal: bool | None = (
-        None  # None: bidirectional where a mixer can be; prefill and decode are always causal
-    )
+    causal: bool | None = None  # bidirectional where a mixer can be; prefill and decode are causal
     seconds: Above0 = 8.0  # spent on rounds, all entries together
     unit: Unit = "layer"
 
@@ -199,7 +197,7 @@ def _built(choice: Entry, setting: Setting, causal: bool) -> Any:
 def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
     product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
-    product_times: list[float] = []
+    product_times = []
     for warm_up in (product.sample, *(entry.sample for entry in entries)):
         warm_up()
     gc.collect()

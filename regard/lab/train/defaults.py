@@ -135,7 +135,7 @@ def run_for(name: str) -> Run:
 def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
     if name == PlaceReaderConfig.name:
         return PlaceReaderConfig()
-    model: Any = MODELS[name]
+    model = MODELS[name]
     config, said = _config(model), f"{task.name}/{name}: "
     if task.kind not in config.kinds:
         serving = [one for one, of in MODELS.items() if task.kind in _config(of).kinds]
@@ -148,7 +148,7 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
         facts = {"num_classes": 1} | facts
     if isinstance(model, Published):
         head = next(head for head in model.heads if task.kind in CONFIGS[head].kinds)
-        sizes: dict[str, Any] = {"max_len": task.max_len}
+        sizes = {"max_len": task.max_len}
         if head == "patch_classifier":
             if image_size is None:
                 raise OptionError(f"{said}{task.name} has no pictures")
@@ -158,7 +158,7 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
     for needed in known & {"image_size", "history"}:
         if getattr(task, needed, None) is None:
             raise OptionError(f"{said}{name} reads {needed}, and {task.name} has none")
-    chosen: dict[str, Any] = _SIZE | facts | {"max_len": task.max_len, "image_size": image_size}
+    chosen = _SIZE | facts | {"max_len": task.max_len, "image_size": image_size}
     chosen |= {"history": ("history",)} | dict(_MODELS.get(name, {})) | dict(own)
     if hasattr(task, "k"):
         chosen["num_predict"] = task.max_len // task.k

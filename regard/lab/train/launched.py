@@ -32,7 +32,7 @@ def is_main() -> bool:
 
 def by_main(accelerator: Accelerator, act: Callable[[], object]) -> None:
     """The first process acts while the others wait; a RegardError that it raises is raised in all of them."""
-    error: RegardError | None = None
+    error = None
     if accelerator.is_main_process:
         try:
             act()

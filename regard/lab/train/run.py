@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +141,9 @@ def from_json(told: Any) -> ModelConfig | None:
     """The configuration that `as_json` told; None for anything else, and for one that holds classes or functions of one's own."""
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
     with suppress(LookupError, TypeError, AttributeError, RegardError):
-        cls: Any = classes[told["name"]]
+        cls = classes[told["name"]]
         known = {one.name for one in dataclasses.fields(cls) if one.init}
-        given: dict[str, Any] = {name: tuples(told[name]) for name in known & told.keys()}
+        given = {name: tuples(told[name]) for name in known & told.keys()}
         if "fields" in given:  # of a table
             given["fields"] = tuple(map(_field, given["fields"]))
         config = cls(**given)
@@ -165,7 +165,6 @@ def _field(told: Mapping[str, Any]) -> Field:
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name."""
-    assert is_dataclass(model)
     told = {"name": model.name} | asdict(model)
     return json.loads(json.dumps(told, default=lambda one: getattr(one, "__qualname__", str(one))))
 

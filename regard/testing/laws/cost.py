@@ -95,7 +95,7 @@ def _counted(mixer: Mixer, device: str, dim: int, order: Request, length: int) -
 
     It runs in one thread: room for temporaries is held for each, and what is declared is not of the machine.
     """
-    spent: list[int] = []
+    spent = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if isinstance(layer, nn.Linear) and max(layer.in_features, layer.out_features) < POSITIONS:
@@ -132,7 +132,7 @@ def training_memory(subject: Subject) -> None:
 def _kept(subject: Subject, mixer: Mixer, order: Request, length: int) -> int:
     own = {z.untyped_storage().data_ptr() for z in (*mixer.parameters(), *mixer.buffers())}
     x = subject.tokens(1, length, dtype=torch.float32).requires_grad_()
-    storages: dict[int, int] = {}
+    storages = {}
 
     def keep(z: Tensor) -> Tensor:
         storage = z.untyped_storage()

@@ -127,7 +127,7 @@ def _projected(mixer: Mixer, request: Request, x: Tensor) -> Tensor | None:
     out = getattr(getattr(mixer, "heads", None), "out", None)
     if not isinstance(out, nn.Module):
         return None
-    seen: list[Tensor] = []
+    seen = []
     with out.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
         request(mixer, x)
     return seen[0]

