@@ -18,7 +18,7 @@ from regard.core import OptionError, RegardError, UnknownNameError
 from regard.functional.patterns import All, Block, First, Span, Strided, Summary, Union, Window
 from regard.functional.rows import Form
 
-VALUES: dict[str, Callable[..., Any]] = {
+VALUES = {
     cls.__name__: cls for cls in (All, Block, Form, First, Span, Strided, Summary, Union, Window)
 }
 """Names that an option's value may use, beside literals."""

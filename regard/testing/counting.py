@@ -122,7 +122,7 @@ def _transform(real: Tensor, dims: list[int], cost: float) -> int:
 
 
 _aten = torch.ops.aten
-_FORMULAS: dict[Any, Callable[[dict[str, Any], Any], int]] = {
+_FORMULAS = {
     _aten._fft_c2c: lambda named, result: _transform(named["self"], named["dim"], 5),
     _aten._fft_r2c: lambda named, result: _transform(named["self"], named["dim"], 2.5),
     _aten._fft_c2r: lambda named, result: _transform(result, named["dim"], 2.5),

@@ -167,7 +167,7 @@ def _size(part: Any) -> dict[str, int]:
     return {"bytes" if isinstance(part, bytes) else "pairs": len(part)}
 
 
-OWN: Catalog[Format] = Catalog(
+OWN = Catalog(
     "format",
     (
         Format(

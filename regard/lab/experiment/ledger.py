@@ -255,7 +255,7 @@ def failure(path: Path, error: Exception) -> PathError | None:
     return None
 
 
-_FAILURES: dict[str, tuple[int | None, str]] = {
+_FAILURES = {
     "SQLITE_FULL": (errno.ENOSPC, ""),
     "SQLITE_IOERR": (errno.EIO, ""),
     "SQLITE_READONLY": (None, "it may only be read"),

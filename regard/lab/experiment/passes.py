@@ -4,7 +4,7 @@ A block has a mechanism and a feed-forward layer. Of a pass something is prepare
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +73,7 @@ def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
     return Call(run, copy, DECODE_STEPS, state_bytes(full))
 
 
-PASSES: dict[Pass, Callable[[Any, "Setting", Mask], Call]] = {
+PASSES = {
     "forward": _forward,
     "train": _train,
     "prefill": _prefill,
@@ -96,7 +96,7 @@ def state_bytes(state: Any) -> int:
 class BlockConfig(StackConfig):
     """One block without embeddings: two layers of a mixer that includes its feed-forward."""
 
-    name: ClassVar[str] = "block"
+    name = "block"
     vocab_size: int = 1  # of no account here
     num_layers: int = 1
     position: str = "none"

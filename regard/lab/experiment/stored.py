@@ -152,7 +152,7 @@ def _is_option(value: object, depth: int = DEEPEST) -> bool:
     return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
 
 
-_PLAIN: dict[Any, Callable[[Any], bool]] = {
+_PLAIN = {
     str: _is_text,
     int: _is_whole,
     float: _is_number,

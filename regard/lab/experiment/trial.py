@@ -198,7 +198,7 @@ def _fitted(
 
 EQUAL = 0.02
 """Share by which the parameters of entries of a comparison may differ."""
-_CONFIGS: dict[str, type[StackConfig]] = {
+_CONFIGS = {
     kind: config
     for config in (
         ClassifierConfig,
@@ -210,7 +210,7 @@ _CONFIGS: dict[str, type[StackConfig]] = {
     )
     for kind in config.kinds
 }
-_PLACES: dict[str, list[str]] = {
+_PLACES = {
     "encoder": ["bidirectional", "padding"],
     "decoder": ["causal", "padding"],
     "cross": ["cross", "bidirectional", "padding", "streaming"],

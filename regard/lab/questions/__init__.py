@@ -5,4 +5,4 @@ from regard.lab.experiment.question import Question
 from regard.lab.questions.fingerprint import FINGERPRINT
 from regard.lab.questions.speed import SPEED
 
-QUESTIONS: Catalog[Question] = Catalog("question", (FINGERPRINT, SPEED))
+QUESTIONS = Catalog("question", (FINGERPRINT, SPEED))

@@ -22,7 +22,7 @@ class Default(NamedTuple):
     train: Mapping[str, Any] = {}
 
 
-_KINDS: Mapping[str, Default] = {
+_KINDS = {
     "classify": Default("classifier", train=dict(steps=1000)),
     "language_model": Default("language_model", train=dict(steps=1000, batch_size=16, lr=2e-3)),
     "masked_language_model": Default(
@@ -36,7 +36,7 @@ _KINDS: Mapping[str, Default] = {
     "vectors": Default("mmoe", train=dict(steps=2000, batch_size=128, lr=5e-3, weight_decay=0.0)),
 }
 
-_TASKS: Mapping[str, Default] = {
+_TASKS = {
     "digits": Default(fields={"position": "learned"}, train={"patience": 5}),
     "listops": Default(train={"steps": 2000, "patience": 5}),
     "recall": Default(

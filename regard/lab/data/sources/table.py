@@ -56,7 +56,7 @@ def _pypi(
     return Package("pypi", name, version, file, size, sha256)
 
 
-SOURCES: Catalog[Source] = Catalog(
+SOURCES = Catalog(
     "source",
     (
         Source("stdlib", "source text of the Python standard library", "E", "PSF-2.0"),
