@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _writable()
     version = f"regard {regard.__version__}\n"
     quick = {"": HELP, "--help": HELP, "-h": HELP, "--version": version}.get(" ".join(args))
-    if quick is not None:
+    if quick:
         try:
             print(quick, end="", flush=True)
             return 0
@@ -77,7 +77,7 @@ def _on_signals(handler: Callable[..., None]) -> None:
     """Let Ctrl-C, `kill` and a closed terminal call it, unless the caller has them ignored, as nohup does."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        if number and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 

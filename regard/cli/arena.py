@@ -90,14 +90,14 @@ class Arena(Declared):
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
         outcome = Outcome(question=question.name)
         with Ledger(self.ledger) as ledger:
-            if self.rows is not None and self.rows.exists():
+            if self.rows and self.rows.exists():
                 ledger.read_rows(self.rows)
 
             def draw() -> None:
                 found = ledger.rows()
                 if found and not part:
                     write_page(found, self.page)
-                    if self.rows is not None:
+                    if self.rows:
                         ledger.write_rows(self.rows, question.name)
 
             with ExitStack() as workers:
@@ -136,7 +136,7 @@ class Arena(Declared):
 
         from regard.lab.experiment.provenance import cores
 
-        count = (cores() if self.on == "here" else 1) if self.workers is None else self.workers
+        count = self.workers or (cores() if self.on == "here" else 1)
         if part or count == 1 or torch.cuda.is_available():
             yield
             return
@@ -201,18 +201,18 @@ class Arena(Declared):
             usual = Setting(kind="forward", length=1, unit="block", seconds=2.0)
             model = (*timed, usual)[0]
             timed = tuple(replace(model, length=length) for length in self.lengths)
-        if self.dim is not None:
+        if self.dim:
             timed = tuple(replace(one, dim=self.dim) for one in timed)
         return replace(question, vary=(*timed, *map(self._sized, trained)), **changes)
 
     def _sized(self, column: "Column") -> "Column":
         """The column at the width and the budget that were given."""
-        if self.dim is not None and column.model is None:
+        if self.dim and not column.model:
             column = replace(column, shell=replace(column.shell, dim=self.dim))
-        if self.tokens is None:
+        if not self.tokens:
             return column
         budget: dict[str, Any] = {"tokens": self.tokens}
-        if column.train.tokens is None:
+        if not column.train.tokens:
             batch = column.train.batch_size * column.task.max_len
             budget = {"steps": max(1, self.tokens // batch)}
         return replace(column, train=replace(column.train, **budget))

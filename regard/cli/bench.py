@@ -26,7 +26,7 @@ PAGE = Path("runs/arena/report.html")
 
 def check_outputs(inputs: Iterable[Path | None], **outputs: Path | None) -> None:
     """`check_writable` of what is given, none of which may be another of them or be read. Raises PathError, OptionError."""
-    taken = {path.resolve(): "what is read" for path in inputs if path is not None}
+    taken = {path.resolve(): "what is read" for path in inputs if path}
     for name, path in outputs.items():
         if path is None:
             continue
@@ -73,7 +73,7 @@ class Bench(Declared):
 
         for device in self.devices:
             _check_device(device)
-        if self.plot is not None:
+        if self.plot:
             if self.plot.suffix not in (".png", ".svg"):
                 raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
             check_outputs([self.ledger], plot=self.plot)
@@ -89,7 +89,7 @@ class Bench(Declared):
         absent = [
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
-        if self.plot is not None and timed:
+        if self.plot and timed:
             from regard.lab.report.pictures import draw_timings
 
             draw_timings(timed, self.plot)

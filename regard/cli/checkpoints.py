@@ -35,11 +35,11 @@ class Loaded(NamedTuple):
             raise OptionError(
                 f"explore: --target and --target-tokens are for translators, which {given.checkpoint} is not"
             )
-        if self.classifier is not None:
+        if self.classifier:
             return _table(self.classifier, given)
         config = getattr(self.model, "config", None)
         size, kinds = image_size(config), getattr(config, "kinds", ())
-        if given.file is not None and size is not None and given.file.suffix.lower() in IMAGES:
+        if given.file and size and given.file.suffix.lower() in IMAGES:
             return _pixels(given.file, size, config)
         unknown = self.tokenizer is None and None in (given.tokens, given.target_tokens)
         lacks = {
@@ -63,7 +63,7 @@ class Loaded(NamedTuple):
         self, given: Explore, ids: str | None, text: str | None, file: Path | None
     ) -> tuple[Tensor, list[list[str]]]:
         content = None
-        if file is not None:
+        if file:
             with plain(file, copies=0).open("rb") as opened:
                 content = opened.read(LONGEST * given.max_tokens)
             text = content.decode(errors="replace")
@@ -72,7 +72,7 @@ class Loaded(NamedTuple):
             raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
         if ids is not None:
             found = _ids(ids)
-        elif self.tokenizer is not None:
+        elif self.tokenizer:
             found = self.tokenizer.encode(text).ids
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
@@ -85,7 +85,7 @@ class Loaded(NamedTuple):
         found = found[: given.max_tokens]
         if not found:
             raise OptionError("explore: the text is empty. Give --text, --file or --tokens.")
-        if self.tokenizer is not None:
+        if self.tokenizer:
             words = words_of(self.tokenizer, found)
         else:
             words = [str(n) if ids is not None else chr(n - 1) for n in found]

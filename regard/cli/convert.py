@@ -67,7 +67,7 @@ class Convert(Declared):
         if self.out.resolve() == self.folder.resolve():
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
         check_writable(self.out, folder=True)
-        ids = None if self.text is None else _tokens(self.folder, self.text, self.length)
+        ids = _tokens(self.folder, self.text, self.length) if self.text else None
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = sorted({*self.layers}) or None
         check_own("convert", options, "layers")
@@ -109,7 +109,7 @@ class Convert(Declared):
         found = quality(" untaught")
         kept: list[str] = []
         error = whole.score(student, whole.held_out("valid"))
-        each_lr, whole_lr = rates(error) if self.lr is None else (self.lr, self.lr / 10)
+        each_lr, whole_lr = (self.lr, self.lr / 10) if self.lr else rates(error)
         facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
         origin = {name: getattr(self, name) for name in facts}
         origin["model"] = str(self.folder.resolve())

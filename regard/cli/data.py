@@ -101,7 +101,7 @@ class DataShow(Declared):
         from regard.lab.data.sources.table import SOURCES
 
         about: dict[str, Any]
-        if self.path is not None:
+        if self.path:
             form = OWN[self.name]
             about = {"name": form.name, "what": form.about, "path": self.path}
             about |= form.sizes(self.path.expanduser())

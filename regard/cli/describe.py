@@ -137,7 +137,7 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
         about["streaming"] = _spell(can.streaming).partition(":")[0]
         return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
     if kind == "models":
-        about |= {"tasks": list(_configuration(entry).kinds), "presets": presets(entry)}
+        about |= {"tasks": _configuration(entry).kinds, "presets": presets(entry)}
     return about | {"what": _summary(kind, entry)}
 
 

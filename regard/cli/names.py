@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -66,12 +66,12 @@ def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
     raise OptionError(f"{name}: {attribute!r} in {module} is not {said}")
 
 
-def task(name: str, given: Mapping[str, Any]) -> Any:
+def task(name: str, given: dict[str, Any]) -> Any:
     """The task of this name or class with these options. Raises UnknownNameError, OptionError."""
     cls = entry("tasks", name)
     hints = get_type_hints(cls)
     paths = {key: Path(str(v)) for key, v in given.items() if "Path" in str(hints.get(key))}
-    return cls(**dict(given) | paths)
+    return cls(**given | paths)
 
 
 def _trial(question: Any, label: str, column_name: str = "") -> Any:

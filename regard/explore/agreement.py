@@ -68,7 +68,7 @@ def overlap(a: Scores, b: Scores, *, k: int) -> float:
 
 
 def _lack(*scores: Scores) -> bool:
-    return any(bool(z.isnan().any()) for z in scores)
+    return any(z.isnan().any() for z in scores)
 
 
 def _ranks(z: Scores) -> Scores:

@@ -311,7 +311,7 @@ def _looked_up(
         if seen or ids[0].numel() != tokens.numel():
             return None
         unlike = ids[0].reshape(tokens.shape) != tokens
-        if bool((unlike if valid is None else unlike & valid).any()):
+        if (unlike if valid is None else unlike & valid).any():
             return None
         seen.append(table)
         return None if point is None else point.view_as(y)

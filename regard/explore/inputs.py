@@ -107,14 +107,14 @@ def readings(
 ) -> list[Reading]:
     """One for each row. Raises UnsupportedError where the model has nothing to show."""
     table = next((make for cls, make in _TABLES.items() if isinstance(model, cls)), None)
-    if measure == "influence" and (table is not None or isinstance(model, HAN)):
+    if measure == "influence" and (table or isinstance(model, HAN)):
         raise UnsupportedError(
             f"page does not support influence for {type(model).__name__}: it shows weights alone"
         )
     with evaluating(model):
         if isinstance(model, HAN):
             return _documents(model, inputs)
-        if table is not None:
+        if table:
             found = [table(model, inputs, row) for row in range(inputs.rows)]
         else:
             read = layers(model, *inputs.args, measure=measure, probes=probes, **inputs.kwargs)
@@ -123,14 +123,14 @@ def readings(
 
 
 def _label(inputs: Inputs, row: int) -> str:
-    if inputs.labels is not None and row < len(inputs.labels):
+    if inputs.labels and row < len(inputs.labels):
         return str(inputs.labels[row])
     return f"row {row + 1}"
 
 
 def numbered(words: list[str] | None, count: int) -> list[str]:
     """The words, where there are as many; else numbers from 1."""
-    if words is not None and len(words) >= count:
+    if words and len(words) >= count:
         return words[:count]
     return [str(n + 1) for n in range(count)]
 

@@ -116,7 +116,7 @@ def _squeezed(values: Float[Tensor, "t s"], levels: int) -> tuple[float, str]:
     if not torch.isfinite(z).all():
         raise OptionError("page: the weights hold NaN or infinities, which cannot be shown")
     most = float(z.abs().max()) if z.numel() else 0.0
-    signed = bool((z < 0).any())
+    signed = (z < 0).any()
     kept = min(levels, SIGN - 1) if signed else levels
     codes = (z.abs() / (most or 1.0)).sqrt().mul(kept).round().to(torch.uint8)
     if signed:

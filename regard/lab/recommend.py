@@ -171,7 +171,7 @@ class _Known:
         for label, row in mine.items():
             entry = replace(names[row.mixer], options=row.options, title=label)
             other = built.get(label, entry)  # whose options are not JSON
-            self.entries[label] = other if as_json(dict(other.options)) == row.options else entry
+            self.entries[label] = other if as_json(other.options) == row.options else entry
         measured = {row.mixer for row in mine.values()}
         self.entries |= {one.label: one for one in every if one.name not in measured}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
@@ -248,7 +248,7 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     beside = "T" if case.decode else MIXERS[SOFTMAX].capabilities.time
     own, base = _grown(rows, "ms", cost, spread), _grown(rows, "baseline_ms", beside, spread)
     ms, peak = own.at(length), _grown(rows, "peak_bytes", memory).at(length)
-    if case.memory is not None and peak.value > case.memory:
+    if case.memory and peak.value > case.memory:
         allowed = size(case.memory)
         return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
     found = replace(found, ms=ms, bytes=peak, causal=rows[-1].causal)
@@ -272,7 +272,7 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     at, asked = f"at {case.length:,} tokens", case.task or "a column"
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
-    ratios = [(found.ratio, found) for found in fit if found.ratio is not None]
+    ratios = [(found.ratio, found) for found in fit if found.ratio]
     winners = [pair for pair in ratios if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."
@@ -305,7 +305,7 @@ def _judged(found: Candidate) -> str:
 
 
 def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
-    able = {found.mechanism: found for found in ranked if found.ratio is not None}
+    able = {found.mechanism: found for found in ranked if found.ratio}
     rows = [row for name in able for row in known.timed[name]]
     lengths = ", ".join(f"{n:,}" for n in sorted({row.setting["length"] for row in rows}))
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]

@@ -213,9 +213,7 @@ class Given(TableTask):
         raise OptionError("the rows are given to `fit`")
 
 
-def _labels(
-    y: Any,
-) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
+def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
     """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
@@ -242,7 +240,7 @@ def _check_both_kinds(
 ) -> None:
     """AUC needs both in the rows held out; in those trained on there is nothing to learn without."""
     for k, name in enumerate(names):
-        ones, zeros = int((y[:, k] == 1).sum()), int((y[:, k] == 0).sum())
+        ones, zeros = (y[:, k] == 1).sum(), (y[:, k] == 0).sum()
         if not ones or not zeros:
             raise OptionError(
                 f"{name}: of the {len(y)} rows {part}, {ones} are 1 and {zeros} are 0, and both are "

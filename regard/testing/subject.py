@@ -123,11 +123,11 @@ class Subject(Judged):
         by default the subject's.
         max_len: in the place of the factory's, where the class has this option.
         """
-        blocks = self.blocks if blocks is None else blocks
+        blocks = blocks or self.blocks
         changes: dict[str, Any] = {}
         if self.takes_blocks and blocks != "own":
             changes["impl"] = TINY if blocks == "tiny" else blocks
-        if max_len is not None and "max_len" in self.options:
+        if max_len and "max_len" in self.options:
             changes["max_len"] = max_len
         torch.manual_seed(seed)
         # A copy: an option may be a module, which another mixer has.
@@ -196,10 +196,7 @@ class Subject(Judged):
 
         choices = {
             "interior padding": (self.can.padding, chance(rows, keys, share=0.6)),
-            "pairwise": (
-                self.can.pairwise,
-                chance(rows, self.num_heads, T, keys, share=0.5),
-            ),
+            "pairwise": (self.can.pairwise, chance(rows, self.num_heads, T, keys, share=0.5)),
             "global": (self.can.global_tokens and not cross, chance(rows, keys, share=0.3)),
         }
         drawn = [(None, value) if able else (None,) for able, value in choices.values()]
@@ -244,11 +241,7 @@ def projected(y: Tensor, *, like: torch.dtype | None = None) -> Tensor:
 
 
 def gradients(
-    y: Tensor,
-    leaves: list[Tensor],
-    *,
-    like: torch.dtype | None = None,
-    create_graph: bool = False,
+    y: Tensor, leaves: list[Tensor], *, like: torch.dtype | None = None, create_graph: bool = False
 ) -> list[Tensor]:
     """Gradients of `projected(y)`; zero where a leaf takes no part."""
     if not y.requires_grad:

@@ -60,7 +60,7 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays])
 
 def path_of(name: str, options: Mapping[str, Any]) -> Path:
     """The file of this data."""
-    text = json.dumps([name, dict(options)], sort_keys=True)
+    text = json.dumps([name, options], sort_keys=True)
     return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
 
 

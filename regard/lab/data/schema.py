@@ -26,15 +26,7 @@ from regard.core import OptionError, ShapeError, UnknownNameError
 from regard.core.options import check_option
 from regard.core.shapes import check_positive
 from regard.lab.data.records import Column, Ragged, Records
-from regard.nn.fields import (
-    FIRST_KNOWN,
-    MISSING,
-    UNKNOWN,
-    Categorical,
-    Field,
-    Numeric,
-    Sequence,
-)
+from regard.nn.fields import FIRST_KNOWN, MISSING, UNKNOWN, Categorical, Field, Numeric, Sequence
 
 FARTHEST = 1e6
 """Deviations from the mean beyond which a number counts as this one, so that its square is finite in float32."""

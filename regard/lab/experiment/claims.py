@@ -69,15 +69,16 @@ def interval(
     values = np.array([a.value - (0.0 if b is None else b.value) for a, b in pairs])
     items = _items(pairs)
     S, N = len(seeds), 0 if items is None else items.shape[1]
+    mean = float(values.mean())
     if S == 1:
-        return Interval(float(values.mean()), math.inf, 1, N)
+        return Interval(mean, math.inf, 1, N)
     a = values.var(ddof=1) / S
     b = 0.0 if items is None or N < 2 else items.mean(0).var(ddof=1) / N
     if a + b == 0:
-        return Interval(float(values.mean()), 0.0, S, N)
+        return Interval(mean, 0.0, S, N)
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
     half = float(stdtrit(freedom, 0.5 + LEVEL / 2) * math.sqrt(a + b))
-    return Interval(float(values.mean()), half, S, N, float(b / (a + b)))
+    return Interval(mean, half, S, N, float(b / (a + b)))
 
 
 def _items(pairs: Sequence[tuple[Scores, Scores | None]]) -> np.ndarray | None:
@@ -195,11 +196,11 @@ def _bound(
 ) -> tuple[dict[str, Any], Interval | None]:
     column, labels = results.column(expected), filter(None, (expected["of"], expected["beside"]))
     cells = [results.cells.get((label, column)) for label in labels]
-    found = interval(*({} if cell is None else cell.by_seed(expected["measure"]) for cell in cells))
+    found = interval(*(cell.by_seed(expected["measure"]) if cell else {} for cell in cells))
     word = verdict(found, *_least_most(expected))
     reason = None
     if word in ("agrees", "disagrees"):
-        there = [cell for cell in cells if cell is not None]
+        there = [cell for cell in cells if cell]
         reason = _early(there, stated) or _unfit(results, there)
     if reason is None and word in ("agrees", "cannot tell"):
         reason = _too_small(found, expected, smallest)

@@ -28,7 +28,7 @@ def told(row: Row) -> str:
         return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
     if row.kind == "laws":
         return f"{row.mixer} breaks a law. {row.reason}"
-    if row.reason is not None:
+    if row.reason:
         return f"{row.column}: {row.entry} not run. {row.reason}"
     if row.kind == "timed":
         return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.ratio:.2f} of softmax"

@@ -45,7 +45,7 @@ class Entry(Declared):
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if not (self.before is None or hasattr(self.before, "task")):
             raise OptionError(f"entry: before ({shown(self.before)}) must be a Column")
-        if self.make is not None and not (callable(self.make) and self.title):
+        if self.make and not (callable(self.make) and self.title):
             raise OptionError("an entry that makes its model needs a function and a title")
         check_own("entry", self.options)
         if not (
@@ -71,7 +71,7 @@ class Entry(Declared):
     @property
     def written(self) -> Any:
         """The class of the mixer, or the function that makes the model."""
-        if self.mixer is not None:
+        if self.mixer:
             return resolve(self.mixer)
         return self.make.func if isinstance(self.make, partial) else self.make
 
@@ -87,7 +87,7 @@ class Entry(Declared):
     @property
     def is_softmax(self) -> bool:
         """True for softmax attention at its default options, the baseline of all timings."""
-        return (self.mixer, dict(self.options)) == ("softmax", {})
+        return self.mixer == "softmax" and not self.options
 
     def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
         assert self.mixer is not None
@@ -112,21 +112,21 @@ class Entry(Declared):
         """The entry as a part of keys: its name, options, and the source of all that it holds."""
         return {
             "mixer": self.name,
-            "options": dict(self.options),
-            "model": dict(self.model),
+            "options": self.options,
+            "model": self.model,
             "source": self.source,
         } | sources(self.options, self.model)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Fields of its rows."""
-        options = as_json(dict(self.options))
+        options = as_json(self.options)
         return {"entry": self.label, "mixer": self.name, "options": options, "source": self.source}
 
     def refusal(self, sketch: Mixer, needed: str) -> str | None:
         """Why its sketch lacks the capability `needed`, or None."""
         reason = sketch.capabilities.refusals().get(needed)
-        return None if reason is None else f"{self.name} does not support {needed}: {reason}"
+        return reason and f"{self.name} does not support {needed}: {reason}"
 
 
 def _said(name: str, value: Any) -> str:

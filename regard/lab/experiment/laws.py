@@ -87,7 +87,7 @@ def _crossed(
     question: Question, base: Entry, shell: Shell, around: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Whatever an entry has around its mechanism, an entry of the baseline's mechanism has too."""
-    taken = base.sketch().capabilities.positions if base.mixer is not None else frozenset()
+    taken = base.sketch().capabilities.positions if base.mixer else frozenset()
     beside = [around[one.label] for one in question.entries if one.mixer == base.mixer != None]  # noqa: E711
     for label, facts in around.items():
         for name, value in facts.items():
@@ -151,7 +151,7 @@ def _equal(
     if (entry.before is None) != (base.before is None) and "before" not in question.factors:
         why = f"{entry.label} and {base.label} are not both trained before"
         raise _Broken(why, 'Declare factors=("before",), or give both the same')
-    if "size" in question.factors or obstacle(column, entry, splits) is not None:
+    if "size" in question.factors or obstacle(column, entry, splits):
         return
     try:
         count = count_parameters(model_config(column, entry, splits, beside=base))
@@ -159,8 +159,7 @@ def _equal(
         return
     except OptionError as error:
         raise _Broken(
-            str(error).rstrip("."),
-            'Change dim, leave the entry out, or declare factors=("size",)',
+            str(error).rstrip("."), 'Change dim, leave the entry out, or declare factors=("size",)'
         ) from error
     if abs(count - target) > EQUAL * target:
         raise _Broken(
@@ -181,7 +180,7 @@ def _lines(question: Question, load: Load) -> str:
     without = []
     for column in question.trained:
         lines = [own.get(line.label, line) for line in LINES]
-        missing = " and ".join(line.label for line in lines if line.mixer is not None)
+        missing = " and ".join(line.label for line in lines if line.mixer)
         if column.task.kind not in _CONFIGS and missing:
             raise _Broken(
                 f"{column.name} is of kind {column.task.kind}, in whose model nothing can stand for {missing}",
@@ -189,7 +188,7 @@ def _lines(question: Question, load: Load) -> str:
             )
         reasons = {line.label: obstacle(column, line, load(column.task)) for line in lines}
         for label, reason in reasons.items():
-            if reason is not None and question.kind == "comparison":
+            if reason and question.kind == "comparison":
                 why = f"{label} cannot be trained in {column.name}: {reason}"
                 raise _Broken(why, f"Enter a model with the title {label}")
         without += [column.name] * any(reasons.values())
@@ -222,7 +221,7 @@ def _length(column: Column, load: Load) -> int:
 def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
     """Names and values of the sizes of an entry's structure, as its options or its defaults say them."""
     if entry.mixer is None:
-        config = entry.make(column) if entry.make is not None else None
+        config = entry.make and entry.make(column)
         for one in getattr(config, "layers", ()):
             yield from _structures(Entry(mixer=one.mixer, options=one.options), column)
         return

@@ -125,7 +125,7 @@ class Ledger:
     def of_cell(self, cell: str) -> list[Row]:
         """The results of one cell, oldest first."""
         self._all()
-        return list(self._cells.get(cell, ()))
+        return self._cells.get(cell, [])
 
     def asked(self, question: str) -> list[Row]:
         """A question's records, in the order in which it was asked."""

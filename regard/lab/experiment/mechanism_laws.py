@@ -24,7 +24,7 @@ def fault(entry: Entry, ledger: Ledger) -> str | None:
     if row is None:
         row = judge(entry, "laws")
         ledger.put(key(entry), row)
-    return None if row.reason is None else told(row)
+    return row.reason and told(row)
 
 
 def judge(entry: Entry, question: str, _: None = None) -> Row:

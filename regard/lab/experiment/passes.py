@@ -73,12 +73,7 @@ def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
     return Call(run, copy, DECODE_STEPS, state_bytes(full))
 
 
-PASSES = {
-    "forward": _forward,
-    "train": _train,
-    "prefill": _prefill,
-    "decode": _decode,
-}
+PASSES = {"forward": _forward, "train": _train, "prefill": _prefill, "decode": _decode}
 STREAMING: tuple[Pass, ...] = ("prefill", "decode")
 
 

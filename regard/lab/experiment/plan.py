@@ -91,7 +91,7 @@ class Plan:
         splits, reason = self.load(column.task), self.broken.get(entry.label)
         if reason is None:
             reason = obstacle(column, entry, splits)
-            if reason is not None and column.either and not column.causal:
+            if reason and column.either and not column.causal:
                 other = column.causally()
                 if obstacle(other, entry, self.load(other.task)) is None:
                     return self.cell(entry, other)
@@ -121,7 +121,7 @@ class Plan:
         return [
             entry
             for entry in self.question.entries
-            if entry.mixer is not None
+            if entry.mixer
             and entry.label not in self.broken
             and speed.obstacle(entry, setting) is None
         ]

@@ -108,7 +108,7 @@ def _processor() -> str:
 def _git(*arguments: str, at: Path = PACKAGE) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(at), *arguments], capture_output=True, text=True, timeout=20
+            ["git", "-C", at, *arguments], capture_output=True, text=True, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

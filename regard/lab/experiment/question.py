@@ -88,7 +88,7 @@ class Column(Declared):
     def causal(self) -> bool:
         """True if the mechanism sees only earlier tokens."""
         kind = self.task.kind
-        named = bool(getattr(self.task, "causal", False))
+        named = getattr(self.task, "causal", False)
         return (
             named or kind == "language_model" or (kind == "translate" and self.place == "decoder")
         )

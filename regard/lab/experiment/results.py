@@ -6,7 +6,7 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from regard.lab.experiment.claims import Facts, Scores, judge
@@ -47,9 +47,9 @@ class Cell(NamedTuple):
     entry: str
     column: str
     causal: bool | None
-    rows: tuple[Row, ...]  # one a seed, at the best rate, that did not fail
-    failed: tuple[Row, ...]
-    tried: tuple[Row, ...]  # all, at all rates
+    rows: Sequence[Row]  # one a seed, at the best rate, that did not fail
+    failed: Sequence[Row]
+    tried: Sequence[Row]  # all, at all rates
     rate: float | None
     reason: str | None  # why there is nothing
     allowed: float | None  # share of the needed pairs that the structure allows
@@ -99,7 +99,7 @@ class Results:
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
         self.asked, self.config = asked, asked.config
-        every, config = list(rows), asked.config
+        config = asked.config
         sources = {entry["label"]: entry["source"] for entry in config["entries"]}
         self.labels = list(sources)
         self.columns = {column["name"]: column for column in config["columns"]}
@@ -110,7 +110,7 @@ class Results:
         self.history, self.laws = list[Row](), dict[str, Row]()
         places = {line[2]: self.columns[line[1]] for line in config["cells"]}
         by_cell: dict[str, list[Row]] = {}
-        for row in sorted(every, key=_started):
+        for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":
                 if row.source == sources.get(row.entry):
@@ -150,10 +150,10 @@ class Results:
         ]
         if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
             failed = [row for row in failed if row.value is None]
-        kept = tuple(row for row in at if row not in failed)
+        kept = [row for row in at if row not in failed]
         if not kept:
             reason = reason or next((row.reason for row in rows if row.reason), None)
-        return Cell(label, column, causal, kept, tuple(failed), tuple(rows), rate, reason, allowed)
+        return Cell(label, column, causal, kept, failed, rows, rate, reason, allowed)
 
     def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
         """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""

@@ -6,14 +6,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from regard.core.errors import visible
-from regard.lab.experiment.stored import (
-    AskedQuestion,
-    Better,
-    Figures,
-    Setting,
-    hints,
-    holds,
-)
+from regard.lab.experiment.stored import AskedQuestion, Better, Figures, Setting, hints, holds
 
 Kind = Literal["trained", "timed", "laws", "asked"]
 

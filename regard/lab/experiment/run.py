@@ -124,7 +124,7 @@ class Asking:
 
     def all(self, until_told: bool, checked: Callable[[], object]) -> list[Row]:
         question, began = self.question, time.perf_counter()
-        mixers = [entry for entry in question.entries if entry.mixer is not None]
+        mixers = [entry for entry in question.entries if entry.mixer]
         for entry in mixers:
             entry.sketch()  # wrong names and options are found here
         met = laws.check(question, self.plan.load)
@@ -138,7 +138,7 @@ class Asking:
         self.display.plan(len(own) + self._planned(), self.end - time.monotonic())
         for setting in question.timed:
             self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])
-        if question.base is not None:
+        if question.base:
             vary = tuple(self._shelled(one, question.base) for one in question.vary)
             self.plan.question = question = replace(question, vary=vary)
             self.asked = self._ask(met)
@@ -303,7 +303,7 @@ class Asking:
             for entry in entries
         )
         for label, key in keys.items():
-            if (row := self.ledger.get(key)) and row.reason is not None:
+            if (row := self.ledger.get(key)) and row.reason:
                 self.plan.broken[label] = row.reason
 
     # ------------------------------------------------------------------ bookkeeping

@@ -223,11 +223,7 @@ class MatrixProduct:
     """One product of two square matrices into a ready output; sampled in the rounds that it is compared with."""
 
     def __init__(
-        self,
-        device: str,
-        dtype: torch.dtype,
-        *,
-        clock: Callable[[], float] = time.perf_counter,
+        self, device: str, dtype: torch.dtype, *, clock: Callable[[], float] = time.perf_counter
     ):
         self.device, self.clock = torch.device(device), clock
         side = SIDE.get(self.device.type, 2048)

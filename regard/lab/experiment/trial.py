@@ -78,7 +78,7 @@ def content(
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
     } | sources(type(task), column.model, measures)
-    if column.model is None and splits is not None:
+    if column.model is None and splits:
         config = model_config(column, entry, splits, beside=base)
         told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
             one.name: value
@@ -86,7 +86,7 @@ def content(
             if not one.name.endswith("mixer")
             and (value := getattr(config, one.name)) != one.default
         }
-    if entry.before is not None:
+    if entry.before:
         data, first = entry.before.task.load(), replace(entry, before=None)
         before = content(entry.before, first, data, base, None)
         told["before"] = before | {"data": data.sha256}
@@ -94,12 +94,7 @@ def content(
 
 
 def as_run(
-    column: Column,
-    entry: Entry,
-    seed: int,
-    rate: float | None,
-    splits: Splits,
-    base: Entry | None,
+    column: Column, entry: Entry, seed: int, rate: float | None, splits: Splits, base: Entry | None
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
     model, train = model_config(column, entry, splits, beside=base), column.train
@@ -111,7 +106,7 @@ def _training(
 ) -> TrainConfig:
     """A mixer's own loss is added, of weight 1 where the column names none: without it an index stays as it was drawn."""
     config = train.as_config() if isinstance(train, Short) else train
-    if config.auxiliary is None and entry.mixer is not None and has_own_loss(resolve(entry.mixer)):
+    if config.auxiliary is None and entry.mixer and has_own_loss(resolve(entry.mixer)):
         config = replace(config, auxiliary=1.0)
     return replace(config, seed=seed, lr=config.lr if rate is None else rate)
 
@@ -146,7 +141,7 @@ def run(
             batch = task.collate([splits.train[0]])
             with torch.no_grad():
                 flops = count(lambda: task.loss(model.eval(), batch)).flops
-            if entry.before is not None:
+            if entry.before:
                 before, start = entry.before.task.load(), Path(place) / "before"
                 alone = replace(entry, before=None)
                 first = as_run(entry.before, alone, seed, None, before, base)
@@ -260,8 +255,8 @@ def model_config(
 
 def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     task, shell = column.task, column.shell
-    facts = {} if splits is None else dict(splits.facts)
-    if entry.make is not None:
+    facts = dict(splits.facts) if splits else {}
+    if entry.make:
         made = entry.make(column)
         if task.kind not in made.kinds:
             raise OptionError(
@@ -276,7 +271,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
         given["max_len"] = max(1, len(given.get("fields", ())))
-    if column.model is not None:  # what else the task says and the model asks
+    if column.model:  # what else the task says and the model asks
         known = {one.name for one in fields(kind)} - given.keys()
         given |= {name: getattr(task, name) for name in known if hasattr(task, name)}
     return kind(**given)

@@ -48,11 +48,7 @@ def picture(rows: Iterable[Row], path: str | Path) -> Path:
     return draw(told(rows)["questions"], Path(path))
 
 
-def document(
-    rows: Iterable[Row],
-    path: str | Path,
-    drawn: str | Path | None = None,
-) -> Path:
+def document(rows: Iterable[Row], path: str | Path, drawn: str | Path | None = None) -> Path:
     """Write the newest question as Markdown, whole or not at all. drawn: what `picture` made of it, which it shows.
 
     Raises OptionError where nothing was asked, and ExperimentError where its results are of no commit (law 9).
@@ -64,7 +60,7 @@ def document(
         raise OptionError("rows must hold a question: there is nothing to write")
     check_page(asked[0])
     path = Path(path)
-    shown = None if drawn is None else os.path.relpath(drawn, path.parent)
+    shown = os.path.relpath(drawn, path.parent) if drawn else None
     with whole(path) as partial:
         partial.write_text(markdown(of_question(asked[0]), shown), encoding="utf-8")
     return path

@@ -63,7 +63,7 @@ def name_of(row: Told) -> str:
 
 def _cell(cell: Told | None) -> tuple[str, str]:
     if cell is None or cell["mean"] is None:
-        return ("not run" if cell is not None and cell["reason"] else "–"), "not reached"
+        return ("not run" if cell and cell["reason"] else "–"), "not reached"
     each = f" ({', '.join(map(said, cell['values']))})" * (1 < len(cell["values"]) <= 3)
     failed = f", {cell['failed']} of {cell['of']} failed" * bool(cell["failed"])
     return f"{said(cell['mean'])}{each}{failed}", cell["mark"]
@@ -138,7 +138,7 @@ def markdown(question: Told, picture: str | None = None) -> str:
     lines = [f"# {question['name']}", "", about, "", f"**{question['headline']}.**", ""]
     kind = screen if question["kind"] == "screen" else "A comparison."
     lines += [f"{kind} {question['device']}; commit `{question['commit']}`.", ""]
-    if picture is not None:
+    if picture:
         lines += [f"![Result of each entry]({picture})", ""]
     if question["claims"]:
         lines += ["## Claims", ""]

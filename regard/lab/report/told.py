@@ -70,7 +70,7 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
         "causal": causal,
         "gain": short(results.gain(label)),
         "parameters": max((row.parameters for row in ran), default=None),
-        "breaks": law.reason if law is not None else None,
+        "breaks": law and law.reason,
         "cells": {
             name: _cell(results, cell)
             for name, cell in cells.items()
@@ -143,7 +143,7 @@ def _missing(results: Results, trained: list[str]) -> list[str]:
 def _entered(results: Results, column: str) -> list[Cell]:
     """The cells of the entries."""
     found = (results.cells.get((label, column)) for label in results.labels)
-    return [cell for cell in found if cell is not None]
+    return [cell for cell in found if cell]
 
 
 def headline(results: Results) -> str:

@@ -5,13 +5,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regard.core import OptionError
 from regard.core.files import reported
@@ -49,7 +43,7 @@ def log_to(folder: Path | None, done: int) -> Iterator[Callable[..., None]]:
     from torch.utils.tensorboard import SummaryWriter
 
     with reported(folder):
-        writer = SummaryWriter(str(folder), purge_step=done + 1)
+        writer = SummaryWriter(folder, purge_step=done + 1)
 
     def add(values: dict[str, float], step: int) -> None:
         with reported(folder):

@@ -39,7 +39,7 @@ def by_main(accelerator: Accelerator, act: Callable[[], object]) -> None:
         except RegardError as raised:
             error = raised
     error = broadcast_object_list([error])[0]
-    if error is not None:
+    if error:
         if accelerator.num_processes > 1:
             error.add_note(_EVERYWHERE)
         raise error

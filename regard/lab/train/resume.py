@@ -163,7 +163,7 @@ def capture() -> dict[str, Any]:
 def restore(state: dict[str, Any]) -> None:
     torch.set_rng_state(_decode(state["torch"]))
     if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(list(map(_decode, state["cuda"])))
+        torch.cuda.set_rng_state_all(map(_decode, state["cuda"]))
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(state["numpy"])

@@ -50,7 +50,7 @@ class Run(Declared):
                     f"model.{name} is {getattr(model, name, None)}, and {task.name} has {fact}"
                 )
         max_len = getattr(model, "max_len", None)
-        if max_len is not None and max_len < task.max_len:
+        if max_len and max_len < task.max_len:
             raise OptionError(
                 f"model.max_len ({max_len}) is below the longest sequence of {task.name} "
                 f"({task.max_len}). Raise model.max_len, or shorten the task."
@@ -94,7 +94,7 @@ def train(
     torch.manual_seed(run.seed)
     built = model.build()
     origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": as_json(model)}
-    if run.start_from is not None:
+    if run.start_from:
         taken = take_weights(built, run.start_from)
         origin["start_from"] = taken.sha256
         if progress and is_main():

@@ -90,7 +90,7 @@ def map(subject: Subject) -> None:
         outside = ~request.mask.dense(T, keys).expand(B, shape[1], T, keys)
         leaks = weights[..., -keys:][outside].any()
         require(not leaks, f"{label}: the map gives weight to a pair that is not allowed")
-        if subject.oracle is not None:
+        if subject.oracle:
             _, expected = subject.consult(mixer, request, x)
             require(expected is not None, "a map is declared and the oracle has none")
             require_close(weights, expected, BOUND, f"{label}: map")

@@ -49,9 +49,9 @@ def long(subject: Subject) -> None:
         y, dx = found["output"].detach(), found["gradient of x"]
         _gradient_is_the_derivative(mixer, x, dx, order)
         _every_stretch(subject, mixer, x, (y, dx), order)
-        if other is not None:
+        if other:
             require_same(found, order.results(other, x), BOUND, f"{order.label}, in other blocks")
-        elif subject.oracle is not None:
+        elif subject.oracle:
             few = subject.tokens(1, min(WITH_ORACLE, subject.longest))
             own = subject.make(blocks="own")
             what = f"{order.label}: output, {few.shape[1]} tokens"

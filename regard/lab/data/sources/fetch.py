@@ -77,10 +77,7 @@ def open_source(source: Source) -> dict[str, bytes]:
 
 
 def get(
-    source: Source,
-    *,
-    folder: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    source: Source, *, folder: Path | None = None, say: Callable[[str], None] = lambda line: None
 ) -> None:
     """Put all packages of the source into the cache, checked; `folder` takes them from there, not from a registry.
 
