@@ -21,7 +21,7 @@ from regard.core import OptionError
 from regard.core.options import Above0, Declared, Seed
 
 if TYPE_CHECKING:
-    from regard.lab.experiment.question import Column, Question
+    from regard.lab import Column, Question
 
 _PART = "REGARD_PART_OF"
 """Set in the processes that `--workers` starts: they print nothing and draw nothing."""
@@ -174,8 +174,8 @@ class Arena(Declared):
         return words
 
     def _question(self) -> "Question":
+        from regard.lab import Setting
         from regard.lab.experiment.question import columns
-        from regard.lab.experiment.speed import Setting
         from regard.lab.train import TrainConfig
 
         question = entry("questions", self.question)

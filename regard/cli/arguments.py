@@ -91,7 +91,7 @@ UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "G
 def amount(text: str) -> float:
     """`amount("8k")` -> 8000.0, `amount("2Ki")` -> 2048.0. Raises ValueError for what is no number with such a unit."""
     parts = re.fullmatch(r"(-?[\d_]*\.?\d+)\s*(\w*)", text)
-    if parts is None or parts[2] not in UNITS:
+    if not parts or parts[2] not in UNITS:
         raise ValueError(f"{text!r} is no number such as 4096, 8k or 2Ki")
     return float(Decimal(parts[1]) * UNITS[parts[2]])
 

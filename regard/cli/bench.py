@@ -16,9 +16,8 @@ from regard.core.options import Above0, Declared
 from regard.lab.experiment.stored import Pass, Type, Unit
 
 if TYPE_CHECKING:
-    from regard.lab.experiment.entry import Entry
+    from regard.lab import Entry, Setting
     from regard.lab.experiment.row import Row
-    from regard.lab.experiment.speed import Setting
 
 LEDGER = Path("runs/arena/ledger.sqlite")
 PAGE = Path("runs/arena/report.html")
@@ -108,8 +107,8 @@ class Bench(Declared):
         )
 
     def _settings(self) -> "list[Setting]":
+        from regard.lab import Setting
         from regard.lab.experiment.passes import STREAMING
-        from regard.lab.experiment.speed import Setting
 
         same = {
             name: getattr(self, name) for name in ("batch", "dim", "num_heads", "seconds", "unit")

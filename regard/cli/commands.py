@@ -175,7 +175,7 @@ def main(args: Sequence[str]) -> int:
         return _refused(str(error))
     except ModuleNotFoundError as error:
         missing = lacking_extra(error)
-        if missing is None:
+        if not missing:
             raise
         print(f"regard: {args[0]} needs {missing}", file=sys.stderr)
         return 1

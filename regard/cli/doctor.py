@@ -82,7 +82,7 @@ def _packages() -> Iterator[dict[str, str]]:
     for extra in EXTRAS:
         for name, oldest in required(extra).items():
             found, advice = version(name), ""
-            if found is None:
+            if not found:
                 advice = f"pip install '{f'regard[{extra}]' if extra else f'{name}>={oldest}'}'"
             elif numbers(found) < numbers(oldest):
                 advice = f"{oldest} or later is needed"

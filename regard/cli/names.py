@@ -13,7 +13,7 @@ from regard.core import Catalog, OptionError, UnknownNameError
 from regard.core.errors import blamed, limited
 
 if TYPE_CHECKING:
-    from regard.lab.experiment.entry import Entry
+    from regard.lab import Entry
 
 BASES = {
     "mixers": "regard.Mixer",
@@ -45,7 +45,7 @@ def entry(kind: str, name: str) -> Any:
 
 def choice(name: str) -> "Entry":
     """A mixer of the catalogue, or one's own under the label that was typed. Raises UnknownNameError, OptionError."""
-    from regard.lab.experiment.entry import Entry
+    from regard.lab import Entry
     from regard.mixers import MIXERS
 
     cls = entry("mixers", name)

@@ -88,7 +88,7 @@ def _line(found: "Candidate") -> dict[str, Any]:
 
 
 def _said(found: "Estimate | None", unit: float) -> str:
-    if found is None:
+    if not found:
         return UNKNOWN
     about = f"{'' if found.measured else '~'}{found.value / unit:.3g}"
     ends = [f"{float(f'{end / unit:.2g}'):g}" for end in (found.low, found.high)]

@@ -15,15 +15,13 @@ import torch
 from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
 from regard.core.options import Above0, Declared
-from regard.lab.experiment.entry import Entry
+from regard.lab import Entry, Question, Setting
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import describe
-from regard.lab.experiment.question import Question
 from regard.lab.experiment.results import MEASURED, Cell, Results, best_of, questions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
-from regard.lab.experiment.speed import Setting
 from regard.lab.experiment.stored import Pass
 from regard.lab.growth import Estimate, Growth
 from regard.lab.questions import QUESTIONS

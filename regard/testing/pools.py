@@ -58,7 +58,7 @@ class PoolSubject(Judged):
 
 def oracle(subject: PoolSubject) -> None:
     """Weights, outputs and gradients are the formula's: `oracle(params, tokens, queries) -> weights[query][token]`."""
-    if subject.oracle is None:
+    if not subject.oracle:
         return subject.cannot_judge("weights and outputs: no oracle is given")
     pool, query, x = subject.pool, subject.query, subject.x.clone().requires_grad_()
     found = []

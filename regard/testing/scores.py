@@ -26,7 +26,7 @@ class ScoreSubject(Judged):
 
 def formula(subject: ScoreSubject) -> None:
     """Scores and gradients are those of one query and one key at a time: `oracle(params, head, q, k, position)`."""
-    if subject.oracle is None:
+    if not subject.oracle:
         return subject.cannot_judge("values: no oracle is given")
     q, k = subject.q.clone().requires_grad_(), subject.k.clone().requires_grad_()
     params: dict[str, Tensor] = {f"score.{name}": z for name, z in subject.score.named_parameters()}

@@ -91,7 +91,7 @@ def _items(pairs: Sequence[tuple[Scores, Scores | None]]) -> np.ndarray | None:
 
 def verdict(found: Interval | None, least: float, most: float) -> Verdict:
     """Agrees where the interval lies wholly between the bounds, disagrees where it lies wholly outside."""
-    if found is None:
+    if not found:
         return "not run"
     if not math.isfinite(found.half):
         return "cannot tell"

@@ -24,7 +24,7 @@ from regard.lab.experiment.row import Row
 
 def told(row: Row) -> str:
     """The row in a line, as it is shown when it comes."""
-    if row.kind == "laws" and row.reason is None:
+    if row.kind == "laws" and not row.reason:
         return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
     if row.kind == "laws":
         return f"{row.mixer} breaks a law. {row.reason}"
@@ -32,7 +32,7 @@ def told(row: Row) -> str:
         return f"{row.column}: {row.entry} not run. {row.reason}"
     if row.kind == "timed":
         return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.ratio:.2f} of softmax"
-    at = "" if row.rate is None else f", rate {row.rate:g}"
+    at = f", rate {row.rate:g}" if row.rate else ""
     return f"{row.column}: {row.entry} {row.metric} {row.value:.3f}, seed {row.seed}{at} ({row.seconds:.0f} s)"
 
 

@@ -57,7 +57,7 @@ class Entry(Declared):
     @property
     def name(self) -> str:
         """A name of the catalogue, module:Class, or the title of an entry without a mixer. A subclass never has its parent's name."""
-        if self.mixer is None:
+        if not self.mixer:
             return self.title
         cls = resolve(self.mixer)
         return cls.name if cls in MIXERS.values() else self.typed or written(cls)
@@ -104,7 +104,7 @@ class Entry(Declared):
 
     def sketch(self, *, dim: int = 24, num_heads: int | None = None, max_len: int = 64) -> Mixer:
         """On the meta device: what it can do, at no cost."""
-        heads = self.num_heads if num_heads is None else num_heads
+        heads = num_heads or self.num_heads
         with torch.device("meta"), limited():
             return self.build(dim=dim, num_heads=heads, max_len=max_len)
 

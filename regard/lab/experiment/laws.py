@@ -69,7 +69,7 @@ def _shell(question: Question, load: Load) -> str:
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
         )
     base = question.base
-    if base is None:
+    if not base:
         why = f"it has no entry {question.baseline!r}"
         raise _Broken(why, "Enter the baseline, or name another by `baseline`")
     for column in question.trained:
@@ -220,7 +220,7 @@ def _length(column: Column, load: Load) -> int:
 
 def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
     """Names and values of the sizes of an entry's structure, as its options or its defaults say them."""
-    if entry.mixer is None:
+    if not entry.mixer:
         config = entry.make and entry.make(column)
         for one in getattr(config, "layers", ()):
             yield from _structures(Entry(mixer=one.mixer, options=one.options), column)

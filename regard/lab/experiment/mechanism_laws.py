@@ -21,7 +21,7 @@ def key(entry: Entry) -> str:
 def fault(entry: Entry, ledger: Ledger) -> str | None:
     """Why the mechanism may not be measured, or None: from the ledger, or judged now and put into it."""
     row = ledger.get(key(entry))
-    if row is None:
+    if not row:
         row = judge(entry, "laws")
         ledger.put(key(entry), row)
     return row.reason and told(row)

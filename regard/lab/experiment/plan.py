@@ -78,7 +78,7 @@ class Plan:
         )
 
     def _allowed(self, cell: Cell) -> float | None:
-        if self.question.allowed is None or cell.entry in self.lines or cell.reason:
+        if not self.question.allowed or cell.entry in self.lines or cell.reason:
             return None
         return self.question.allowed(cell.entry, cell.column)
 
@@ -89,11 +89,11 @@ class Plan:
         ):
             column = replace(column, shell=replace(column.shell, position="sinusoidal"))
         splits, reason = self.load(column.task), self.broken.get(entry.label)
-        if reason is None:
+        if not reason:
             reason = obstacle(column, entry, splits)
             if reason and column.either and not column.causal:
                 other = column.causally()
-                if obstacle(other, entry, self.load(other.task)) is None:
+                if not obstacle(other, entry, self.load(other.task)):
                     return self.cell(entry, other)
         try:
             content = trial.content(
@@ -113,7 +113,7 @@ class Plan:
         named = [cell for (_, name), cell in self.cells.items() if name == column.name]
         lines = [line.label for line in LINES]
         return sorted(
-            (cell for cell in named if cell.reason is None),
+            (cell for cell in named if not cell.reason),
             key=lambda cell: cell.entry.label not in lines,
         )
 
@@ -121,9 +121,7 @@ class Plan:
         return [
             entry
             for entry in self.question.entries
-            if entry.mixer
-            and entry.label not in self.broken
-            and speed.obstacle(entry, setting) is None
+            if entry.mixer and entry.label not in self.broken and not speed.obstacle(entry, setting)
         ]
 
     def timed_cell(self, entry: Entry, setting: speed.Setting) -> str:

@@ -231,7 +231,7 @@ class Results:
 
 def _is_of(row: Row, column: Facts | None) -> bool:
     """True for a row of the column's kind, and of its setting where it is timed."""
-    if column is None or row.kind != column["kind"]:
+    if not column or row.kind != column["kind"]:
         return False
     setting = column.get("setting", {})
     return row.kind == "trained" or all(row.setting[name] == setting[name] for name in SETTING)

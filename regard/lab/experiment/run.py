@@ -175,7 +175,7 @@ class Asking:
     def _planned(self) -> int:
         """Timings and trials that are known from the start; wider rates, and seeds until all is told, come on top."""
         question, searched = self.question, len(self.searched)
-        cells = len({cell.id for cell in self.plan.cells.values() if cell.reason is None})
+        cells = len({cell.id for cell in self.plan.cells.values() if not cell.reason})
         shells = max(0, len(question.shells) - 1) * len(question.trained)
         timed = sum(bool(self.plan.able(setting)) for setting in question.timed)
         searches = (cells + shells) * (len(question.rates) or 1) * searched
@@ -201,11 +201,7 @@ class Asking:
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
-        if (
-            self.question.base is None
-            or best is None
-            or len(grid) >= len(self.question.rates) + WIDEST
-        ):
+        if not self.question.base or not best or len(grid) >= len(self.question.rates) + WIDEST:
             return False
         ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
         if math.isclose(best, grid[0]):
@@ -234,7 +230,7 @@ class Asking:
         if not isinstance(column, Column):
             return column
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
-        self._search([cell for cell in tried if cell.reason is None])
+        self._search([cell for cell in tried if not cell.reason])
         best, scores = best_of(column.task.better), dict[str, float]()
         for cell in tried:
             rows = self.ledger.of_cell(cell.id)
@@ -254,7 +250,7 @@ class Asking:
             measures=self.question.measures, folder=None if self.on_ray else self.folder / key[:16],
             device=("cuda" if self.gpus else "cpu") if self.on_ray else self.device,
         )  # fmt: skip
-        at = "" if rate is None else f", rate {rate:g}"
+        at = f", rate {rate:g}" if rate else ""
         what = f"{cell.column.name}: {cell.entry.label}, seed {seed}{at}"
         return Job(key=key, what=what, found=partial(self._found, key), make=make, data=splits, keep=self._keep)  # fmt: skip
 
@@ -321,7 +317,7 @@ class Asking:
 
     def _found(self, key: str) -> bool:
         row = self.ledger.get(key)
-        if row is None:
+        if not row:
             return False
         self.outcome.found += 1
         if self.display.begun and key not in self.display.moved:

@@ -63,7 +63,7 @@ def files(of: Any) -> dict[str, Path]:
         name = waiting.pop()
         apart = name.startswith(APART) and name not in own
         path = None if name in found or apart else _located(name)
-        if path is None:
+        if not path:
             continue
         top = name.partition(".")[0]
         if top in (LIBRARY, home) or not _installed(path):
@@ -83,7 +83,7 @@ def own_files(of: Any) -> list[Path]:
 def _code(path: Path) -> str:
     """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
     tree = _tree(path)
-    if tree is None:
+    if not tree:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
@@ -107,7 +107,7 @@ def _located(name: str) -> Path | None:
     for n, part in enumerate(name.split(".") if name not in sys.modules else ()):
         # a module that is no package holds nothing
         spec = None if n and places is None else PathFinder.find_spec(part, places)
-        if spec is None:
+        if not spec:
             return None
         file, places = spec.origin, spec.submodule_search_locations
     return Path(file) if file and os.path.isfile(file) else None
@@ -124,7 +124,7 @@ def _installed(path: Path) -> bool:
 def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
     """The modules that may be imported by a file's statements; with `whole`, the packages that they are in too."""
     tree = _tree(path)
-    if tree is None:
+    if not tree:
         return ()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = [package] if whole else []

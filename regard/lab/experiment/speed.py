@@ -120,7 +120,7 @@ class _Timing:
         self.choice, self.setting = choice, setting
         self.causal = setting.causal
         if self.causal is None:
-            both = choice.refusal(choice.sketch(), "bidirectional") is None
+            both = not choice.refusal(choice.sketch(), "bidirectional")
             self.causal = setting.kind in STREAMING or not both
         unit = _built(choice, setting, self.causal)
         self.parameters = sum(p.numel() for p in unit.parameters() if p.requires_grad)

@@ -108,7 +108,7 @@ def _training(
     config = train.as_config() if isinstance(train, Short) else train
     if config.auxiliary is None and entry.mixer and has_own_loss(resolve(entry.mixer)):
         config = replace(config, auxiliary=1.0)
-    return replace(config, seed=seed, lr=config.lr if rate is None else rate)
+    return replace(config, seed=seed, lr=rate or config.lr)
 
 
 def run(
@@ -214,7 +214,7 @@ _PLACES = {
 
 def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
     """Why this mechanism cannot be trained in this column, or None."""
-    if entry.mixer is None:
+    if not entry.mixer:
         return None
     shell, task = column.shell, column.task
     if task.kind not in _CONFIGS:
@@ -246,7 +246,7 @@ def model_config(
     """
     config = _config(column, entry, splits)
     sized = "hidden_dim" in {**entry.options, **entry.model}
-    if beside is None or entry == beside or sized or not isinstance(config, StackConfig):
+    if not beside or entry == beside or sized or not isinstance(config, StackConfig):
         return config
     return match_parameters(
         config, count_parameters(_config(column, beside, splits)), tolerance=EQUAL, step=1

@@ -14,10 +14,8 @@ from torch import Tensor
 from regard.core import Mask, Mixer
 from regard.explore.readout import influence
 from regard.functional.patterns import First, Window
-from regard.lab.experiment.entry import Entry
+from regard.lab import Column, Entry, Question, Setting, Shell
 from regard.lab.experiment.models import TokenReaderConfig
-from regard.lab.experiment.question import Column, Question, Shell
-from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import StdlibBytes
 from regard.lab.tasks.fingerprint import Ability, Address, Capacity, Counting, Lookup, Order
 from regard.lab.train import TrainConfig

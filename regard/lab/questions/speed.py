@@ -2,10 +2,8 @@
 
 from itertools import product
 
-from regard.lab.experiment.entry import Entry
+from regard.lab import Entry, Question, Setting
 from regard.lab.experiment.passes import PASSES
-from regard.lab.experiment.question import Question
-from regard.lab.experiment.speed import Setting
 from regard.mixers import MIXERS
 
 SPEED = Question(

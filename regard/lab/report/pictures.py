@@ -32,7 +32,7 @@ def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
 def trade(question: Mapping[str, Any]) -> Any:
     """Gain over the bag against tokens a second; area: peak memory. None where nothing has all three."""
     timed = next((one for one in question["columns"] if one["kind"] == "timed"), None)
-    if timed is None:
+    if not timed:
         return None
     rows = [
         row for row in question["rows"] if row["gain"] is not None and timed["name"] in row["timed"]
@@ -82,7 +82,7 @@ def grid(question: Mapping[str, Any]) -> Any:
     for row in question["rows"]:
         for column in columns:
             cell = row["cells"].get(column["name"])
-            if cell is None or cell["mean"] is None:
+            if not cell or cell["mean"] is None:
                 continue
             grey = row["line"] or cell["mark"] == "not reached" or cell["bag"] is None
             share = 0.0 if grey else cell["share"] or 0.0

@@ -62,7 +62,7 @@ def name_of(row: Told) -> str:
 
 
 def _cell(cell: Told | None) -> tuple[str, str]:
-    if cell is None or cell["mean"] is None:
+    if not cell or cell["mean"] is None:
         return ("not run" if cell and cell["reason"] else "–"), "not reached"
     each = f" ({', '.join(map(said, cell['values']))})" * (1 < len(cell["values"]) <= 3)
     failed = f", {cell['failed']} of {cell['of']} failed" * bool(cell["failed"])
@@ -70,7 +70,7 @@ def _cell(cell: Told | None) -> tuple[str, str]:
 
 
 def _times(at: Told | None) -> tuple[str, str, str]:
-    if at is None:
+    if not at:
         return "–", "–", "–"
     state = "none" if at["state bytes"] is None else size(at["state bytes"])
     form = f", {at['form']}" * bool(at["form"])
@@ -106,7 +106,7 @@ def claim_lines(claim: Told) -> list[str]:
 
 def span(found: Told | None) -> str:
     """An interval in words."""
-    if found is None:
+    if not found:
         return "not run"
     if found["low"] is None:
         return f"{said(found['mean'])} from one seed"

@@ -90,8 +90,7 @@ class Lookup(Ability):
         order = rng.random(keys.shape).argsort(1)
         asked, answers = (np.take_along_axis(found, order, 1) for found in (keys, values))
         pairs = 1 + self.num_values * keys + values
-        questions = 1 + self.num_values * self.num_keys + asked
-        return _halves(pairs, questions, answers)
+        return _halves(pairs, 1 + self.num_values * self.num_keys + asked, answers)
 
 
 class Capacity(Lookup):
@@ -145,8 +144,7 @@ class Order(SaidAgain):
 
     def draw(self, count: int, rng: np.random.Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))
-        blanks = np.full_like(symbols, 1 + self.symbols)
-        return _halves(1 + symbols, blanks, symbols[:, self.order])
+        return _halves(1 + symbols, np.full_like(symbols, 1 + self.symbols), symbols[:, self.order])
 
 
 class Address(SaidAgain):

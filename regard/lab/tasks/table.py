@@ -108,7 +108,7 @@ def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -
 def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
     """Features of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
     for row in rows:
-        found: dict[str, float] = {}
+        found = {}
         for name in names:
             values = row[name].reshape(-1).tolist()
             if row[name].is_floating_point():

@@ -231,8 +231,7 @@ class Drawn(Task):
     @property
     def parts(self) -> list[Integers]:
         """The rows of training, validation and test."""
-        borders = np.cumsum([self.train_size, self.valid_size])
-        return np.split(np.arange(self.total), borders)
+        return np.split(np.arange(self.total), np.cumsum([self.train_size, self.valid_size]))
 
 
 class Classify(Task):

@@ -161,11 +161,10 @@ class TextPairs(Task):
         """{source, valid, target, target_valid, labels}: the target begins with BEGIN, its labels close with END."""
         source, valid = padded([item["source"] for item in items])
         labels, target_valid = padded([item["target"] for item in items], IGNORED)
-        target = F.pad(labels[:, :-1], (1, 0), value=BEGIN).masked_fill(labels == IGNORED, 0)
         return {
             "source": source,
             "valid": valid,
-            "target": target,
+            "target": F.pad(labels[:, :-1], (1, 0), value=BEGIN).masked_fill(labels == IGNORED, 0),
             "target_valid": target_valid,
             "labels": labels,
         }

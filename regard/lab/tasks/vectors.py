@@ -119,8 +119,7 @@ class WhitePixel(Regression):
         unseen = (place >= SIZE // 2).all(1)
         test = np.flatnonzero(unseen if self.quadrant else rng.random(SIZE**2) < 0.25)
         rest = rng.permutation(np.setdiff1d(np.arange(SIZE**2), test))
-        rows = Records({"x": x, "label": y})
-        return Splits(*map(rows.take, (rest[100:], rest[:100], test)))
+        return Splits(*map(Records({"x": x, "label": y}).take, (rest[100:], rest[:100], test)))
 
     def measure(self, *columns: Tensor) -> float:
         """Mean distance, in pixels."""

@@ -71,7 +71,7 @@ def loaded(
 
     The global generator is left alone: the same batches and the same training whatever the number of workers.
     """
-    loader: DataLoader[Any] = DataLoader(
+    loader = DataLoader(
         data,
         batch_sampler=shares,  # type: ignore[arg-type]
         collate_fn=collate,

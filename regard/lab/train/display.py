@@ -37,7 +37,7 @@ def log_to(folder: Path | None, done: int) -> Iterator[Callable[..., None]]:
 
     Raises PathError.
     """
-    if folder is None:
+    if not folder:
         yield lambda values, step: None
         return
     from torch.utils.tensorboard import SummaryWriter

@@ -242,7 +242,7 @@ class _Trainer:
     def _loss(self, batch: Batch) -> Tensor:
         """Raises ShapeError where the task gives another thing, or knows a class that the model does not."""
         try:
-            loss: object = self.task.loss(self.model, batch)
+            loss = self.task.loss(self.model, batch)
         except IndexError as error:
             raise ShapeError(f"the loss of {self.task.name}: {error}") from error
         if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:

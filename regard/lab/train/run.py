@@ -113,7 +113,7 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     `splits` to save loading the task's again. Raises OptionError where there is no run or its configuration cannot be read
     back, StoredDataError where a checkpoint is damaged.
     """
-    if run is None:
+    if not run:
         config = _stored(run_dir)
     else:
         config = _filled(run.model, (splits or run.task.load()).facts)
@@ -130,7 +130,7 @@ def _stored(run_dir: str | Path) -> ModelConfig:
     """The configuration that the run's newest checkpoint names."""
     _, found = newest(run_dir, "load")
     config = from_json(found.state.get("run", {}).get("model"))
-    if config is None:
+    if not config:
         raise OptionError(
             f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
         )

@@ -25,7 +25,7 @@ PLAIN = Form("plain", tile=5, chunk=2)
 
 def reference(subject: Subject) -> None:
     """Outputs and all gradients equal the oracle's, for every declared mask and context, alone and together."""
-    if subject.oracle is None:
+    if not subject.oracle:
         return subject.cannot_judge("outputs and gradients in float64: no oracle is given")
     mixer, x = subject.make(), subject.x.requires_grad_()
     for request in subject.requests():
@@ -75,7 +75,7 @@ def limit(subject: Subject) -> None:
 def map(subject: Subject) -> None:
     """The attention map holds the weights really used: the oracle's, through which the oracle computes its output."""
     subject.require_declared("attention_map")
-    if subject.oracle is None:
+    if not subject.oracle:
         subject.cannot_judge("the weights themselves: no oracle is given")
     mixer, x = subject.make(), subject.x
     half = subject.make(torch.bfloat16).attention_map(x.bfloat16(), mask=subject.mask)

@@ -38,7 +38,7 @@ def long(subject: Subject) -> None:
     """
     mixer = subject.make(blocks="own", max_len=LENGTH)
     other = subject.make(blocks=OTHER, max_len=LENGTH) if subject.takes_blocks else None
-    if other is None and subject.oracle is None:
+    if not (other or subject.oracle):
         subject.cannot_judge(
             "other blocks: the class cuts no work by `impl`, and no oracle is given; if it cuts the sequence itself, give it a variant with "
             'small chunks: variants = {"small_chunks": {"chunk_size": 4}}'
