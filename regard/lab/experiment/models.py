@@ -77,7 +77,7 @@ class TokenReader(nn.Module):
     def __init__(self, config: TokenReaderConfig):
         super().__init__()
         self.config, dim = config, config.dim
-        options = dict(dim=dim, num_heads=config.num_heads, max_len=config.max_len)
+        options = {"dim": dim, "num_heads": config.num_heads, "max_len": config.max_len}
         mixer = build(config.mixer, **options, **config.mixer_options)  # type: ignore[arg-type]
         mixer.require("causal" if config.causal else "bidirectional")
         self.embedding = nn.Embedding(config.vocab_size, dim)

@@ -23,99 +23,107 @@ class Default(NamedTuple):
 
 
 _KINDS = {
-    "classify": Default("classifier", train=dict(steps=1000)),
-    "language_model": Default("language_model", train=dict(steps=1000, batch_size=16, lr=2e-3)),
-    "masked_language_model": Default(
-        "masked_language_model", train=dict(steps=500, batch_size=16, lr=4e-3)
+    "classify": Default("classifier", train={"steps": 1000}),
+    "language_model": Default(
+        "language_model", train={"steps": 1000, "batch_size": 16, "lr": 2e-3}
     ),
-    "permutation_language_model": Default("xlnet", train=dict(steps=600, batch_size=16, lr=3e-3)),
-    "match": Default("dual_encoder", train=dict(steps=300, batch_size=16, lr=2e-3)),
-    "documents": Default("han", train=dict(steps=400, lr=3e-3)),
-    "translate": Default("transformer", train=dict(steps=1000, lr=2e-3, bucket=8)),
-    "table": Default("autoint", train=dict(steps=600, batch_size=256, lr=3e-3)),
-    "vectors": Default("mmoe", train=dict(steps=2000, batch_size=128, lr=5e-3, weight_decay=0.0)),
+    "masked_language_model": Default(
+        "masked_language_model", train={"steps": 500, "batch_size": 16, "lr": 4e-3}
+    ),
+    "permutation_language_model": Default(
+        "xlnet", train={"steps": 600, "batch_size": 16, "lr": 3e-3}
+    ),
+    "match": Default("dual_encoder", train={"steps": 300, "batch_size": 16, "lr": 2e-3}),
+    "documents": Default("han", train={"steps": 400, "lr": 3e-3}),
+    "translate": Default("transformer", train={"steps": 1000, "lr": 2e-3, "bucket": 8}),
+    "table": Default("autoint", train={"steps": 600, "batch_size": 256, "lr": 3e-3}),
+    "vectors": Default(
+        "mmoe", train={"steps": 2000, "batch_size": 128, "lr": 5e-3, "weight_decay": 0.0}
+    ),
 }
 
 _TASKS = {
     "digits": Default(fields={"position": "learned"}, train={"patience": 5}),
     "listops": Default(train={"steps": 2000, "patience": 5}),
     "recall": Default(
-        task=dict(length=32, num_pairs=4, vocab_size=32),
+        task={"length": 32, "num_pairs": 4, "vocab_size": 32},
         fields={"dim": 64, "num_heads": 2, "position": "learned"},
-        train=dict(steps=900, batch_size=64, lr=5e-3, patience=4),
+        train={"steps": 900, "batch_size": 64, "lr": 5e-3, "patience": 4},
     ),
     "fashion_mnist": Default(
-        "patch_classifier", dict(valid_size=1000), dict(patch_size=4), dict(batch_size=64, lr=2e-3)
+        "patch_classifier", {"valid_size": 1000}, {"patch_size": 4}, {"batch_size": 64, "lr": 2e-3}
     ),
     "pathfinder": Default(
         "patch_classifier",
-        dict(contour_length=3),
-        dict(
-            patch_size=4,
-            stem=((16, 1), (32, 2), (48, 2), (48, 1), (48, 1)),
-            dim=48,
-            num_layers=1,
-            hidden_dim=96,
-            summary="max",
-        ),
-        dict(batch_size=64, lr=3e-3),
+        {"contour_length": 3},
+        {
+            "patch_size": 4,
+            "stem": ((16, 1), (32, 2), (48, 2), (48, 1), (48, 1)),
+            "dim": 48,
+            "num_layers": 1,
+            "hidden_dim": 96,
+            "summary": "max",
+        },
+        {"batch_size": 64, "lr": 3e-3},
     ),
-    "stdlib_bytes": Default(train=dict(steps=2000, batch_size=8)),
+    "stdlib_bytes": Default(train={"steps": 2000, "batch_size": 8}),
     "stdlib_masked": Default(task={"length": 128}),
     "stdlib_permuted": Default(task={"length": 128}),
     "spam": Default(
-        task={"length": 256}, fields={"num_layers": 1}, train=dict(steps=200, lr=3e-3, bucket=8)
+        task={"length": 256},
+        fields={"num_layers": 1},
+        train={"steps": 200, "lr": 3e-3, "bucket": 8},
     ),
-    "labelled_texts": Default(train=dict(lr=2e-3, bucket=8)),
+    "labelled_texts": Default(train={"lr": 2e-3, "bucket": 8}),
     "bible_chapters": Default(task={"length": 256}),
-    "translate_de": Default(task=dict(vocab_size=2048, source_len=32, target_len=48)),
+    "translate_de": Default(task={"vocab_size": 2048, "source_len": 32, "target_len": 48}),
     "greek_english": Default(
         task={"reads": "predicted"},
         fields={"mixer": "local", "mixer_options": {"window_size": 1}},
-        train=dict(steps=1200, bucket=None),
+        train={"steps": 1200, "bucket": None},
     ),
     "debian_summary": Default(
-        task=dict(metric="bits_per_byte", vocab_size=2048, source_len=64, valid_size=500)
+        task={"metric": "bits_per_byte", "vocab_size": 2048, "source_len": 64, "valid_size": 500}
     ),
-    "dialogue": Default(train=dict(steps=300, batch_size=16, bucket=None)),
+    "dialogue": Default(train={"steps": 300, "batch_size": 16, "bucket": None}),
     "text_files": Default(fields={"num_layers": 2}, train={"steps": 3000}),
     "own_table": Default(train={"batch_size": 64}),
     "planted_histories": Default(
         "din",
         fields={"dim": 8, "hidden_dims": (16,)},
-        train=dict(steps=1200, lr=1e-2, weight_decay=0.0),
+        train={"steps": 1200, "lr": 1e-2, "weight_decay": 0.0},
     ),
     "movielens": Default(
         "din",
-        dict(history=30, targets=5),
+        {"history": 30, "targets": 5},
         {"pool_options": {"interaction": "elementwise"}, "hidden_dims": (64, 32)},
         {"steps": 400},
     ),
-    "white_pixel": Default("place_reader", train=dict(steps=4000, batch_size=32, lr=3e-3)),
+    "white_pixel": Default("place_reader", train={"steps": 4000, "batch_size": 32, "lr": 3e-3}),
 }
 """Task -> what differs from its kind; `fields` are those of its own model alone."""
 
 _MODELS: Mapping[str, Mapping[str, Any]] = {
-    "language_model": dict(dim=128),
-    "dual_encoder": dict(num_layers=1),
-    "masked_language_model": dict(num_layers=1),
-    "transformer": dict(dim=128, num_layers=1),
-    "transformer_xl": dict(dim=128, hidden_dim=256, mem_len=128, norm_first=True),
-    "xlnet": dict(num_layers=1, hidden_dim=128),
-    "xlnet_classifier": dict(hidden_dim=128),
-    "xlnet_matcher": dict(hidden_dim=128),
-    "patch_classifier": dict(patch_size=2),
-    "han": dict(hidden_dim=32, attention_dim=64),
-    "autoint": dict(dim=8, num_heads=2, head_dim=8, dropout=0.1),
-    "mmoe": dict(dim=16),
-    "din": dict(dim=16),
-    "factorization_machine": dict(dim=16),
-    "cross_network": dict(dim=8, num_layers=3, hidden_dims=(32,)),
-    "compressed_interaction": dict(dim=8, maps=(16, 16), hidden_dims=(32,)),
+    "language_model": {"dim": 128},
+    "dual_encoder": {"num_layers": 1},
+    "masked_language_model": {"num_layers": 1},
+    "transformer": {"dim": 128, "num_layers": 1},
+    "transformer_xl": {"dim": 128, "hidden_dim": 256, "mem_len": 128, "norm_first": True},
+    "xlnet": {"num_layers": 1, "hidden_dim": 128},
+    "xlnet_classifier": {"hidden_dim": 128},
+    "xlnet_matcher": {"hidden_dim": 128},
+    "patch_classifier": {"patch_size": 2},
+    "han": {"hidden_dim": 32, "attention_dim": 64},
+    "autoint": {"dim": 8, "num_heads": 2, "head_dim": 8, "dropout": 0.1},
+    "mmoe": {"dim": 16},
+    "din": {"dim": 16},
+    "factorization_machine": {"dim": 16},
+    "cross_network": {"dim": 8, "num_layers": 3, "hidden_dims": (32,)},
+    "compressed_interaction": {"dim": 8, "maps": (16, 16), "hidden_dims": (32,)},
 }
 """Model -> its fields, beside the common ones."""
 
-_SIZE = dict(dim=64, num_heads=4, num_layers=2)
+_SIZE = {"dim": 64, "num_heads": 4, "num_layers": 2}
 
 
 def run_for(name: str) -> Run:
