@@ -163,15 +163,15 @@ class Arena(Declared):
             for other in others:
                 other.wait()
 
-    def _words(self) -> list[str]:
+    def _words(self) -> Iterator[str]:
         """The options as they are typed."""
-        words = [self.question]
+        yield self.question
         for one in fields(self)[1:]:
             value = getattr(self, one.name)
             if value != one.default:
                 given = value if isinstance(value, tuple) else () if value is True else (value,)
-                words += [f"--{one.name.replace('_', '-')}", *map(str, given)]
-        return words
+                yield f"--{one.name.replace('_', '-')}"
+                yield from map(str, given)
 
     def _question(self) -> "Question":
         from regard.lab import Setting

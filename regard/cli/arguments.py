@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, arg
@@ -31,12 +31,11 @@ PLAIN = {
     r" \((required|default: )\)": "",
 }
 """What tyro says -> what is said here."""
-Result = TypeVar("Result")
 Flag = FlagCreatePairsOff[bool]
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
 
-def parse(command: Callable[..., Result], prog: str, args: Sequence[str]) -> Result:
+def parse(command: Callable[..., Any], prog: str, args: Sequence[str]) -> Any:
     """Call `command` with its parameters, and the fields of the configurations among them, read from `args`.
 
     Raises OptionError, in one line, for arguments that do not fit.

@@ -9,11 +9,11 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from regard.cli.arguments import Flag, Json
 from regard.cli.printing import print_facts, print_json, print_table
-from regard.core import MissingDataError, OptionError, RegardError, StoredDataError
+from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.core.options import Above0, Declared
 
 if TYPE_CHECKING:
-    from regard.lab.data.sources.table import Channel, Source
+    from regard.lab.data.sources.table import Source
 
 
 class DataLs(Declared):

@@ -133,9 +133,14 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
     about = {name: getattr(entry, name) for name in ("name", *TOLD.get(kind, ()))}
     if kind == "mixers":
         can = entry.capabilities
-        about |= {"family": entry.family, "cannot": [n for n in can.refusals() if n in ABILITIES]}
-        about["streaming"] = _spell(can.streaming).partition(":")[0]
-        return about | {"time": can.time, "memory": can.memory, "state": can.state or ""}
+        return about | {
+            "family": entry.family,
+            "cannot": [n for n in can.refusals() if n in ABILITIES],
+            "streaming": _spell(can.streaming).partition(":")[0],
+            "time": can.time,
+            "memory": can.memory,
+            "state": can.state or "",
+        }
     if kind == "models":
         about |= {"tasks": _configuration(entry).kinds, "presets": presets(entry)}
     return about | {"what": _summary(kind, entry)}

@@ -149,7 +149,9 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> li
         second = cross or "self_mixer" in path or time == 1
         queries, keys = others if second else words, words if cross or not second else others
         if isinstance(model, PatchClassifier):
-            queries = keys = _patch_names(model)
+            across = model.config.image_size[1] // model.config.patch_size
+            places = (divmod(n, across) for n in range(model.config.num_patches))
+            queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
         rows, cols = numbered(queries, T), numbered(keys, S - prefix)
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
@@ -168,12 +170,6 @@ def _group_name(layer: Layer, model: nn.Module) -> str:
     part = "cross-attention" if layer.cross else "self"
     again = f", call {layer.time + 1}" if layer.time else ""
     return f"{stack}, {part}{again}"
-
-
-def _patch_names(model: PatchClassifier) -> list[str]:
-    across = model.config.image_size[1] // model.config.patch_size
-    places = (divmod(n, across) for n in range(model.config.num_patches))
-    return [f"row {row + 1}, column {column + 1}" for row, column in places]
 
 
 # ---------------------------------------------------------------------- models of tables and documents

@@ -41,20 +41,15 @@ def windows(T: int, S: int, size: int, heads: int) -> list[Window]:
 
 def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, Any]]:
     """The groups as JSON values of at most so many bytes. Raises OptionError where even three levels take more."""
-    cut = [windows(len(g.rows), len(g.cols), window, _heads(g)) for g in groups]
-    numbers = sum(
-        sheet.values[:, *w].numel()
-        for g, ws in zip(groups, cut, strict=True)
-        for sheet in g.sheets
-        for w in ws
-    )
+    cut = [(g, windows(len(g.rows), len(g.cols), window, _heads(g))) for g in groups]
+    numbers = sum(sheet.values[:, *w].numel() for g, ws in cut for sheet in g.sheets for w in ws)
     if numbers > MOST_NUMBERS:
         raise OptionError(
             f"page: {numbers:,} weights do not fit one page ({MOST_NUMBERS:,}). Give fewer inputs, a shorter one, or a smaller window."
         )
     room = max_bytes - sum(_heads(g) * (THUMBNAIL**2 + 400) for g in groups)
     for levels in LEVELS:
-        packed = [_group(g, ws, levels) for g, ws in zip(groups, cut, strict=True)]
+        packed = [_group(g, ws, levels) for g, ws in cut]
         if sum(p.pop("bytes") for p in packed) <= room:
             return packed
     raise OptionError(

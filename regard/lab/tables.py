@@ -78,9 +78,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
         held = max(1, round(self.valid_share * len(y)))
-        for part, rows in (("trained on", order[held:]), ("held out", order[:held])):
-            _check_both_kinds(y[rows], names, part, self.valid_share)
         parts = (order[held:], order[:held], order[:held])
+        for part, rows in zip(("trained on", "held out"), parts, strict=False):
+            _check_both_kinds(y[rows], names, part, self.valid_share)
         splits = table_splits(
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )

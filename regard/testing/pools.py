@@ -93,8 +93,8 @@ def order(subject: PoolSubject) -> None:
     """A set has no order: permuted tokens give the same summary, and permuted weights."""
     if subject.by_place:
         raise NotDeclared("tokens are known by their places")
-    x, query, generator = subject.x, subject.query, seeded(2)
-    to = torch.randperm(x.shape[1], generator=generator)
+    x, query = subject.x, subject.query
+    to = torch.randperm(x.shape[1], generator=seeded(2))
     for call, expected in (
         (subject.pool, subject.pool(x, query)),
         (subject.pool.weights, subject.pool.weights(x, query)[..., to]),
@@ -144,8 +144,8 @@ def empty_batch(subject: PoolSubject) -> None:
 
 def second_derivative(subject: PoolSubject) -> None:
     """A derivative may be differentiated again."""
-    query = subject.query
-    equals_finite_differences(lambda x: subject.pool(x, query), subject.pool, subject.x)
+    pool = subject.pool
+    equals_finite_differences(lambda x: pool(x, subject.query), pool, subject.x)
 
 
 def transforms(subject: PoolSubject) -> None:

@@ -67,8 +67,7 @@ def repeated(mask: Mask, count: int) -> Mask:
     """The mask of `count` batches, one behind the other; pairs of one row are for all rows."""
 
     def rows(z: Tensor) -> Tensor:
-        shared = z.dim() == 4 and len(z) == 1
-        return z if shared else z.repeat(count, *[1] * (z.dim() - 1))
+        return z if z.dim() == 4 and len(z) == 1 else z.repeat(count, *[1] * (z.dim() - 1))
 
     return tree_map_only(Tensor, rows, mask)
 
@@ -181,12 +180,12 @@ class Subject(Judged):
         Absent tokens are between others; on one side, the law on padding proves them equal to none.
         """
         context = self.tokens(rows, S, seed=7, dtype=dtype).requires_grad_()
-        sources = [("", None)] + ([("cross ", context)] if self.can.cross else [])
-        for (where, source), order in product(sources, self.orders()):
-            keys = T if source is None else S
-            for label, mask in self._masks(rows, keys, source is not None):
-                name = f"{where}{'causal ' * order.mask.causal}{label}".strip() or "plain"
-                yield Request(name, replace(mask, causal=order.mask.causal), source)
+        sources = [None, context] if self.can.cross else [None]
+        for source, order in product(sources, self.orders()):
+            cross, causal = source is not None, order.mask.causal
+            for label, mask in self._masks(rows, S if cross else T, cross):
+                name = f"{'cross ' * cross}{'causal ' * causal}{label}".strip() or "plain"
+                yield Request(name, replace(mask, causal=causal), source)
 
     def _masks(self, rows: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
         generator = seeded(11)
@@ -201,10 +200,9 @@ class Subject(Judged):
         }
         drawn = [(None, value) if able else (None,) for able, value in choices.values()]
         for some in product(*drawn):
-            named = zip(choices, some, strict=True)
+            label = ", ".join(name for name, z in zip(choices, some, strict=True) if z is not None)
             valid, pairwise, marks = some
-            mask = Mask(valid=valid, pairwise=pairwise, global_tokens=marks)
-            yield ", ".join(name for name, value in named if value is not None), mask
+            yield label, Mask(valid=valid, pairwise=pairwise, global_tokens=marks)
         if self.can.pairwise:
             yield "shared pairwise", Mask(pairwise=chance(1, 1, T, keys, share=0.5))
 
@@ -269,5 +267,4 @@ def require_same(
 ) -> None:
     """Every result within the bound; what is not found, such as the gradient of a parameter that a program lacks, is zero."""
     for name, own in expected.items():
-        value = found[name] if name in found else torch.zeros_like(own)
-        require_close(value, own, bound, f"{what}: {name}")
+        require_close(found.get(name, torch.zeros_like(own)), own, bound, f"{what}: {name}")

@@ -100,8 +100,8 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
             if subject.notes:
                 outcome, sentence = "cannot judge", "; ".join(dict.fromkeys(subject.notes))
         _errors.reset(token)
-        seconds = time.perf_counter() - began
-        yield Verdict(name, outcome, seconds, sentence, cause, tuple(errors))
+        spent = time.perf_counter() - began
+        yield Verdict(name, outcome, spent, sentence, cause, tuple(errors))
         if isinstance(cause, TimeoutError):
             return
 

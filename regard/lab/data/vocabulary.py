@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PAD, BEGIN, END = 0, 1, 2
-_SPECIAL = ("\0pad", "\0begin", "\0end")  # no text holds a zero byte
+_SPECIAL = ["\0pad", "\0begin", "\0end"]  # no text holds a zero byte
 _SMALLEST = len(_SPECIAL) + 256
 
 
@@ -58,7 +58,7 @@ def learn_vocabulary(texts: Sequence[str], size: int) -> Vocabulary:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=list(_SPECIAL),
+        special_tokens=_SPECIAL,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )

@@ -102,7 +102,7 @@ def _processor() -> str:
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next((name for name in names if name), platform.processor() or platform.machine())
+    return next(filter(None, names), platform.processor() or platform.machine())
 
 
 def _git(*arguments: str, at: Path = PACKAGE) -> str | None:

@@ -4,7 +4,6 @@ Nothing that was received is ever more than text, a number within bounds, or a s
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
 from types import NoneType
 from typing import (

@@ -1,7 +1,6 @@
 """The questions of the laboratory, one file each: values, which the engine runs."""
 
 from regard.core import Catalog
-from regard.lab import Question
 from regard.lab.questions.fingerprint import FINGERPRINT
 from regard.lab.questions.speed import SPEED
 

@@ -1,7 +1,7 @@
 """What a question came to, as plain data: computed once, printed by `--json`, and drawn by the page as it is."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from regard.lab.experiment.claims import interval, short
@@ -33,7 +33,7 @@ def of_question(results: Results) -> Told:
         "columns": [_column(results, name) for name in (*trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
         "claims": results.judged(),
-        "missing": _missing(results, trained),
+        "missing": [*_missing(results, trained)],
         "old": results.old,
     }
 
@@ -106,7 +106,7 @@ def _cell(results: Results, cell: Cell) -> Told:
         "of": len(cell.failed) + len(cell.rows),
         "allowed": short(cell.allowed),
         "predicted": short(predicted),
-        "curves": [[list(point) for point in row.curve] for row in cell.rows],
+        "curves": [row.curve for row in cell.rows],
         "reason": cell.reason,
     }
 
@@ -128,16 +128,15 @@ def _timed(row: Row, causal: bool | None) -> Told:
     }
 
 
-def _missing(results: Results, trained: list[str]) -> list[str]:
+def _missing(results: Results, trained: list[str]) -> Iterator[str]:
     """What has not been run yet, in one sentence for each column."""
-    said = []
     for name in trained:
         absent = [c.entry for c in _entered(results, name) if not (c.rows or c.failed or c.reason)]
         many = ", ".join(absent)
         if len(absent) > 3:
             many = f"{len(absent)} of {len(results.labels)} entries"
-        said += [f"{name}: {many} not run yet"] * bool(absent)
-    return said
+        if absent:
+            yield f"{name}: {many} not run yet"
 
 
 def _entered(results: Results, column: str) -> list[Cell]:

@@ -53,11 +53,12 @@ class Ability(Drawn):
     def load(self) -> Splits:
         """The parts have generators of their own: other sizes of one leave the others as they are."""
         sizes = self.train_size, self.valid_size, self.test_size
-        draws = (
-            self.draw(size, np.random.default_rng([self.seed, part]))
-            for part, size in enumerate(sizes)
+        return Splits(
+            *(
+                Examples.windows(*self.draw(size, np.random.default_rng([self.seed, part])))
+                for part, size in enumerate(sizes)
+            )
         )
-        return Splits(*(Examples.windows(*rows) for rows in draws))
 
 
 class Lookup(Ability):

@@ -120,9 +120,8 @@ class GreekEnglish(TextPairs):
                 f"{self.name} needs a model with cross-attention, and {type(whole).__name__} has no method "
                 "cross_attention. Use regard.models.Transformer."
             )
-        names = ("source", "target", "valid", "target_valid")
-        source, target, valid, target_valid = (batch[name] for name in names)
-        maps = whole.cross_attention(source, target, valid=valid, target_valid=target_valid)
+        masks = {name: batch[name] for name in ("valid", "target_valid")}
+        maps = whole.cross_attention(batch["source"], batch["target"], **masks)
         if not -len(maps) <= self.layer < len(maps):
             raise OptionError(
                 f"{self.name}: layer ({self.layer}) must be one of the decoder's {len(maps)}, counted from 0"

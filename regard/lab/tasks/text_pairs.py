@@ -171,8 +171,9 @@ class TextPairs(Task):
 
     def generate(self, model: nn.Module, batch: Batch) -> list[str]:
         """The model's own targets, by greedy search."""
-        facts = {"valid": batch["valid"], "max_new_tokens": self.target_len, "eos": END}
-        found = bare(model).generate(batch["source"], BEGIN, **facts)
+        found = bare(model).generate(
+            batch["source"], BEGIN, valid=batch["valid"], max_new_tokens=self.target_len, eos=END
+        )
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
     def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:

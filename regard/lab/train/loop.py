@@ -51,9 +51,8 @@ class FitResult:
     data_sha256: str
     curve: list[tuple[int, float]]  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
-    losses: list[tuple[int, float]] = (  # (step, mean training loss in nats since the entry before)
-        field(default_factory=list)
-    )
+    # (step, mean training loss in nats since the entry before)
+    losses: list[tuple[int, float]] = field(default_factory=list)
 
 
 def fit(

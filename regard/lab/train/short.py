@@ -7,7 +7,7 @@ Here the rate rises linearly and falls linearly, rows are taken by index from tw
 import math
 import time
 from dataclasses import dataclass, replace
-from statistics import fmean as mean
+from statistics import fmean
 from typing import ClassVar
 
 import torch
@@ -105,7 +105,7 @@ def short_fit(
             raise DivergedError(f"{name}: the loss of step {step} is {value} at lr={lr}")
         accuracies.append((logits.argmax(-1) == asked).float().mean().item())
         if step % LOOK == 0 or step == steps:
-            curve.append((step, mean(accuracies[-LOOK:])))
+            curve.append((step, fmean(accuracies[-LOOK:])))
         if step > OVER and sum(accuracies[-OVER:]) >= SOLVED * OVER:
             break
     correct = row_accuracies(model, splits.test)
