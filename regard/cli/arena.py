@@ -184,7 +184,8 @@ class Arena(Declared):
             listed = {one.name: one for one in question.entries}
             named = map(choice, self.mixers)
             changes["entries"] = tuple(listed.get(one.name, one) for one in named)
-        timed, trained = question.timed, question.trained
+        timed = question.timed
+        trained = question.trained
         if self.task is not None:
             own = task(self.task, dict(map(option, self.task_options)))
             train = TrainConfig(

@@ -76,7 +76,8 @@ class Bench(Declared):
             if self.plot.suffix not in (".png", ".svg"):
                 raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
             check_outputs([self.ledger], plot=self.plot)
-        settings, choices = self._settings(), _choices(self.mixers, self.options)
+        settings = self._settings()
+        choices = _choices(self.mixers, self.options)
         faults = {} if self.unchecked else _faults(choices, self.ledger)
         timed = []
         not_run: dict[tuple[str, str], str] = {}
@@ -147,7 +148,9 @@ def _data(row: "Row") -> dict[str, Any]:
 
 
 def _line(row: "Row") -> dict[str, Any]:
-    setting, values, share = row.setting, row.values, _share(row)
+    setting = row.setting
+    values = row.values
+    share = _share(row)
     return {
         "pass": setting["kind"],
         "length": setting["length"],

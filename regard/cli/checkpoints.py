@@ -38,7 +38,8 @@ class Loaded(NamedTuple):
         if self.classifier:
             return _table(self.classifier, given)
         config = getattr(self.model, "config", None)
-        size, kinds = image_size(config), getattr(config, "kinds", ())
+        size = image_size(config)
+        kinds = getattr(config, "kinds", ())
         if given.file and size and given.file.suffix.lower() in IMAGES:
             return _pixels(given.file, size, config)
         unknown = self.tokenizer is None and None in (given.tokens, given.target_tokens)
@@ -158,11 +159,14 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 
     if given.file is None:
         raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
-    table, schema = read_delimited(plain(given.file)), classifier.schema_
+    table = read_delimited(plain(given.file))
+    schema = classifier.schema_
     cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
     columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
     batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
-    history, words, others = getattr(classifier.module_.config, "history", ()), None, None
+    history = getattr(classifier.module_.config, "history", ())
+    words = None
+    others = None
     if history:
         first = next(f for f in schema.fields if f.name == history[0])
         words = [["" if v is None else str(v) for v in cell] for cell in columns[first.name]]

@@ -271,7 +271,8 @@ def _train(name: str, *args: str) -> int:
         return 0
     if processes() > 1:  # under FSDP2 each has a part of the model
         model = load(folder, run, splits=splits)
-    found, others = asdict(result), beside(run.task, splits)
+    found = asdict(result)
+    others = beside(run.task, splits)
     if json:
         print_json(found | {"beside": others, "folder": folder})
         return 0

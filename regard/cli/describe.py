@@ -78,7 +78,8 @@ def details(name: str) -> list[dict[str, Any]]:
 def options(entry: Any) -> list[dict[str, Any]]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
-    types, told = annotations(entry.__init__), meanings(entry)
+    types = annotations(entry.__init__)
+    told = meanings(entry)
     settable = {
         p.name: p.default
         for p in inspect.signature(entry).parameters.values()

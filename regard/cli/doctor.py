@@ -74,14 +74,14 @@ def _implementations() -> Iterator[dict[str, str]]:
         lacks = entry.lacks() if device == here else None
         where = f"{entry.name} on {device}: {entry.about}"
         found = where if device == here and not lacks else f"plain ({where})"
-        advice = f"{entry.name} needs {lacks}" if lacks else ""
-        yield _row(f"impl=auto, {operation}", found, advice)
+        yield _row(f"impl=auto, {operation}", found, f"{entry.name} needs {lacks}" if lacks else "")
 
 
 def _packages() -> Iterator[dict[str, str]]:
     for extra in EXTRAS:
         for name, oldest in required(extra).items():
-            found, advice = version(name), ""
+            found = version(name)
+            advice = ""
             if not found:
                 advice = f"pip install '{f'regard[{extra}]' if extra else f'{name}>={oldest}'}'"
             elif numbers(found) < numbers(oldest):

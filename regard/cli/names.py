@@ -33,7 +33,9 @@ def entry(kind: str, name: str) -> Any:
     """
     if ":" in name:
         return own(name, (kind,))[1]
-    found, module, hint = catalog(kind), name.partition(".")[0], ""
+    found = catalog(kind)
+    module = name.partition(".")[0]
+    hint = ""
     if "," in name:
         hint = f"Names are separated by spaces: {name.replace(',', ' ')}"
     elif Path(f"{module}.py").exists():

@@ -234,8 +234,10 @@ def _product(call: Call, gradient: Hidden | None) -> Weights:
     with torch.no_grad():
         seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
         assert seen.weights is not None and seen.v is not None
-        S, H = seen.v.shape[2], seen.weights.shape[1]
-        weights, v = seen.weights[..., -S:], grouped(seen.v, H)
+        S = seen.v.shape[2]
+        H = seen.weights.shape[1]
+        weights = seen.weights[..., -S:]
+        v = grouped(seen.v, H)
     if gradient is None:  # the answer does not depend on this layer
         return torch.zeros_like(weights)
     mixed = (weights @ v).requires_grad_()

@@ -141,18 +141,21 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> li
         name = _group_name(layer, model)
         shape = tuple(layer.found.values.shape[1:])
         gathered.setdefault((name, shape, layer.found.prefix), []).append(layer)
-    words, others = inputs.row(inputs.words, row), inputs.row(inputs.others, row)
+    words = inputs.row(inputs.words, row)
+    others = inputs.row(inputs.others, row)
     groups = []
     for (name, (_, T, S), prefix), parts in gathered.items():
         path, time, _, cross, _ = parts[0]
         # the mixer of a DecoderBlock, or of a second input
         second = cross or "self_mixer" in path or time == 1
-        queries, keys = others if second else words, words if cross or not second else others
+        queries = others if second else words
+        keys = words if cross or not second else others
         if isinstance(model, PatchClassifier):
             across = model.config.image_size[1] // model.config.patch_size
             places = (divmod(n, across) for n in range(model.config.num_patches))
             queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
-        rows, cols = numbered(queries, T), numbered(keys, S - prefix)
+        rows = numbered(queries, T)
+        cols = numbered(keys, S - prefix)
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
             Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])

@@ -63,7 +63,8 @@ def _heads(group: Group) -> int:
 
 
 def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
-    size, sheets = 0, []
+    size = 0
+    sheets = []
     for sheet in group.sheets:
         heads = []
         for values in sheet.values:
@@ -84,7 +85,8 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
 def _about(sheet: Any, group: Group) -> dict[str, Any]:
     values = sheet.values[None, :, :, group.prefix :].float()
     found = head_statistics(values, cross=group.cross or values.shape[2] != values.shape[3])
-    outside, every = None, max(1, values.shape[2] // COMPARED)
+    outside = None
+    every = max(1, values.shape[2] // COMPARED)
     if group.prefix:
         total = sheet.values.abs().sum(-1).clamp(min=1e-30)
         outside = _plain(1 - values[0].abs().sum(-1) / total)

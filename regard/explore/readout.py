@@ -115,7 +115,8 @@ def influence(
     chunk = chunk or max(1, min(T * n, ROOM // max(1, B * max(T * S, T * E))))
     squares = x.new_zeros(T, B, S)
     for rows in torch.arange(T * n, device=x.device).split(chunk):
-        token, direction = rows // n, rows % n
+        token = rows // n
+        direction = rows % n
         given = y.new_zeros(len(rows), B, T, E)
         given[torch.arange(len(rows), device=x.device), :, token] = directions[direction][:, None]
         (gradient,) = vmap(backward)(given)

@@ -99,7 +99,8 @@ def page(
     read = [readings(one, given, measure=measure, probes=probes) for one in models]
     groups = [group for pair in zip(*read, strict=True) for one in pair for group in one.groups]
     packed = iter(pack(groups, window=window, max_bytes=max_bytes))
-    pictures, examples = _pictures(model, given), []
+    pictures = _pictures(model, given)
+    examples = []
     for row, pair in enumerate(zip(*read, strict=True)):
         sides = []
         for one, reading, own in zip(models, pair, answers, strict=False):

@@ -44,7 +44,8 @@ def head_statistics(weights: Weights, *, cross: bool = False) -> HeadStatistics:
     def mean(per_query: Float[Tensor, "B H T"]) -> PerHead:
         return (per_query * seen).sum(-1) / count
 
-    entropy, first = mean(-torch.xlogy(shares, shares).sum(-1)), mean(shares[..., 0])
+    entropy = mean(-torch.xlogy(shares, shares).sum(-1))
+    first = mean(shares[..., 0])
     place = torch.arange(S, device=weights.device)
     unknown = weights.new_full(weights.shape[:2], torch.nan)
     if cross:

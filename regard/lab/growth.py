@@ -50,7 +50,8 @@ class Growth:
 
     def at(self, length: int) -> Estimate:
         """Beyond the longest length the error is that of predicting the longest from the others, for each such step."""
-        known, error = dict(self.points), None
+        known = dict(self.points)
+        error = None
         if length in known:
             return Estimate(known[length], self.spread, True)
         if len(known) > 1:

@@ -29,7 +29,8 @@ from regard.lab.report.terminal import size
 from regard.mixers import MIXERS
 
 ROUGH = 2048  # tokens at which `measure` ends
-DIM, HEADS = 256, 4
+DIM = 256
+HEADS = 4
 LEVEL = 0.05  # a smaller difference in time is called none
 TOLERANCE = 0.02  # of the best mean, within which another is as good
 SOFTMAX = "softmax"
@@ -131,7 +132,8 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     known = _Known(case, ledger.rows(), own)
     able, _ = _able(replace(case, memory=None), known)
     entries = tuple(known.entries[label] for label in sorted(found.mechanism for found in able))
-    top, causal = min(case.length, ROUGH), None if case.decode else case.causal
+    top = min(case.length, ROUGH)
+    causal = None if case.decode else case.causal
     vary = tuple(
         Setting(kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)
         for length in sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
@@ -158,7 +160,8 @@ class _Known:
         def is_old(row: Row) -> bool:
             if row.mixer not in today:  # a question, or a whole model
                 return False
-            last, source = newest[row.entry], today[row.mixer].source
+            last = newest[row.entry]
+            source = today[row.mixer].source
             return (row.mixer, row.options, row.source) != (last.mixer, last.options, source)
 
         kept = [row for row in rows if not is_old(row)]
@@ -187,7 +190,8 @@ def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
     here = describe(_device())
 
     def group(row: Row) -> tuple:
-        setting, where = row.setting, row.provenance
+        setting = row.setting
+        where = row.provenance
         shape = (setting["batch"], setting["dim"], setting["num_heads"])
         best = (row.engine == rows[-1].engine, where.device == here, setting["unit"] == "block")
         return best, where.device, where.dtype, shape
@@ -206,7 +210,8 @@ def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
 
 
 def _quality(results: Results, cell: Cell) -> Quality:
-    column, mark = results.columns[cell.column], results.mark(cell)
+    column = results.columns[cell.column]
+    mark = results.mark(cell)
     if cell.mean is None:
         return Quality(None, "not reached")
     if column["metric"] != "accuracy" and mark == "in part":
@@ -228,7 +233,8 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     """It, or why it cannot do what is wanted, or cannot be built for this length."""
     if label in known.broken:
         return f"breaks a law. {known.broken[label]}"
-    entry, length = known.entries[label], case.length
+    entry = known.entries[label]
+    length = case.length
     try:
         sketch = entry.sketch(dim=DIM, num_heads=HEADS, max_len=length + 16)
     except OptionError as error:
@@ -244,8 +250,10 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
         return found
     spread = max(abs(math.log(r.values["high_ms"] / r.values["low_ms"])) / 2 for r in rows)
     beside = "T" if case.decode else MIXERS[SOFTMAX].capabilities.time
-    own, base = _grown(rows, "ms", cost, spread), _grown(rows, "baseline_ms", beside, spread)
-    ms, peak = own.at(length), _grown(rows, "peak_bytes", memory).at(length)
+    own = _grown(rows, "ms", cost, spread)
+    base = _grown(rows, "baseline_ms", beside, spread)
+    ms = own.at(length)
+    peak = _grown(rows, "peak_bytes", memory).at(length)
     if case.memory and peak.value > case.memory:
         allowed = size(case.memory)
         return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
@@ -267,7 +275,8 @@ def _power(cost: str) -> float:
 
 def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     """The choice, and the sentence that says why."""
-    at, asked = f"at {case.length:,} tokens", case.task or "a column"
+    at = f"at {case.length:,} tokens"
+    asked = case.task or "a column"
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
     ratios = [(found.ratio, found) for found in fit if found.ratio]

@@ -65,9 +65,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         seed: DataSeed = 0,
         progress: bool = False,
     ):
-        self.model, self.train, self.of, self.numeric = model, train, of, numeric
-        self.min_count, self.valid_share = min_count, valid_share
-        self.seed, self.progress = seed, progress
+        self.model = model
+        self.train = train
+        self.of = of
+        self.numeric = numeric
+        self.min_count = min_count
+        self.valid_share = valid_share
+        self.seed = seed
+        self.progress = progress
 
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
@@ -85,7 +90,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
         self._set(splits.schema, names, single)
-        task, config, before = Given(labels=names), self._training(len(parts[0])), capture()
+        task = Given(labels=names)
+        config = self._training(len(parts[0]))
+        before = capture()
         try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
             with TemporaryDirectory() as folder:
@@ -175,7 +182,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
-        self.schema_, self.label_names_, self.single_ = schema, names, single
+        self.schema_ = schema
+        self.label_names_ = names
+        self.single_ = single
         two = np.array([0, 1])
         self.classes_ = two if single else [two for _ in names]
         self.n_features_in_ = len(schema.fields)
@@ -240,7 +249,8 @@ def _check_both_kinds(
 ) -> None:
     """AUC needs both in the rows held out; in those trained on there is nothing to learn without."""
     for k, name in enumerate(names):
-        ones, zeros = (y[:, k] == 1).sum(), (y[:, k] == 0).sum()
+        ones = (y[:, k] == 1).sum()
+        zeros = (y[:, k] == 0).sum()
         if not ones or not zeros:
             raise OptionError(
                 f"{name}: of the {len(y)} rows {part}, {ones} are 1 and {zeros} are 0, and both are "

@@ -80,7 +80,8 @@ class _Share:
     """Bytes that count while this object lives, which is as long as the storage that is its key."""
 
     def __init__(self, counter: _Counter, size: int):
-        self.counter, self.size = counter, size
+        self.counter = counter
+        self.size = size
         counter.live += size
         counter.peak = max(counter.peak, counter.live)
 

@@ -23,7 +23,9 @@ from regard.testing.verdicts import (
     require_kept,
 )
 
-B, Q, BOUND = 3, 2, 1e-10
+B = 3
+Q = 2
+BOUND = 1e-10
 
 
 class PoolSubject(Judged):
@@ -35,12 +37,14 @@ class PoolSubject(Judged):
         by_place: bool = False,
     ):
         super().__init__()
-        self.factory, self.oracle, self.by_place = factory, oracle, by_place
+        self.factory = factory
+        self.oracle = oracle
+        self.by_place = by_place
         self.pool = self.make()
         self.name = self.pool.name
         self.x = normal(B, set_size, self.pool.dim)
-        width, count = self.pool.query_dim, self.pool.num_queries or Q
-        self.query = None if width is None else normal(B, count, width, seed=1)
+        width = self.pool.query_dim
+        self.query = None if width is None else normal(B, self.pool.num_queries or Q, width, seed=1)
         self.valid = torch.ones(B, set_size, dtype=torch.bool)
         self.valid[1, 1::2] = False
         self.valid[2] = False
@@ -60,7 +64,9 @@ def oracle(subject: PoolSubject) -> None:
     """Weights, outputs and gradients are the formula's: `oracle(params, tokens, queries) -> weights[query][token]`."""
     if not subject.oracle:
         return subject.cannot_judge("weights and outputs: no oracle is given")
-    pool, query, x = subject.pool, subject.query, subject.x.clone().requires_grad_()
+    pool = subject.pool
+    query = subject.query
+    x = subject.x.clone().requires_grad_()
     found = []
     for b, tokens in enumerate(x):
         given = [] if query is None else list(query[b])
@@ -93,7 +99,8 @@ def order(subject: PoolSubject) -> None:
     """A set has no order: permuted tokens give the same summary, and permuted weights."""
     if subject.by_place:
         raise NotDeclared("tokens are known by their places")
-    x, query = subject.x, subject.query
+    x = subject.x
+    query = subject.query
     to = torch.randperm(x.shape[1], generator=seeded(2))
     for call, expected in (
         (subject.pool, subject.pool(x, query)),
@@ -123,7 +130,8 @@ def batch(subject: PoolSubject) -> None:
 def empty(subject: PoolSubject) -> None:
     """An empty set gives exactly zero, with finite gradients, in training too."""
     for training in (False, True):
-        pool, x = subject.make().train(training), subject.x.clone().requires_grad_()
+        pool = subject.make().train(training)
+        x = subject.x.clone().requires_grad_()
         y = pool(x, subject.query, valid=subject.valid)
         is_zero_and_finite(results(pool, y, x=x), ~subject.valid.any(1))
 
@@ -131,9 +139,11 @@ def empty(subject: PoolSubject) -> None:
 def empty_batch(subject: PoolSubject) -> None:
     """A batch of no sets is valid, with gradients of zero, and changes no buffer in training."""
     pool = subject.make().train()
-    whole, none = pool(subject.x, subject.query), slice(0, 0)
+    whole = pool(subject.x, subject.query)
+    none = slice(0, 0)
     before = {name: value.clone() for name, value in pool.state_dict().items()}
-    x, query = subject.x[none].clone().requires_grad_(), subject.queries(none)
+    x = subject.x[none].clone().requires_grad_()
+    query = subject.queries(none)
     seen = pool.weights(subject.x, subject.query)[none].shape
     for valid in (None, subject.valid[none]):
         learns_nothing(pool, x, pool(x, query, valid=valid), whole[none].shape)

@@ -9,7 +9,11 @@ from torch import Tensor, nn
 from regard.testing.subject import normal, require_same, results, seeded
 from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
 
-B, H, T, S, BOUND = 2, 3, 5, 7, 1e-10
+B = 2
+H = 3
+T = 5
+S = 7
+BOUND = 1e-10
 Oracle = Callable[[dict[str, Tensor], int, Tensor, Tensor, int], Tensor]
 
 
@@ -17,7 +21,8 @@ class ScoreSubject(Judged):
     def __init__(self, factory: Callable[[], nn.Module], oracle: Oracle | None):
         super().__init__()
         torch.manual_seed(0)
-        self.score, self.oracle = factory().double().eval(), oracle
+        self.score = factory().double().eval()
+        self.oracle = oracle
         self.name = getattr(self.score, "name", type(self.score).__name__)
         width = self.score.dim
         assert isinstance(width, int)
@@ -28,7 +33,8 @@ def formula(subject: ScoreSubject) -> None:
     """Scores and gradients are those of one query and one key at a time: `oracle(params, head, q, k, position)`."""
     if not subject.oracle:
         return subject.cannot_judge("values: no oracle is given")
-    q, k = subject.q.clone().requires_grad_(), subject.k.clone().requires_grad_()
+    q = subject.q.clone().requires_grad_()
+    k = subject.k.clone().requires_grad_()
     params: dict[str, Tensor] = {f"score.{name}": z for name, z in subject.score.named_parameters()}
     pairs = product(range(B), range(H), range(T), range(S))
     one_by_one = [subject.oracle(params, h, q[b, h, i], k[b, h, j], j) for b, h, i, j in pairs]
@@ -50,7 +56,8 @@ def shapes(subject: ScoreSubject) -> None:
 
 def steps(subject: ScoreSubject) -> None:
     """Prepared queries and keys of given positions give what the whole gives."""
-    score, whole = subject.score, subject.score(subject.q, subject.k)
+    score = subject.score
+    whole = subject.score(subject.q, subject.k)
     to = torch.randperm(S, generator=seeded(1))
     keys = score.keys(subject.k[:, :, to], to.expand(B, -1))  # type: ignore[operator]
     found = score.pairs(score.queries(subject.q), keys)  # type: ignore[operator]
@@ -60,7 +67,8 @@ def steps(subject: ScoreSubject) -> None:
 def mask(subject: ScoreSubject) -> None:
     """A pair's score depends on its own query and key only, so that a masked pair is not felt."""
     whole = subject.score(subject.q, subject.k)
-    q, k = subject.q.clone(), subject.k.clone()
+    q = subject.q.clone()
+    k = subject.k.clone()
     q[:, :, 2:] *= -3
     k[:, :, 4:] = 30 * k[:, :, 4:] + 1
     same = subject.score(q, k)[:, :, :2, :4]

@@ -100,7 +100,9 @@ class Subject(Judged):
             f"the factory must return a regard.Mixer, got {type(first).__name__}"
         )
         self.cls = type(first)
-        self.name, self.can, self.dim = first.name, first.capabilities, first.dim
+        self.name = first.name
+        self.can = first.capabilities
+        self.dim = first.dim
         self.num_heads: int = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
         self.streams = self.can.streaming == "exact"  # `extend` equals `forward`, however it is cut
@@ -130,8 +132,7 @@ class Subject(Judged):
             changes["max_len"] = max_len
         torch.manual_seed(seed)
         # A copy: an option may be a module, which another mixer has.
-        own = deepcopy(dict(self.options)) | changes
-        mixer = self.cls(**own) if changes else self.factory()
+        mixer = self.cls(**deepcopy(dict(self.options)) | changes) if changes else self.factory()
         generator = seeded(seed + 1)
         with torch.no_grad():
             for parameter in mixer.parameters():
@@ -146,8 +147,7 @@ class Subject(Judged):
 
     def tokens(self, *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
         """Normal values [*shape, D]; different for every shape and seed."""
-        own = zlib.crc32(repr((shape, seed)).encode())
-        return normal(*shape, self.dim, seed=own).to(dtype)
+        return normal(*shape, self.dim, seed=zlib.crc32(repr((shape, seed)).encode())).to(dtype)
 
     @property
     def x(self) -> Tensor:
@@ -160,13 +160,13 @@ class Subject(Judged):
 
     def orders(self) -> list[Request]:
         """One request for each declared order of time."""
-        plain, causal = Request("plain", Mask()), Request("causal", Mask(causal=True))
+        plain = Request("plain", Mask())
+        causal = Request("causal", Mask(causal=True))
         return [plain] * bool(self.can.bidirectional) + [causal] * bool(self.can.causal)
 
     def padded(self, order: Request, length: int = T, rows: int = B) -> Request:
         """The request with four absent tokens at the end of every second row, where padding is declared."""
-        ends = torch.tensor([[length], [length - 4]]).repeat(rows // B, 1)
-        valid = torch.arange(length) < ends
+        valid = torch.arange(length) < torch.tensor([[length], [length - 4]]).repeat(rows // B, 1)
         return order.but("padded", valid=valid) if self.can.padding else order
 
     def samples(self) -> list[Request]:
@@ -180,9 +180,9 @@ class Subject(Judged):
         Absent tokens are between others; on one side, the law on padding proves them equal to none.
         """
         context = self.tokens(rows, S, seed=7, dtype=dtype).requires_grad_()
-        sources = [None, context] if self.can.cross else [None]
-        for source, order in product(sources, self.orders()):
-            cross, causal = source is not None, order.mask.causal
+        for source, order in product([None, context] if self.can.cross else [None], self.orders()):
+            cross = source is not None
+            causal = order.mask.causal
             for label, mask in self._masks(rows, S if cross else T, cross):
                 name = f"{'cross ' * cross}{'causal ' * causal}{label}".strip() or "plain"
                 yield Request(name, replace(mask, causal=causal), source)
@@ -234,8 +234,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
 def projected(y: Tensor, *, like: torch.dtype | None = None) -> Tensor:
     """Sum of y times fixed normal numbers of y's type, or first rounded to `like`."""
-    weight = normal(*y.shape, seed=5)
-    return (y * weight.to(like or y.dtype).to(y.dtype)).sum()
+    return (y * normal(*y.shape, seed=5).to(like or y.dtype).to(y.dtype)).sum()
 
 
 def gradients(

@@ -83,22 +83,28 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
     for name, law in laws.items():
         subject.notes.clear()
         outcome: Outcome = "passed"
-        sentence, cause, began = "", None, time.perf_counter()
+        sentence = ""
+        cause = None
+        began = time.perf_counter()
         errors: list[float] = []
         token = _errors.set(errors)
         try:
             with limited():
                 law(subject)
         except NotDeclared as error:
-            outcome, sentence = "does not apply", str(error)
+            outcome = "does not apply"
+            sentence = str(error)
         except LawError as error:
-            outcome, sentence = "failed", str(error)
+            outcome = "failed"
+            sentence = str(error)
         except (Exception, SystemExit) as error:
             sentence = blamed(error) or f"{type(error).__name__}: {error}"
-            outcome, cause = "failed", error
+            outcome = "failed"
+            cause = error
         else:
             if subject.notes:
-                outcome, sentence = "cannot judge", "; ".join(dict.fromkeys(subject.notes))
+                outcome = "cannot judge"
+                sentence = "; ".join(dict.fromkeys(subject.notes))
         _errors.reset(token)
         spent = time.perf_counter() - began
         yield Verdict(name, outcome, spent, sentence, cause, tuple(errors))

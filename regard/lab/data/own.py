@@ -70,7 +70,8 @@ def read_delimited(path: Path) -> dict[str, list[str]]:
             raise StoredDataError(
                 f"{path}, line 1: the columns need a name each. Expected: {DELIMITED}"
             )
-        rows, begun = [], table.line_num
+        rows = []
+        begun = table.line_num
         for row in filter(None, table):
             if len(row) != len(names):
                 raise StoredDataError(
@@ -106,7 +107,8 @@ def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Te
 def read_text_file(path: Path) -> dict[str, bytes]:
     """Nine tenths, and twice a twentieth, in this order."""
     text = read_whole(path, TEXT_FILE)
-    first, second = len(text) * 90 // 100, len(text) * 95 // 100
+    first = len(text) * 90 // 100
+    second = len(text) * 95 // 100
     return {"train": text[:first], "valid": text[first:second], "test": text[second:]}
 
 

@@ -34,7 +34,8 @@ def locked(path: Path, *, timeout: float = -1) -> FileLock:
 @contextmanager
 def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
     """This process owns `path` in the block. Raises OptionError, which names the owner, or waits for it to end."""
-    lock, note = locked(path), path.with_name(f".{path.name}.owner")
+    lock = locked(path)
+    note = path.with_name(f".{path.name}.owner")
     with reported(path):
         for seconds in (-1,) if wait else (0, _ORPHANS):
             try:

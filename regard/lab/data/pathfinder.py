@@ -70,7 +70,8 @@ def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictu
     chunks: list[Pictures] = []
     with bar("pathfinder", count) as show:
         while len(chunks) * size < count:
-            rng, barren = np.random.default_rng([seed, len(chunks)]), 0
+            rng = np.random.default_rng([seed, len(chunks)])
+            barren = 0
             rounds: list[Pictures] = []
             while sum(len(one.labels) for one in rounds) < size:
                 rounds.append(_round(drawing, max(32, size), rng))
@@ -93,7 +94,9 @@ class _Canvas:
     """n pictures that grow in step: where no paddle may go, in cells of half a pixel, and the paddles that were placed."""
 
     def __init__(self, drawing: Drawing, count: int, rng: np.random.Generator):
-        self.drawing, self.rng, self.paddles = drawing, rng, list[Floats]()
+        self.drawing = drawing
+        self.rng = rng
+        self.paddles = list[Floats]()
         reach = int(2 * drawing.clearance)
         near = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
         self.near = near[:, (near**2).sum(0) <= (2 * drawing.clearance) ** 2]
@@ -145,7 +148,8 @@ class _Canvas:
         self.taken[there[:, None, None], *near] = True
 
     def only(self, rows: NDArray[np.bool_]) -> None:
-        self.taken, self.paddles = self.taken[rows], [paddle[rows] for paddle in self.paddles]
+        self.taken = self.taken[rows]
+        self.paddles = [paddle[rows] for paddle in self.paddles]
 
 
 def _way(angles: Floats) -> Floats:
@@ -154,7 +158,8 @@ def _way(angles: Floats) -> Floats:
 
 def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
     canvas = _Canvas(drawing, count, rng)
-    border, every = 2 * drawing.seed_distance, np.ones(count, dtype=bool)
+    border = 2 * drawing.seed_distance
+    every = np.ones(count, dtype=bool)
     angle = canvas.directions()
     middle = rng.uniform(border, drawing.size - 1 - border, (count, 1, 2)).repeat(_DRAWS, 1)
     beside = middle + drawing.seed_distance * _way(angle)
@@ -176,11 +181,13 @@ def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
 
 def _distractors(canvas: _Canvas) -> None:
     """Draws as many distractors as `room` allows, or fewer where they find none."""
-    drawing, count = canvas.drawing, len(canvas.taken)
+    drawing = canvas.drawing
+    count = len(canvas.taken)
     length = drawing.contour_length // 3
     missing = np.full(count, drawing.room // length)
     for _ in range(_TRIES * (drawing.room // length)):
-        before, begun = canvas.taken.copy(), len(canvas.paddles)
+        before = canvas.taken.copy()
+        begun = len(canvas.paddles)
         start = canvas.rng.uniform(0, drawing.size - 1, (count, _DRAWS, 2))
         new, angle = canvas.place(start, canvas.directions(), 0.0, missing > 0)
         for _ in range(length - 1):
@@ -203,7 +210,8 @@ def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> NDArray[np.
     strokes += [(end[:, None].repeat(3, 1), drawing.disc) for end in ends.swapaxes(0, 1)]
     for points, radius in strokes:
         there = np.flatnonzero(np.isfinite(points[:, 2, 0]))
-        start, along = points[there, :1], points[there, 2:] - points[there, :1]
+        start = points[there, :1]
+        along = points[there, 2:] - points[there, :1]
         grid = points[there, 1:2].round().astype(int) + window
         length = (along**2).sum(-1, keepdims=True)
         share = ((grid - start) * along).sum(-1, keepdims=True) / np.maximum(length, 1e-9)

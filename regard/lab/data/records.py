@@ -54,8 +54,8 @@ class Ragged:
         """The sequence of one row, a view; the Ragged of several."""
         if np.ndim(rows) == 0:
             return self.values[self.ends[rows] - self.lengths[rows] : self.ends[rows]]
-        lengths, ends = self.lengths[rows], self.ends[rows]
-        at = np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
+        lengths = self.lengths[rows]
+        at = np.repeat(self.ends[rows] - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
         return Ragged(self.values[at], lengths)
 
     def padded(self) -> NDArray[Any]:
@@ -150,7 +150,8 @@ class Item(Mapping[str, Tensor]):
     __slots__ = ("index", "records")
 
     def __init__(self, records: Records, index: int):
-        self.records, self.index = records, index
+        self.records = records
+        self.index = index
 
     def __getitem__(self, name: str) -> Tensor:
         return _tensor(np.asarray(self.records.columns[name][self.index]))
@@ -175,7 +176,8 @@ class Examples(Records):
 
     def content(self) -> Iterator[NDArray[Any]]:
         """Borders, tokens, labels: the order that stored checksums are of."""
-        tokens, label = self.columns["tokens"], self.columns["label"]
+        tokens = self.columns["tokens"]
+        label = self.columns["label"]
         assert isinstance(tokens, Ragged)
         yield from (tokens.ends, tokens.values)
         yield label.values if isinstance(label, Ragged) else label

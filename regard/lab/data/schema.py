@@ -86,7 +86,8 @@ class Schema:
             else:
                 values = _values(name, part, kinds[name])
                 seen.setdefault(of.get(name, name), Counter()).update(values)
-        ids, counts = {}, {}
+        ids = {}
+        counts = {}
         for name, counter in seen.items():
             known = {value: count for value, count in counter.items() if count >= min_count}
             ids[name] = _numbered(known)
@@ -102,7 +103,8 @@ class Schema:
 
     def columns(self, table: Columns) -> dict[str, Column]:
         """The same without padding, as Records keep it. Raises ShapeError for a column that is missing."""
-        given, wanted = column_names(table), [field.name for field in self.fields]
+        given = column_names(table)
+        wanted = [field.name for field in self.fields]
         for name in wanted:
             if name not in given:
                 raise ShapeError(f"the table has no column {name!r}")
@@ -282,7 +284,8 @@ def _scale(name: str, column: list) -> tuple[float, float]:
     if (numbers == numbers[0]).all():  # of whose deviation rounding leaves something
         return float(numbers[0]), 1.0
     with np.errstate(over="ignore"):
-        mean, deviation = float(numbers.mean()), float(numbers.std())
+        mean = float(numbers.mean())
+        deviation = float(numbers.std())
     if not math.isfinite(mean + deviation):
         raise OptionError(
             f"column {name!r} holds numbers of up to {np.abs(numbers).max():.0e}: their deviation is beyond what a number "

@@ -12,7 +12,9 @@ from regard.core import OptionError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PAD, BEGIN, END = 0, 1, 2
+PAD = 0
+BEGIN = 1
+END = 2
 _SPECIAL = ["\0pad", "\0begin", "\0end"]  # no text holds a zero byte
 _SMALLEST = len(_SPECIAL) + 256
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from regard.core import OptionError
 from regard.lab.data.records import IGNORED, Integers
 
-PAD, START = 0, 257
+PAD = 0
+START = 257
 BYTE_VOCABULARY = 258  # padding, 256 bytes as byte + 1, the start of a text
 MASK = 258
 MASKED_VOCABULARY = 259  # and a token in the place of what is hidden

@@ -68,7 +68,8 @@ def interval(
     pairs = [(by_seed[seed], None if beside is None else beside[seed]) for seed in seeds]
     values = np.array([a.value - (0.0 if b is None else b.value) for a, b in pairs])
     items = _items(pairs)
-    S, N = len(seeds), 0 if items is None else items.shape[1]
+    S = len(seeds)
+    N = 0 if items is None else items.shape[1]
     mean = float(values.mean())
     if S == 1:
         return Interval(mean, math.inf, 1, N)
@@ -194,7 +195,8 @@ def _stated(results: "Results", claim: Facts) -> Row:
 def _bound(
     results: "Results", expected: Facts, smallest: float, stated: Row
 ) -> tuple[dict[str, Any], Interval | None]:
-    column, labels = results.column(expected), filter(None, (expected["of"], expected["beside"]))
+    column = results.column(expected)
+    labels = filter(None, (expected["of"], expected["beside"]))
     cells = [results.cells.get((label, column)) for label in labels]
     found = interval(*(cell.by_seed(expected["measure"]) if cell else {} for cell in cells))
     word = verdict(found, *_least_most(expected))

@@ -105,7 +105,8 @@ def _compared(question: Question, around: Mapping[str, Mapping[str, Any]]) -> No
     for one in question.bounds:
         if one.beside is None or not {one.of, one.beside} <= around.keys():
             continue
-        first, second = around[one.of], around[one.beside]
+        first = around[one.of]
+        second = around[one.beside]
         for name in (first.keys() | second.keys()) - {*question.factors}:
             if first.get(name) != second.get(name):
                 raise _Broken(
@@ -130,10 +131,12 @@ def _named(value: Any) -> str:
 
 
 def _budgets(question: Question, load: Load) -> str:
-    base, told = question.base, []
+    base = question.base
+    told = []
     assert base is not None  # law 1
     for column in question.trained:
-        splits, targets = load(column.task), []
+        splits = load(column.task)
+        targets = []
         for placed in (replace(column, shell=shell) for shell in question.shells):
             targets.append(count_parameters(model_config(placed, base, splits)))
             for entry in question.entries:

@@ -68,7 +68,8 @@ class Ledger:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self._known, self._cells = dict[str, Row](), dict[str, list[Row]]()
+        self._known = dict[str, Row]()
+        self._cells = dict[str, list[Row]]()
         self._last = 0  # number of the last row that was read
         with reported(self.path, "opened"):
             if not self.path.exists():
@@ -171,7 +172,8 @@ class Ledger:
         """Key -> row, oldest first; what is new is read."""
         for found in self._read(f"{_SELECT} WHERE number > ? ORDER BY number", self._last):
             stored = self._intact(_StoredRow(*found))
-            row, self._last = self._decode(stored), stored.number
+            row = self._decode(stored)
+            self._last = stored.number
             self._known[stored.key] = row
             self._cells.setdefault(row.cell, []).append(row)
         return self._known
@@ -303,7 +305,8 @@ def _rows_of(path: Path) -> Collection[tuple[str, str, str]]:
     for number, line in enumerate(lines, start=1):
         try:
             content = json.loads(line)
-            row, key = read_row(content["row"]), content["key"]
+            row = read_row(content["row"])
+            key = content["key"]
             if key != row_key(row):
                 raise ValueError("its key is not the row's")
             stored = (key, row.kind, canonical(plain(row)))

@@ -26,7 +26,8 @@ class _Line(Mixer):
         glorot(self)
 
 
-_UNSEEING, _LIKE = No("no token sees another"), No("it is a line to compare with")
+_UNSEEING = No("no token sees another")
+_LIKE = No("it is a line to compare with")
 _ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
 
 
@@ -60,7 +61,8 @@ class Bag(_Line):
     )
 
     def mix(self, x, context, mask):
-        v, T = self.value(x), x.shape[1]
+        v = self.value(x)
+        T = x.shape[1]
         if mask.causal:
             count = torch.arange(1, T + 1, dtype=v.dtype, device=v.device)[:, None]
             return self.out(v.cumsum(1) / count)

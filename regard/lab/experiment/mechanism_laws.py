@@ -30,7 +30,8 @@ def fault(entry: Entry, ledger: Ledger) -> str | None:
 def judge(entry: Entry, question: str, _: None = None) -> Row:
     """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
     origin = provenance(device="cpu", dtype="float64", of=entry.commit)
-    began, message = time.perf_counter(), None
+    began = time.perf_counter()
+    message = None
     heads = entry.num_heads
     try:
         laws = OF_OURS if entry.written in MIXERS.values() else "all"

@@ -76,7 +76,8 @@ class TokenReader(nn.Module):
 
     def __init__(self, config: TokenReaderConfig):
         super().__init__()
-        self.config, dim = config, config.dim
+        self.config = config
+        dim = config.dim
         options = {"dim": dim, "num_heads": config.num_heads, "max_len": config.max_len}
         mixer = build(config.mixer, **options, **config.mixer_options)  # type: ignore[arg-type]
         mixer.require("causal" if config.causal else "bidirectional")

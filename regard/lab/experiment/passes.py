@@ -60,7 +60,8 @@ def _prefill(unit: Any, setting: "Setting", mask: Mask) -> Call:
 
 def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
     """One token after `length` others, which one `extend` has put into the state."""
-    new, filled = tokens(setting, 1), _prefill(unit, setting, mask)
+    new = tokens(setting, 1)
+    filled = _prefill(unit, setting, mask)
     _, full = filled.run(filled.prepare())
 
     def copy() -> Any:

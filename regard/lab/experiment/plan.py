@@ -88,7 +88,8 @@ class Plan:
             POSITIONS[column.shell.position], AbsolutePosition
         ):
             column = replace(column, shell=replace(column.shell, position="sinusoidal"))
-        splits, reason = self.load(column.task), self.broken.get(entry.label)
+        splits = self.load(column.task)
+        reason = self.broken.get(entry.label)
         if not reason:
             reason = obstacle(column, entry, splits)
             if reason and column.either and not column.causal:

@@ -91,7 +91,8 @@ def _head() -> str:
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != PACKAGE.parent.resolve():
         return "unknown"
-    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    head = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no")
     return "unknown" if head is None else head[:12] + ("+changes" if changes else "")
 
 

@@ -96,7 +96,8 @@ class Column(Declared):
     @property
     def facts(self) -> dict[str, Any]:
         """The column as the question's record has it."""
-        task, train = self.task, self.train
+        task = self.task
+        train = self.train
         return {
             "name": self.name, "kind": "trained", "task": task.name, "metric": task.metric, "better": task.better,
             "length": task.max_len, "causal": self.causal, "later": self.later, "shell": asdict(self.shell),
@@ -230,7 +231,8 @@ class Question(Declared):
             raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
         if not self.seeds:
             object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
-        names, labels = [one.name for one in self.vary], [entry.label for entry in self.entries]
+        names = [one.name for one in self.vary]
+        labels = [entry.label for entry in self.entries]
         trained = [one.name for one in self.trained]
         if twice := [name for name in names if names.count(name) > 1]:
             raise OptionError(f"question {self.name} has two columns {twice[0]!r}")

@@ -98,7 +98,8 @@ class Results:
     """
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
-        self.asked, self.config = asked, asked.config
+        self.asked = asked
+        self.config = asked.config
         config = asked.config
         sources = {entry["label"]: entry["source"] for entry in config["entries"]}
         self.labels = list(sources)
@@ -107,7 +108,8 @@ class Results:
         self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
         self.lines: list[str] = list(config["lines"])
         self.old: dict[str, int] = Counter()
-        self.history, self.laws = list[Row](), dict[str, Row]()
+        self.history = list[Row]()
+        self.laws = dict[str, Row]()
         places = {line[2]: self.columns[line[1]] for line in config["cells"]}
         by_cell: dict[str, list[Row]] = {}
         for row in sorted(rows, key=_started):
@@ -167,7 +169,8 @@ class Results:
         """Chance, and the best value of no mixing and of the bag; None where one is not known."""
         cells = [c for (_, name), c in self.cells.items() if name == column and c.causal == causal]
         chances = (row.chance for cell in cells for row in cell.tried if row.chance is not None)
-        known, best = {"chance": next(chances, None)}, best_of(self.columns[column]["better"])
+        known = {"chance": next(chances, None)}
+        best = best_of(self.columns[column]["better"])
         for place, name in enumerate(("unmixed", "bag")):
             line = self._line_of(place, column, causal)
             known[name] = None if line is None else best(line.values)

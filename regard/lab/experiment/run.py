@@ -32,7 +32,8 @@ from regard.lab.experiment.trial import Cell
 from regard.lab.experiment.workers import Claims, Job, share, share_on_ray
 from regard.lab.train.launched import processes
 
-LEDGER, FOLDER = Path("runs/arena/ledger.sqlite"), Path("runs/arena/trials")
+LEDGER = Path("runs/arena/ledger.sqlite")
+FOLDER = Path("runs/arena/trials")
 DRAWING = 0.05  # share of the time, at most, in which pages are drawn
 SEARCHED = {"screen": 1, "comparison": 2}  # seeds from which rates are searched
 RATIO = 3.0  # of neighbouring rates, where a grid has only one
@@ -123,7 +124,8 @@ class Asking:
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
     def all(self, until_told: bool, checked: Callable[[], object]) -> list[Row]:
-        question, began = self.question, time.perf_counter()
+        question = self.question
+        began = time.perf_counter()
         mixers = [entry for entry in question.entries if entry.mixer]
         for entry in mixers:
             entry.sketch()  # wrong names and options are found here
@@ -159,7 +161,8 @@ class Asking:
 
     def _ask(self, met: Mapping[int, str], *, last: bool = True) -> Row:
         """The record, kept in the ledger before anything of it is run; anew unless it was asked like this before, or `last`."""
-        question, config = self.plan.question, self.plan.record(met)
+        question = self.plan.question
+        config = self.plan.record(met)
         row = Row(
             kind="asked", question=question.name, column="", entry="", source="", config=config,
             cell=trial_key({"kind": "asked", "config": config}),  # no result has it
@@ -174,7 +177,8 @@ class Asking:
 
     def _planned(self) -> int:
         """Timings and trials that are known from the start; wider rates, and seeds until all is told, come on top."""
-        question, searched = self.question, len(self.searched)
+        question = self.question
+        searched = len(self.searched)
         cells = len({cell.id for cell in self.plan.cells.values() if not cell.reason})
         shells = max(0, len(question.shells) - 1) * len(question.trained)
         timed = sum(bool(self.plan.able(setting)) for setting in question.timed)
@@ -231,7 +235,8 @@ class Asking:
             return column
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
         self._search([cell for cell in tried if not cell.reason])
-        best, scores = best_of(column.task.better), dict[str, float]()
+        best = best_of(column.task.better)
+        scores = dict[str, float]()
         for cell in tried:
             rows = self.ledger.of_cell(cell.id)
             if means := rate_means(row for row in rows if row.seed in self.searched):
@@ -274,11 +279,9 @@ class Asking:
             for row in timed:
                 self._keep(replace(row, question=self.question.name, cell=cells[row.entry]))
 
-        key = trial_key({"kind": "timed", "trials": sorted(keys.values())})
-        what = f"{setting.name} tokens, {len(able)} mechanisms"
         return Job(
-            key=key,
-            what=what,
+            key=trial_key({"kind": "timed", "trials": sorted(keys.values())}),
+            what=f"{setting.name} tokens, {len(able)} mechanisms",
             found=found,
             make=lambda _: speed.measure(missing(), setting),
             keep=keep,
@@ -306,7 +309,8 @@ class Asking:
 
     def _share(self, jobs: Iterable[Job], on_ray: bool = False) -> None:
         """Training may be done by Ray; all else is done here."""
-        listed, display = list(jobs), self.display
+        listed = list(jobs)
+        display = self.display
         display.plan(len(display.moved | {job.key for job in listed}))
         on = partial(share_on_ray, gpus=self.gpus or 0)
         of = on if on_ray else partial(share, claims=self.workers)

@@ -56,7 +56,8 @@ def files(of: Any) -> dict[str, Path]:
     all, of installed packages only its own. Imports count where an import statement names them.
     """
     parents = of.__mro__ if isinstance(of, type) else (of,)
-    waiting, home = [one.__module__ for one in parents], of.__module__.partition(".")[0]
+    waiting = [one.__module__ for one in parents]
+    home = of.__module__.partition(".")[0]
     found = {}
     own = set(waiting)
     while waiting:
@@ -103,13 +104,15 @@ def _tree(path: Path) -> ast.Module | None:
 @cache
 def _located(name: str) -> Path | None:
     """File of a module, which is not imported for it; None for one that has none."""
-    file, places = getattr(sys.modules.get(name), "__file__", None), None
+    file = getattr(sys.modules.get(name), "__file__", None)
+    places = None
     for n, part in enumerate(name.split(".") if name not in sys.modules else ()):
         # a module that is no package holds nothing
         spec = None if n and places is None else PathFinder.find_spec(part, places)
         if not spec:
             return None
-        file, places = spec.origin, spec.submodule_search_locations
+        file = spec.origin
+        places = spec.submodule_search_locations
     return Path(file) if file and os.path.isfile(file) else None
 
 

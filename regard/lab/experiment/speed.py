@@ -117,7 +117,8 @@ class _Timing:
 
     def __init__(self, choice: Entry, setting: Setting):
         torch.manual_seed(0)
-        self.choice, self.setting = choice, setting
+        self.choice = choice
+        self.setting = setting
         self.causal = setting.causal
         if self.causal is None:
             both = not choice.refusal(choice.sketch(), "bidirectional")
@@ -161,7 +162,8 @@ class _Timing:
         return peak + self.call.held_bytes, counted.flops // self.call.repeats
 
     def row(self, softmax: "_Timing", rounds: int, rate: float) -> Row:
-        choice, setting = self.choice, self.setting
+        choice = self.choice
+        setting = self.setting
         low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
         values = {
             "ms": 1e3 * median, "low_ms": 1e3 * low, "high_ms": 1e3 * high, "baseline_ms": 1e3 * statistics.median(softmax.times),
@@ -203,7 +205,9 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     gc.collect()
     gc.disable()
     try:
-        began, rounds, elapsed = time.perf_counter(), 0, 0.0
+        began = time.perf_counter()
+        rounds = 0
+        elapsed = 0.0
         while rounds < (5 if elapsed < FAST_ROUND * max(rounds, 1) else 3) or (
             elapsed < setting.seconds and rounds < MOST_ROUNDS
         ):
@@ -225,7 +229,8 @@ class MatrixProduct:
     def __init__(
         self, device: str, dtype: torch.dtype, *, clock: Callable[[], float] = time.perf_counter
     ):
-        self.device, self.clock = torch.device(device), clock
+        self.device = torch.device(device)
+        self.clock = clock
         side = SIDE.get(self.device.type, 2048)
         self.flops = 2 * side**3
         self.a, self.b = (

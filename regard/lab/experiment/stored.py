@@ -165,7 +165,8 @@ def holds(hint: Any, value: Any) -> bool:
     """True if a value is as JSON holds this type, within bounds; an object of a TypedDict may hold more."""
     if hint in _PLAIN:
         return _PLAIN[hint](value)
-    origin, inside = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inside = get_args(hint)
     if origin is Literal:
         return value in inside
     if origin is Annotated:

@@ -45,7 +45,8 @@ from regard.models import (
 from regard.testing.counting import count
 
 Measures = Callable[[Fitted], Mapping[str, float]]
-_LONG, _SHORT = (fit, Batches, make_optimizer, Terms), (short_fit, make_optimizer, Terms)
+_LONG = (fit, Batches, make_optimizer, Terms)
+_SHORT = (short_fit, make_optimizer, Terms)
 """What trains: a change of these files makes results old, as one of a mechanism's does."""
 
 
@@ -66,7 +67,9 @@ def content(
     measures: Measures | None,
 ) -> dict[str, Any]:
     """Everything that determines the result but seed, rate and data. Raises OptionError where there is no such model."""
-    task, train, about = column.task, asdict(column.train), versions()
+    task = column.task
+    train = asdict(column.train)
+    about = versions()
     plain = {name: value for name, value in asdict(task).items() if not isinstance(value, Path)}
     told = {
         "task": {"name": task.name, "place": column.place, "options": plain},
@@ -87,8 +90,8 @@ def content(
             and (value := getattr(config, one.name)) != one.default
         }
     if entry.before:
-        data, first = entry.before.task.load(), replace(entry, before=None)
-        before = content(entry.before, first, data, base, None)
+        data = entry.before.task.load()
+        before = content(entry.before, replace(entry, before=None), data, base, None)
         told["before"] = before | {"data": data.sha256}
     return as_json(told)
 
@@ -97,7 +100,8 @@ def as_run(
     column: Column, entry: Entry, seed: int, rate: float | None, splits: Splits, base: Entry | None
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
-    model, train = model_config(column, entry, splits, beside=base), column.train
+    model = model_config(column, entry, splits, beside=base)
+    train = column.train
     return Run(task=column.task, model=model, train=_training(train, entry, seed, rate), seed=seed)
 
 
@@ -127,7 +131,9 @@ def run(
 
     folder: None on a machine of a cluster: a temporary one there, and any exception is a reason, so that other trials go on.
     """
-    column, entry, task = cell.column, cell.entry, cell.column.task
+    column = cell.column
+    entry = cell.entry
+    task = cell.column.task
     bf16 = getattr(column.train, "precision", "no") == "bf16"
     row = Row(
         kind="trained", question=question, column=column.name, cell=cell.id, **entry.facts,
@@ -142,9 +148,9 @@ def run(
             with torch.no_grad():
                 flops = count(lambda: task.loss(model.eval(), batch)).flops
             if entry.before:
-                before, start = entry.before.task.load(), Path(place) / "before"
-                alone = replace(entry, before=None)
-                first = as_run(entry.before, alone, seed, None, before, base)
+                before = entry.before.task.load()
+                start = Path(place) / "before"
+                first = as_run(entry.before, replace(entry, before=None), seed, None, before, base)
                 train(first, start, splits=before, wait=True, progress=False)
                 take_weights(model, start)
             result, scores, tokens = _fitted(model, cell, splits, seed, rate, Path(place), device)
@@ -176,7 +182,8 @@ def _fitted(
     device: str,
 ) -> tuple[Any, list[float], int]:
     """The result, the scores of test items, and the tokens seen."""
-    task, train = cell.column.task, cell.column.train
+    task = cell.column.task
+    train = cell.column.train
     if isinstance(train, Short):
         lr = rate or train.lr
         short = short_fit(model, splits, train, lr=lr, seed=seed, name=task.name, device=device)
@@ -216,12 +223,12 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
     """Why this mechanism cannot be trained in this column, or None."""
     if not entry.mixer:
         return None
-    shell, task = column.shell, column.task
+    shell = column.shell
+    task = column.task
     if task.kind not in _CONFIGS:
         return f"{task.name} is of kind {task.kind}, and a mechanism is trained in {', '.join(_CONFIGS)}"
     sketch = entry.sketch(dim=shell.dim, num_heads=shell.num_heads, max_len=task.max_len)
-    reasons = (entry.refusal(sketch, need) for need in needs(column, splits))
-    return next(filter(None, reasons), None)
+    return next(filter(None, (entry.refusal(sketch, need) for need in needs(column, splits))), None)
 
 
 def needs(column: Column, splits: Splits) -> list[str]:
@@ -254,7 +261,8 @@ def model_config(
 
 
 def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
-    task, shell = column.task, column.shell
+    task = column.task
+    shell = column.shell
     facts = dict(splits.facts) if splits else {}
     if entry.make:
         made = entry.make(column)

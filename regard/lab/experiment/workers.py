@@ -92,7 +92,8 @@ def share(
     Each is done by one of the processes that share the claims, and all return when all is done. `doing` shows what is done,
     `done` gets the key of what was found or kept. Once it is `late`, nothing more is begun or waited for. Returns how many jobs were left.
     """
-    waiting, left = list(jobs), 0
+    waiting = list(jobs)
+    left = 0
     while waiting:
         busy = []
         for job in waiting:
@@ -135,7 +136,8 @@ def share_on_ray(
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     compute = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=1)(lambda make, data: make(data))
-    waiting, lost = [], 0
+    waiting = []
+    lost = 0
     for job in jobs:
         if job.found():
             done(job.key)

@@ -22,7 +22,8 @@ from regard.lab.train import TrainConfig
 from regard.lab.train.short import Short
 from regard.mixers import HeadGroup
 
-DIM, NUM_HEADS = 32, 4
+DIM = 32
+NUM_HEADS = 4
 RATES = (1e-2, 3e-2)
 SHELL = Shell(dim=DIM, num_heads=NUM_HEADS, num_layers=1, position="learned")
 _BY_CONTENT = frozenset({"hashed", "routed", "sorted"})

@@ -32,7 +32,8 @@ def write_page(rows: Iterable[Row], path: str | Path) -> Path:
     """Write the page for these rows, whole or not at all. Returns where it is."""
     from regard.lab.report.page import render
 
-    path, text = Path(path), render(rows)
+    path = Path(path)
+    text = render(rows)
     with whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path

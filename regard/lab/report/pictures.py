@@ -13,9 +13,11 @@ from regard.core.files import whole
 from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size
 
-WIDTH, HEIGHT = 860, 470
+WIDTH = 860
+HEIGHT = 470
 LARGEST, SMALLEST = 1400.0, 24.0  # areas of bubbles, in square pixels
-BLUE, GREY = "#3f7fd1", "#848b94"
+BLUE = "#3f7fd1"
+GREY = "#848b94"
 CHARACTER = 6.3  # mean width of a letter in an 11-point label
 LINE = 14.0
 
@@ -42,10 +44,13 @@ def trade(question: Mapping[str, Any]) -> Any:
     times = [row["timed"][timed["name"]] for row in rows]
     most = max(1, *(at["peak bytes"] for at in times))
     speeds = [at["tokens per second"] for at in times]
-    low, high = math.log10(min(speeds) / 1.3), math.log10(max(speeds) * 1.5)
-    points, bubbles = [], []
+    low = math.log10(min(speeds) / 1.3)
+    high = math.log10(max(speeds) * 1.5)
+    points = []
+    bubbles = []
     for row, at in zip(rows, times, strict=True):
-        name, area = visible(row["entry"].partition(",")[0]), LARGEST * at["peak bytes"] / most
+        name = visible(row["entry"].partition(",")[0])
+        area = LARGEST * at["peak bytes"] / most
         point = {
             "name": name, "speed": at["tokens per second"], "gain": row["gain"], "area": max(SMALLEST, area),
             "colour": GREY if row["line"] else BLUE, "fill": 0.25 if row["causal"] else 0.7,

@@ -18,7 +18,8 @@ def told(rows: Iterable[Row]) -> Told:
 
 
 def of_question(results: Results) -> Told:
-    config, asked = results.config, results.asked
+    config = results.config
+    asked = results.asked
     trained = results.trained
     timed = [name for name in results.columns if name not in trained]
     shown = [*results.lines * bool(trained), *results.labels]
@@ -57,7 +58,8 @@ def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> 
     line = {"mixer": label, "options": {}, "source": next((row.source for row in ran), "")}
     entry = next((one for one in results.config["entries"] if one["label"] == label), line)
     speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
-    law, mixer = results.laws.get(label), entry["mixer"]
+    law = results.laws.get(label)
+    mixer = entry["mixer"]
     forms = [cell.causal for cell in cells.values()] + [row.causal for row in speeds.values()]
     causal = next(iter(forms), None)
     return {
@@ -113,7 +115,8 @@ def _cell(results: Results, cell: Cell) -> Told:
 
 def _timed(row: Row, causal: bool | None) -> Told:
     """causal: the form that the row is named by; a timing of the other says so."""
-    setting, values = row.setting, row.values
+    setting = row.setting
+    values = row.values
     tokens = setting["batch"] * (1 if setting["kind"] == "decode" else setting["length"])
     return {
         "ms": short(values["ms"]),

@@ -126,11 +126,13 @@ class GreekEnglish(TextPairs):
             raise OptionError(
                 f"{self.name}: layer ({self.layer}) must be one of the decoder's {len(maps)}, counted from 0"
             )
-        scores, target_word = maps[self.layer].float().mean(1), batch["target_word"]
+        scores = maps[self.layer].float().mean(1)
+        target_word = batch["target_word"]
         if self.reads == "read":  # the input at t is the label of t - 1
             target_word = F.pad(target_word[:, :-1], (1, 0), value=NO_WORD)
         V, W = batch["links"].shape[1:]
-        from_source, to_target = _is_of(batch["source_word"], V), _is_of(target_word, W)
+        from_source = _is_of(batch["source_word"], V)
+        to_target = _is_of(target_word, W)
         share = to_target / to_target.sum(1, keepdim=True).clamp(min=1)
         there = from_source.any(1)
         return ((scores @ from_source).mT @ share).masked_fill(~there[:, :, None], -torch.inf)

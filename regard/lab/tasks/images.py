@@ -75,7 +75,8 @@ class Digits(Classify):
         from sklearn.model_selection import train_test_split
 
         images = Images(*load_digits(return_X_y=True))
-        labels, draw = images.labels, partial(train_test_split, random_state=self.seed)
+        labels = images.labels
+        draw = partial(train_test_split, random_state=self.seed)
         rest, test = draw(np.arange(_IMAGES), test_size=self.test_size, stratify=labels)
         train, valid = draw(rest, test_size=self.valid_size, stratify=labels[rest])
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
@@ -143,7 +144,9 @@ class Pathfinder(Drawn, Classify):
         return self.size**2
 
     def load(self) -> Splits:
-        drawing, count, seed = published(self.size, self.contour_length), self.total, self.seed
+        drawing = published(self.size, self.contour_length)
+        count = self.total
+        seed = self.seed
         told = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
 
         def make() -> dict[str, NDArray[Any]]:

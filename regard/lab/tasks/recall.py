@@ -30,7 +30,9 @@ class Recall(Drawn):
     spread: Part = 0.01  # small: keys come back soon; 1: anywhere
 
     def __post_init__(self) -> None:
-        length, pairs, size = self.length, self.num_pairs, self.vocab_size
+        length = self.length
+        pairs = self.num_pairs
+        size = self.vocab_size
         if 4 * pairs > length:
             raise OptionError(
                 f"recall: length ({length}) must be at least 4 * num_pairs ({4 * pairs}): pairs, then queries with answers"
@@ -41,7 +43,9 @@ class Recall(Drawn):
             )
 
     def load(self) -> Splits:
-        rng, count, pairs = np.random.default_rng(self.seed), self.total, self.num_pairs
+        rng = np.random.default_rng(self.seed)
+        count = self.total
+        pairs = self.num_pairs
         half = self.vocab_size // 2
         keys = 1 + rng.random((count, half - 1)).argsort(1)[:, :pairs]
         values = rng.integers(half, self.vocab_size, (count, pairs))

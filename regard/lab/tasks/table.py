@@ -44,7 +44,8 @@ def figures(
     from sklearn.metrics import log_loss
 
     known = ~labels.isnan()
-    p, y = probabilities[known].double(), labels[known].long()
+    p = probabilities[known].double()
+    y = labels[known].long()
     return Figures(
         auc=auc(p, y),
         gauc=None if groups is None else gauc(p, y, groups[known]),
@@ -68,7 +69,8 @@ def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata
 
     positive = labels > 0.5
-    n, m = int(positive.sum()), int((~positive).sum())
+    n = int(positive.sum())
+    m = int((~positive).sum())
     if not n * m:
         raise OptionError(f"AUC needs labels of both kinds: {n + m} are known, {n} of them 1")
     ranks = rankdata(scores)
@@ -122,7 +124,8 @@ def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]
         yield found
 
 
-LABEL, GROUP = "label", "group"
+LABEL = "label"
+GROUP = "group"
 
 
 class Tabular(Task):
@@ -197,7 +200,8 @@ class TableTask(Tabular):
         from sklearn.feature_extraction import DictVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        train, test = splits.train, splits.test
+        train = splits.train
+        test = splits.test
         names = [name for name in train.columns if name not in (LABEL, GROUP)]
         ids = DictVectorizer()
         known = ids.fit_transform(_features(train, names))
@@ -211,7 +215,9 @@ class TableTask(Tabular):
         """
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        train, test, fields = splits.train, splits.test, splits.schema.fields
+        train = splits.train
+        test = splits.test
+        fields = splits.schema.fields
         columns = []
         for one in fields:
             found = [rows.column(one.name).numpy() for rows in (train, test)]

@@ -159,7 +159,8 @@ class PlantedHistories(Drawn, TableTask):
     def load(self) -> Splits:
         rng = np.random.default_rng(self.seed)
         drawn = rng.integers(0, self.num_items, (self.total, self.history + 1))
-        history, item = drawn[:, :-1], drawn[:, -1]
+        history = drawn[:, :-1]
+        item = drawn[:, -1]
         liked = (history % self.num_kinds == item[:, None] % self.num_kinds).any(1, keepdims=True)
         table = {"item": item, "history": history}
         return table_splits(table, liked.astype(float), self.parts, of={"history": "item"})
@@ -203,7 +204,8 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> l
 
     Users with fewer than three positive behaviours are left out; a history holds the newest `history` items.
     """
-    touched, liked = defaultdict[int, set[int]](set), defaultdict[int, list[int]](list)
+    touched = defaultdict[int, set[int]](set)
+    liked = defaultdict[int, list[int]](list)
     order = np.lexsort((found.time, found.user))  # stable: ties stay in the order of the file
     columns = (column[order].tolist() for column in (found.user, found.item, found.positive))
     for user, item, positive in zip(*columns, strict=True):

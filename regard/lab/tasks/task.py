@@ -128,7 +128,8 @@ class Task(Declared):
 
     def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """Right answers of each item, and its labels: the metric is the ratio of their sums. No answer is IGNORED."""
-        right, asked = answers == labels, labels != IGNORED
+        right = answers == labels
+        asked = labels != IGNORED
         return tuple(found.reshape(len(labels), -1).sum(1) for found in (right, asked))
 
     def measure(self, *columns: Tensor) -> float:

@@ -122,7 +122,8 @@ class TextPairs(Task):
         vocabulary = learn_vocabulary(texts, self.vocab_size)
         rng = np.random.default_rng(self.seed)
         sizes = (None, self.valid_size, self.test_size)
-        notes, records = {}, []
+        notes = {}
+        records = []
         found = [self.encode(vocabulary, parts[split]) for split in SPLITS]
         if self.cuts_source:
             found = apart(found, key=lambda item: tuple(item["source"]))

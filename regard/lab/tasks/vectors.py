@@ -63,8 +63,11 @@ class CorrelatedTasks(Drawn, Regression):
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         """x [n dim] and y [n 2] of all parts."""
-        rng, sines, dim = np.random.default_rng(self.seed), self.num_sines, self.dim
-        alpha, beta = 4 * rng.random(sines), 2 * np.pi * rng.random(sines)
+        rng = np.random.default_rng(self.seed)
+        sines = self.num_sines
+        dim = self.dim
+        alpha = 4 * rng.random(sines)
+        beta = 2 * np.pi * rng.random(sines)
         u, _ = np.linalg.qr(rng.standard_normal((dim, 2)))
         drawn = rng.standard_normal((self.total, dim + 2))
         x = drawn[:, :dim]
@@ -91,7 +94,8 @@ class CorrelatedTasks(Drawn, Regression):
         """R2 of linear regression."""
         from sklearn.linear_model import LinearRegression
 
-        train, test = splits.train.columns, splits.test.columns
+        train = splits.train.columns
+        test = splits.test.columns
         model = LinearRegression().fit(train["x"], train["label"])
         return float(model.score(test["x"], test["label"]))
 
@@ -114,7 +118,8 @@ class WhitePixel(Regression):
 
     def load(self) -> Splits:
         place = np.stack(np.divmod(np.arange(SIZE**2), SIZE), 1)
-        x, y = np.eye(SIZE**2, dtype=np.float32), (2 * place / (SIZE - 1) - 1).astype(np.float32)
+        x = np.eye(SIZE**2, dtype=np.float32)
+        y = (2 * place / (SIZE - 1) - 1).astype(np.float32)
         rng = np.random.default_rng(self.seed)
         unseen = (place >= SIZE // 2).all(1)
         test = np.flatnonzero(unseen if self.quadrant else rng.random(SIZE**2) < 0.25)

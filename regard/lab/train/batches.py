@@ -29,8 +29,11 @@ class Batches:
     """
 
     def __init__(self, lengths: Tensor, batch_size: int, seed: int, bucket: int | None = None):
-        self.lengths, self.batch_size, self.seed = lengths.numpy(), batch_size, seed
-        self.bucket, self.per_epoch = bucket, len(lengths) // batch_size
+        self.lengths = lengths.numpy()
+        self.batch_size = batch_size
+        self.seed = seed
+        self.bucket = bucket
+        self.per_epoch = len(lengths) // batch_size
         self._order = lru_cache(maxsize=1)(self._shuffled)
 
     def __getitem__(self, step: int) -> list[int]:
@@ -98,7 +101,8 @@ def in_order(
 
 def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[Any]], Batch]:
     """The task's `collate`, packed. Raises OptionError, with the reason, where sequences cannot share rows, or none needs padding."""
-    who, kind = type(task), task.kind
+    who = type(task)
+    kind = task.kind
     if kind not in PER_TOKEN:
         why = f"{task.name} ({kind}) has no loss of each token of one sequence, as {' and '.join(PER_TOKEN)} have"
     elif (who.answer, who.collate) != (Task.answer, Task.collate):
@@ -120,14 +124,16 @@ def packed(collate: Callable[[Sequence[Any]], Batch], items: Sequence[Any]) -> B
     batch = collate(items)
     if (valid := batch.pop("valid")) is None:
         return batch | {"valid": None}
-    lengths, rows = valid.sum(1).tolist(), list[list[int]]()
+    lengths = valid.sum(1).tolist()
+    rows = list[list[int]]()
     for item in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         room = valid.shape[1] - lengths[item]
         row = next((row for row in rows if sum(lengths[i] for i in row) <= room), None)
         rows.append([item]) if row is None else row.append(item)
     batch["documents"] = torch.arange(len(lengths))[:, None].expand(valid.shape)
     for name, x in list(batch.items()):
-        parts, fill = x[valid].split(lengths), 0 if name == "tokens" else IGNORED
+        parts = x[valid].split(lengths)
+        fill = 0 if name == "tokens" else IGNORED
         whole = [torch.cat([parts[i] for i in row]) for row in rows]
         batch[name], batch["valid"] = padded(whole, fill)
     return batch

@@ -22,7 +22,9 @@ from regard.core import OptionError, StoredDataError
 from regard.core.files import PARTIAL, file_sha256, number_in, path_error, reported, whole
 
 FORMAT = 1
-MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+MODEL = "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+STATE = "state.json"
 
 
 class Checkpoint(NamedTuple):
@@ -62,7 +64,8 @@ def load(folder: Path) -> Checkpoint:
     for name in (MODEL, OPTIMIZER):
         _verify(folder / name, content["files"].get(name))
     try:
-        model, optimizer = load_file(folder / MODEL), load_file(folder / OPTIMIZER)
+        model = load_file(folder / MODEL)
+        optimizer = load_file(folder / OPTIMIZER)
     except (SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise _damaged(folder / MODEL, f"or its {OPTIMIZER} holds no tensors ({error})") from None
     return Checkpoint(model, optimizer, content["state"])
@@ -126,7 +129,8 @@ def _unsealed(path: Path) -> dict[str, Any]:
         version = content["format"]
         fits = all(isinstance(content[name], dict) for name in ("files", "state"))
     except (ValueError, LookupError, TypeError, RecursionError):
-        version, fits = FORMAT, False
+        version = FORMAT
+        fits = False
     if version != FORMAT:
         raise StoredDataError(
             f"{path} has format {version}, and this version of regard reads {FORMAT}."

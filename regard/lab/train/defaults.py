@@ -133,7 +133,8 @@ def run_for(name: str) -> Run:
     """
     task_name, _, model_name = name.partition("/")
     cls = TASKS[task_name]
-    kind, own = _KINDS[cls.kind], _TASKS.get(task_name, Default())
+    kind = _KINDS[cls.kind]
+    own = _TASKS.get(task_name, Default())
     task = cls(**own.task)
     usual = own.model or kind.model
     model = _model(task, model_name or usual, own.fields if model_name in ("", usual) else {})
@@ -144,14 +145,16 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
     if name == PlaceReaderConfig.name:
         return PlaceReaderConfig()
     model = MODELS[name]
-    config, said = _config(model), f"{task.name}/{name}: "
+    config = _config(model)
+    said = f"{task.name}/{name}: "
     if task.kind not in config.kinds:
         serving = [one for one, of in MODELS.items() if task.kind in _config(of).kinds]
         raise OptionError(
             f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. "
             f"Models that serve it: {', '.join(serving)}."
         )
-    image_size, facts = getattr(task, "image_size", None), dict(task.facts)
+    image_size = getattr(task, "image_size", None)
+    facts = dict(task.facts)
     if task.kind == "classify":  # one class: as many as the data have
         facts = {"num_classes": 1} | facts
     if isinstance(model, Published):

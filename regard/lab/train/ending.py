@@ -12,7 +12,8 @@ from regard.lab.tasks.table import TableTask
 from regard.lab.train.loop import FitResult
 from regard.lab.train.run import Run
 
-PICTURE, SAMPLES = "curve.png", "samples.txt"
+PICTURE = "curve.png"
+SAMPLES = "samples.txt"
 SHOWN = 3  # samples
 PROMPT, NEW = 32, 96  # tokens
 
@@ -53,7 +54,8 @@ def draw(result: FitResult, path: Path) -> None:
     for title, points in series.items():
         values = [{"step": step, "value": value} for step, value in points]
         chart = alt.Chart(alt.Data(values=values), title=title, width=320, height=220)
-        x, y = alt.X("step:Q"), alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
+        x = alt.X("step:Q")
+        y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
         charts.append(chart.mark_line(point=len(points) < 30).encode(x, y))
     png = vl_convert.vegalite_to_png(alt.hconcat(*charts).to_json(), scale=2)
     with whole(path) as partial:
@@ -62,7 +64,8 @@ def draw(result: FitResult, path: Path) -> None:
 
 def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
     """Test texts of bytes, and how the model goes on with them. Empty for other tasks."""
-    task, generate = run.task, getattr(model, "generate", None)
+    task = run.task
+    generate = getattr(model, "generate", None)
     items = [splits.test[i] for i in range(min(SHOWN, len(splits.test)))]
     text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
     if not (items and text and generate and task.max_len > 1):

@@ -88,7 +88,8 @@ def fit(
     cannot be written, or the disk is full), DivergedError (a loss that is not finite). Committed checkpoints stay.
     """
     check_trackers(report_to)
-    folder, origin = Path(run_dir), origin or {}
+    folder = Path(run_dir)
+    origin = origin or {}
     with (
         accelerated(model, config.precision, report_to) as accelerator,
         alone(folder, accelerator, wait),
@@ -99,7 +100,8 @@ def fit(
         main = accelerator.is_main_process
         if main and progress and (columns := task.read_as(splits)):
             print(f"Read as: {columns}.")
-        done, steps = trainer.state.step, trainer.steps
+        done = trainer.state.step
+        steps = trainer.steps
         with (
             bar_of(main and progress, task.name, steps, done) as show,
             log_to(log_dir if main else None, done) as log,
@@ -123,7 +125,10 @@ class _Trainer:
         run_dir: Path,
         origin: Mapping[str, Any],
     ):
-        self.accelerator, self.task, self.splits, self.config = accelerator, task, splits, config
+        self.accelerator = accelerator
+        self.task = task
+        self.splits = splits
+        self.config = config
         processes = accelerator.num_processes
         self.batches = self._batches(splits.train, processes)
         self.steps = config.steps or steps_for_tokens(config.tokens or 0, self.batches)
@@ -140,7 +145,8 @@ class _Trainer:
         self.schedule.last_epoch = self.state.step
 
     def _batches(self, data: Records, processes: int) -> Batches:
-        batch_size, size = self.config.batch_size, len(data)
+        batch_size = self.config.batch_size
+        size = len(data)
         if batch_size > size:
             raise OptionError(
                 f"batch_size is {batch_size}, and {self.task.name} has {size} training items. Choose a smaller batch_size."
@@ -152,14 +158,18 @@ class _Trainer:
         return Batches(data.lengths, batch_size, self.config.seed, self.config.bucket)
 
     def run(self, show: Callable[..., None], log: Callable[..., None]) -> None:
-        state, config, metric = self.state, self.config, f"valid/{self.task.metric}"
-        rank, processes = self.accelerator.process_index, self.accelerator.num_processes
+        state = self.state
+        config = self.config
+        metric = f"valid/{self.task.metric}"
+        rank = self.accelerator.process_index
+        processes = self.accelerator.num_processes
         shares = (
             self.batches[step][rank::processes] for step in range(state.step, self.steps)
         )  # this process's part of the batches that are still to be trained on
         batches = loaded(self.splits.train, self.collate, shares, config.workers)
         while state.step < self.steps and not state.stopped:
-            tokens, seconds = state.tokens, state.seconds
+            tokens = state.tokens
+            seconds = state.seconds
             every = (config.eval_every, config.checkpoint_every, config.log_every)
             until = min(self.steps, *(state.step - state.step % n + n for n in every))
             loss = self._train(batches, until)
@@ -179,8 +189,11 @@ class _Trainer:
 
     def _train(self, batches: Iterator[Batch], until: int) -> float:
         """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
-        began, first, tokens = time.perf_counter(), self.state.step, 0
-        losses, norms = [], []
+        began = time.perf_counter()
+        first = self.state.step
+        tokens = 0
+        losses = []
+        norms = []
         limit = self.config.clip or math.inf
         self.model.train()
         for batch in islice(batches, until - first):
@@ -253,8 +266,11 @@ class _Trainer:
     def _score(self, data: Records) -> float:
         """The metric. Each process answers its share of the items, or all where the task scores in a way of its own."""
         self.model.eval()
-        task, size, device = self.task, self.config.batch_size, self.accelerator.device
-        rank, processes = self.accelerator.process_index, self.accelerator.num_processes
+        task = self.task
+        size = self.config.batch_size
+        device = self.accelerator.device
+        rank = self.accelerator.process_index
+        processes = self.accelerator.num_processes
         with torch.no_grad():
             if type(task).score is not Task.score:
                 batches = in_order(data, size, task.collate)
@@ -279,7 +295,9 @@ class _Trainer:
         state.curve.append((state.step, value))
         sign = 1 if self.task.better == "higher" else -1
         if state.best_value is None or sign * value > sign * state.best_value:
-            state.best_step, state.best_value, state.stale = state.step, value, 0
+            state.best_step = state.step
+            state.best_value = value
+            state.stale = 0
             return True
         state.stale += 1
         state.stopped = self.config.patience is not None and state.stale >= self.config.patience

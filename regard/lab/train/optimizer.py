@@ -21,7 +21,8 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> AdamW:
 
 
 def make_schedule(optimizer: AdamW, warmup: float, steps: int, shape: Schedule) -> LambdaLR:
-    rise, share = round(warmup * steps), warmup_linear if shape == "linear" else warmup_cosine
+    rise = round(warmup * steps)
+    share = warmup_linear if shape == "linear" else warmup_cosine
     return LambdaLR(optimizer, lambda step: share(step, rise, steps))
 
 

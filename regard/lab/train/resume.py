@@ -51,8 +51,12 @@ class Keeper:
         run_dir: Path,
         facts: dict[str, Any],
     ):
-        self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
-        self.run_dir, self.root, self.keep = run_dir, run_dir / "checkpoints", config.keep
+        self.accelerator = accelerator
+        self.model = model
+        self.optimizer = optimizer
+        self.run_dir = run_dir
+        self.root = run_dir / "checkpoints"
+        self.keep = config.keep
         told = {name: value for name, value in asdict(config).items() if name not in _MAY_DIFFER}
         self.identity = json.loads(json.dumps({"config": told, **facts}))
         # takes seconds to import, which a process that trains nothing does without
@@ -102,7 +106,8 @@ class Keeper:
             ) from error
 
     def _restored(self, stored: checkpoint.Checkpoint) -> TrainState:
-        run, ours = stored.state["run"], self.identity
+        run = stored.state["run"]
+        ours = self.identity
         usual = {one.name: one.default for one in fields(TrainConfig) if one.name in ours["config"]}
         # an earlier version does not name newer fields: its runs had today's defaults
         run.pop("processes", None)
@@ -118,7 +123,8 @@ class Keeper:
         self.api.set_optimizer_state_dict(self.model, self.optimizer, optimizer, options=present)
         state = stored.state["progress"]
         lists = {name: list(map(tuple, state.get(name, ()))) for name in ("curve", "losses")}
-        generators, processes = stored.state["random"], self.accelerator.num_processes
+        generators = stored.state["random"]
+        processes = self.accelerator.num_processes
         if len(generators) == processes:
             restore(generators[self.accelerator.process_index])
         else:  # other draws, as each process has its own
@@ -137,7 +143,8 @@ class Keeper:
     def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
         """Refuses to go on with a run that is not this one, and names the first difference."""
         for name in stored | ours:
-            old, new = stored.get(name), ours.get(name)
+            old = stored.get(name)
+            new = ours.get(name)
             if isinstance(old, dict) and isinstance(new, dict):
                 self._require_same(f"{name}.", old, new)
             elif old != new:

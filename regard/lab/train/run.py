@@ -39,7 +39,8 @@ class Run(Declared):
     start_from: Path | None = None  # folder of a run whose best weights are taken where they fit
 
     def __post_init__(self) -> None:
-        task, model = self.task, self.model
+        task = self.task
+        model = self.model
         if task.kind not in model.kinds:
             raise OptionError(
                 f"{task.name} is of kind {task.kind}, and {model.name} serves {', '.join(model.kinds)}"
@@ -171,7 +172,8 @@ def as_json(model: ModelConfig) -> dict[str, Any]:
 
 def _check_memory(config: ModelConfig) -> None:
     """Raises OptionError for a model whose weights, gradients and AdamW means alone are larger than the free memory."""
-    count, device = 0, torch.accelerator.current_accelerator() or torch.device("cpu")
+    count = 0
+    device = torch.accelerator.current_accelerator() or torch.device("cpu")
     with suppress(RuntimeError):  # too large to count: building it is refused
         count = count_parameters(config)
     what = f"training {count:,} numbers (weights, gradients and AdamW's two means)"

@@ -31,7 +31,8 @@ class Terms:
     """Raises OptionError where the model or the data have nothing that a term is of."""
 
     def __init__(self, model: nn.Module, config: TrainConfig, splits: Splits):
-        self.config, self.model = config, model
+        self.config = config
+        self.model = model
         who = type(model).__name__.lower()
         mixers = [module for module in model.modules() if isinstance(module, Mixer)]
 
@@ -79,7 +80,8 @@ class Terms:
                     f"{mixer.name} was called without gradients, so that no term can be of it. Use "
                     "residual='plain'."
                 )
-            x, given = call.x, {"context": call.context, "mask": call.mask}
+            x = call.x
+            given = {"context": call.context, "mask": call.mask}
             if mixer in self.headed:
                 found.append(self._disagreement(call))
             if mixer in self.routed:

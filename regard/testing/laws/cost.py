@@ -79,7 +79,8 @@ def _is_sum_of_terms(
     Of a declared sum the fastest term need not rule yet; but it must be there.
     """
     slopes = [growth(term, low, high) for term in declared.split("+")]
-    slow, fast = min(slopes), max(slopes)
+    slow = min(slopes)
+    fast = max(slopes)
     if fast - slow < 2 * MARGIN:
         return False
     powers = torch.tensor([[T**slow, T**fast] for T in (low, high)], dtype=torch.float64)

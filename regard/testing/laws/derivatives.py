@@ -84,7 +84,8 @@ def second_derivative(subject: Subject) -> None:
     cases = [(subject.make(), T, order) for order in orders]
     cases.append((subject.make(blocks="own", max_len=LENGTH), LENGTH, orders[-1]))
     for mixer, length, order in cases:
-        z, label = subject.tokens(1, length), f"{order.label}, {length} tokens: "
+        z = subject.tokens(1, length)
+        label = f"{order.label}, {length} tokens: "
         equals_finite_differences(partial(order, mixer), mixer, z, label)
 
 

@@ -16,7 +16,9 @@ Call = Callable[[], object]
 
 def refusals(subject: Subject) -> None:
     """Every declared no raises UnsupportedError with its reason; shapes and types that do not fit are named."""
-    mixer, x, mask = subject.make(), subject.x, subject.mask
+    mixer = subject.make()
+    x = subject.x
+    mask = subject.mask
     pairwise = torch.ones(1, 1, T, T, dtype=torch.bool)
     marks = torch.ones(B, T, dtype=torch.bool)
 
@@ -70,7 +72,8 @@ def refused(call: Call, kind: type[RegardError], what: str, *words: str) -> None
 
 def batch(subject: Subject) -> None:
     """A row alone gives what it gives in a batch of 2, 7 or 64."""
-    mixer, x = subject.make(), subject.tokens(64, T)
+    mixer = subject.make()
+    x = subject.tokens(64, T)
     for order in subject.orders():
         alone = order(mixer, x[:1])
         for size in (2, 7, 64):
@@ -109,7 +112,8 @@ def lengths(subject: Subject) -> None:
 
 def empty_batch(subject: Subject) -> None:
     """An empty batch is a valid batch: shapes are as for any other, gradients zero, and nothing is learned from it."""
-    mixer, x = subject.make(blocks="own").train(), subject.tokens(0, T).requires_grad_()
+    mixer = subject.make(blocks="own").train()
+    x = subject.tokens(0, T).requires_grad_()
     for request in subject.requests(rows=0):
         learns_nothing(mixer, x, request(mixer, x), x.shape, request.label)
         for weights in (True, False):
@@ -131,8 +135,8 @@ def empty_batch(subject: Subject) -> None:
         if subject.can.padding:
             mixer.extend(x, none, valid=torch.ones(0, n, dtype=torch.bool))
     if subject.can.cross and subject.streams:
-        context, valid = subject.tokens(0, S), torch.ones(0, S, dtype=torch.bool)
-        for given in (None, valid) if subject.can.padding else (None,):
+        context = subject.tokens(0, S)
+        for given in (None, torch.ones(0, S, dtype=torch.bool)) if subject.can.padding else (None,):
             y, _ = mixer.extend(x, mixer.initial_state(0, context=context, valid=given))
             require(y.shape == x.shape, f"extend over a context: shape {list(y.shape)}")
 

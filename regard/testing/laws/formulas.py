@@ -27,7 +27,8 @@ def reference(subject: Subject) -> None:
     """Outputs and all gradients equal the oracle's, for every declared mask and context, alone and together."""
     if not subject.oracle:
         return subject.cannot_judge("outputs and gradients in float64: no oracle is given")
-    mixer, x = subject.make(), subject.x.requires_grad_()
+    mixer = subject.make()
+    x = subject.x.requires_grad_()
     for request in subject.requests():
         y, _ = subject.consult(mixer, request, x)
         expected = results(mixer, y, x=x, context=request.context)
@@ -41,7 +42,8 @@ def fast(subject: Subject) -> None:
     """
     if not subject.takes_blocks:
         raise NotDeclared("the class has no option impl, or it names an implementation")
-    mixer, plain = subject.make(blocks=TINY), subject.make(blocks=PLAIN)
+    mixer = subject.make(blocks=TINY)
+    plain = subject.make(blocks=PLAIN)
     x = subject.x
     for request in subject.requests():
         found, expected = (request.results(form, x) for form in (mixer, plain))
@@ -67,7 +69,8 @@ def limit(subject: Subject) -> None:
         other.load_state_dict({key: weights[key] for key in other.state_dict()})
         for request in subject.requests():
             if request.context is None or other.capabilities.cross:
-                x, what = subject.x, f"{request.label}: limit {name}"
+                x = subject.x
+                what = f"{request.label}: limit {name}"
                 require_close(request(own, x), request(other, x), BOUND, what)
 
 
@@ -77,12 +80,15 @@ def map(subject: Subject) -> None:
     subject.require_declared("attention_map")
     if not subject.oracle:
         subject.cannot_judge("the weights themselves: no oracle is given")
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     half = subject.make(torch.bfloat16).attention_map(x.bfloat16(), mask=subject.mask)
     require(half.isfinite().all(), "bfloat16: the map is not finite")
     for request in subject.requests():
         weights = request(mixer.attention_map, x)
-        keys, label, shape = T if request.context is None else S, request.label, [*weights.shape]
+        keys = T if request.context is None else S
+        label = request.label
+        shape = [*weights.shape]
         # Learned keys come first.
         fits = len(shape) == 4 and shape[0] == B and shape[2] == T and shape[3] >= keys
         require(fits, f"{label}: the map has shape {shape}, not [{B}, H, {T}, {keys}]")
@@ -102,7 +108,8 @@ def observed(subject: Subject) -> None:
 
     Head outputs are those that a forward projects: what lies between heads and output, such as a gate, is in them.
     """
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     for request in subject.requests():
         whole, without = (request(mixer.observe, x, weights=kept) for kept in (True, False))
         what = f"{request.label}: observe"
@@ -110,7 +117,8 @@ def observed(subject: Subject) -> None:
         alone = "head outputs" if whole.v is None else "values"
         require((whole.v is None) == (whole.heads is None), f"{what} gives {alone} alone")
         for name in ("v", "heads"):
-            one, other = getattr(without, name), getattr(whole, name)
+            one = getattr(without, name)
+            other = getattr(whole, name)
             both = f"{what}: {name} without the weights"
             same = (one is None) == (other is None)
             require(same, f"{both} is given, or with them, and not both")

@@ -71,7 +71,8 @@ def _no_key_is_deaf(
 def isolation(subject: Subject) -> None:
     """A pair that the masks forbid is not felt, directly; this needs no oracle."""
     subject.require_declared("pairwise")
-    mixer, x = subject.make(), subject.tokens(1, T)
+    mixer = subject.make()
+    x = subject.tokens(1, T)
     contexts = [None, subject.tokens(1, S, seed=7)] if subject.can.cross else [None]
     for order in subject.orders():
         for seed, context in enumerate(contexts, 1):

@@ -46,7 +46,8 @@ def long(subject: Subject) -> None:
     x = subject.tokens(1, LENGTH)
     for order in subject.orders():
         found = order.results(mixer, x)
-        y, dx = found["output"].detach(), found["gradient of x"]
+        y = found["output"].detach()
+        dx = found["gradient of x"]
         _gradient_is_the_derivative(mixer, x, dx, order)
         _every_stretch(subject, mixer, x, (y, dx), order)
         if other:
@@ -77,7 +78,8 @@ def _gradient_is_the_derivative(mixer: Mixer, x: Tensor, found: Tensor, order: R
         return
     step = STEP * normal(*x.shape, seed=3)
     ahead, behind = (projected(order(mixer, x + sign * step)) for sign in (1, -1))
-    expected, actual = (ahead - behind) / (2 * STEP), (found * step).sum() / STEP
+    expected = (ahead - behind) / (2 * STEP)
+    actual = (found * step).sum() / STEP
     error = ((actual - expected).abs() / found.norm().clamp_min(1e-12)).item()
     what = f"{order.label}: gradient of x along a direction"
     require(error <= BOUND_DERIVATIVE, f"{what}: relative error {error:.1e}")
@@ -113,9 +115,12 @@ def _two_of_three() -> Tensor:
 
 @torch.no_grad()
 def _padded_row_is_the_row_alone(subject: Subject, mixer: Mixer, order: Request) -> None:
-    valid, x = _two_of_three(), subject.tokens(2, LENGTH, seed=1)
+    valid = _two_of_three()
+    x = subject.tokens(2, LENGTH, seed=1)
     padded = order.but("a padded row", valid=valid)
-    y, alone, what = padded(mixer, x), order(mixer, x[1, valid[1]][None]), padded.label
+    y = padded(mixer, x)
+    alone = order(mixer, x[1, valid[1]][None])
+    what = padded.label
     require_close(y[1, valid[1]], alone[0], BOUND, what)
     require((y[~valid] == 0).all(), f"{what}: an output at an invalid position is not zero")
 

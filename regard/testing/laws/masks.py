@@ -24,7 +24,8 @@ from regard.testing.subject import (
     results,
 )
 
-PLACES, SCALES = (1, 4, 6, 9, T - 1), (1.0, 30.0)
+PLACES = (1, 4, 6, 9, T - 1)
+SCALES = (1.0, 30.0)
 LENGTH, FAR = 1103, (300, 1102)  # past the first chunk, and the last token
 PADDING_BOUNDS = ((torch.float64, 1e-10), (torch.float32, 1e-6))
 LAYOUTS = ("right", "left", "interior", "both sides")
@@ -38,7 +39,8 @@ def causality(subject: Subject) -> None:
     query is aligned to the last key.
     """
     subject.require_declared("causal")
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     for request in subject.requests():
         if not request.mask.causal or request.context is not None:
             continue
@@ -81,7 +83,8 @@ def _before_is_the_same(
     behind: int = 0,
 ) -> None:
     """call(inputs) gives their outputs; after a change of x from t on, those of queries before t + behind are what they were."""
-    made, moved = list(changes), [x]
+    made = list(changes)
+    moved = [x]
     for t, scale in made:
         moved.append(x.clone())
         moved[-1][:, t:] += scale * subject.tokens(len(x), x.shape[1] - t, seed=t)
@@ -121,7 +124,8 @@ def padding(subject: Subject) -> None:
                     require_close(y, over, bound, f"cross, {request.label}")
     after = 4 if subject.streams else 0
     if subject.can.causal and subject.can.streaming and T + 5 + after <= subject.longest:
-        mixer, x = subject.make(), subject.tokens(B, T + 5 + after)
+        mixer = subject.make()
+        x = subject.tokens(B, T + 5 + after)
         for layout in LAYOUTS:
             _, valid = _place(layout, 5)
             valid = nn.functional.pad(valid, (0, after), value=True)
@@ -146,7 +150,8 @@ def _place(layout: str, amount: int) -> tuple[Tensor, Tensor]:
 def poison(subject: Subject) -> None:
     """NaN, Inf and 1e30 where `valid` is False reach no valid output and no gradient."""
     subject.require_declared("padding")
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     for request in subject.requests():
         if (valid := request.mask.valid) is not None:
             clean = x if request.context is None else request.context
@@ -183,7 +188,8 @@ def empty(subject: Subject) -> None:
         raise NotDeclared(
             "every query sees something: padding, pairwise and cross are declared a No"
         )
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     for request in _blinding(subject):
         keys = T if request.context is None else S
         blind = ~request.mask.dense(T, keys).expand(B, -1, T, keys).any(-1).any(1)

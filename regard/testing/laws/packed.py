@@ -29,7 +29,8 @@ def packed(subject: Subject) -> None:
 
     The rows are cut here by hand, one call each, so that nothing is shared with the way in which documents are packed.
     """
-    mixer, x = subject.make(), subject.x.requires_grad_()
+    mixer = subject.make()
+    x = subject.x.requires_grad_()
     for request in subject.requests():
         if request.context is None:
             _equals_rows(mixer, x, request)
@@ -38,7 +39,8 @@ def packed(subject: Subject) -> None:
 
 
 def _equals_rows(mixer: Mixer, x: Tensor, request: Request) -> None:
-    whole, apart = request.but("documents", documents=DOCUMENTS), torch.zeros_like(x)
+    whole = request.but("documents", documents=DOCUMENTS)
+    apart = torch.zeros_like(x)
     for row, cols, own in _documents(request.mask):
         apart[row, cols] = mixer(x[row, None, cols], mask=own)[0]
     require_same(whole.results(mixer, x), results(mixer, apart, x=x), BOUND, whole.label)

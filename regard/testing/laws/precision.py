@@ -53,7 +53,8 @@ class _Drawn:
     """A mixer of one type and its tokens, its float64 form, and perturbations of that."""
 
     def __init__(self, subject: Subject, dtype: torch.dtype, seed: int):
-        self.x, self.mixer = subject.tokens(B, T, seed=seed, dtype=dtype), subject.make(dtype, seed)
+        self.x = subject.tokens(B, T, seed=seed, dtype=dtype)
+        self.mixer = subject.make(dtype, seed)
         self.exact = deepcopy(self.mixer).double()
         self.near = [self._perturbed(seeded(step), torch.finfo(dtype).eps) for step in range(STEPS)]
 
@@ -101,7 +102,8 @@ def _errors(
 
     def computed(mixer: Mixer, form: Callable[[Tensor], Tensor]) -> dict[str, Tensor] | None:
         """Output and gradients in this form; None where they were computed with another structure than the first."""
-        x, context = form(drawn.x), request.context
+        x = form(drawn.x)
+        context = request.context
         context = None if context is None else form(context).detach().requires_grad_()
         asked = replace(request, context=context)
         plan = asked(mixer.plan, x) or {}
@@ -183,7 +185,8 @@ def finite(subject: Subject) -> None:
 @cache
 def _softmax_is_finite(dim: int, num_heads: int, dtype: torch.dtype, scale: float) -> bool:
     softmax = Subject(lambda: Softmax(dim, num_heads=num_heads))
-    mixer, x = softmax.make(dtype), (softmax.x * scale).to(dtype)
+    mixer = softmax.make(dtype)
+    x = (softmax.x * scale).to(dtype)
     return not any(_beyond(order.results(mixer, x)) for order in softmax.orders())
 
 

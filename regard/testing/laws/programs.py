@@ -18,7 +18,8 @@ BOUND = 1e-10
 
 def compiled(subject: Subject) -> None:
     """torch.compile captures the whole graph, outputs and gradients, in the blocks that users get."""
-    mixer, x = subject.make(blocks="own"), subject.x
+    mixer = subject.make(blocks="own")
+    x = subject.x
     # A graph with padding holds the one without, but for fast paths.
     for request in subject.samples():
         torch.compiler.reset()
@@ -35,7 +36,8 @@ def exported(subject: Subject) -> None:
     """
     for order in subject.orders() if subject.can.padding else []:
         _serves_all_lengths(subject, order, padded=False)
-    mixer, x = subject.make(blocks="own"), subject.x
+    mixer = subject.make(blocks="own")
+    x = subject.x
     request = subject.samples()[-1]
     for strict in (False, True):
         program = _exported(mixer, x, request, strict=strict)

@@ -35,7 +35,9 @@ def randomness(subject: Subject) -> None:
 
     In training, where chance takes no part, a mixer is what it is in evaluation.
     """
-    mixer, twin, mask = subject.make(seed=3), subject.make(seed=3), subject.mask
+    mixer = subject.make(seed=3)
+    twin = subject.make(seed=3)
+    mask = subject.mask
     x = subject.x
     y = mixer(x, mask=mask)
     require(torch.equal(y, twin(x, mask=mask)), "two mixers of one seed differ")
@@ -66,12 +68,14 @@ def randomness(subject: Subject) -> None:
 
 def threads(subject: Subject) -> None:
     """The result of a call does not depend on calls in other threads: `forward` and `observe` side by side."""
-    mixer, x = subject.make(blocks="own"), subject.x
+    mixer = subject.make(blocks="own")
     seen, other = (
-        partial(_seen, mixer, z, subject.mask) for z in (x, subject.tokens(B, T, seed=1))
+        partial(_seen, mixer, z, subject.mask) for z in (subject.x, subject.tokens(B, T, seed=1))
     )
-    alone, others = seen(), other()
-    own, beside = get_ident(), []
+    alone = seen()
+    others = other()
+    own = get_ident()
+    beside = []
     with ThreadPoolExecutor(1) as second:
 
         def interrupted(method):
@@ -112,11 +116,14 @@ def transfer(subject: Subject) -> None:
     Built on the meta device, `to_empty` and `reset_parameters` of every part leave nothing of the memory's content. A parameter that
     starts elsewhere than construction has it is noted: the function is the same, a training from there is another.
     """
-    mixer, other, mask = subject.make(seed=1), subject.make(seed=2), subject.mask
+    mixer = subject.make(seed=1)
+    other = subject.make(seed=2)
+    mask = subject.mask
     x = subject.x
     y = mixer(x, mask=mask)
     other.load_state_dict(mixer.state_dict())
-    clone, stored = copy.deepcopy(mixer), io.BytesIO()
+    clone = copy.deepcopy(mixer)
+    stored = io.BytesIO()
     require(clone.options == mixer.options, "a deep copy loses the options")
     torch.save(mixer, stored)
     stored.seek(0)
@@ -148,11 +155,16 @@ def _given_heads(subject: Subject, mixer: Mixer) -> None:
         given = with_given_heads(mixer)
     except UnsupportedError:
         return
-    heads, x = mixer.heads, subject.x
+    heads = mixer.heads
+    x = subject.x
     assert isinstance(heads, Heads) and heads.key is not None
-    key, tokens = heads.key, packed(given, heads.query(x), heads.key(x), heads.value(x))
+    key = heads.key
+    tokens = packed(given, heads.query(x), heads.key(x), heads.value(x))
     for request in subject.requests():
-        mask, own, q, context = request.mask, request.context, tokens, None
+        mask = request.mask
+        own = request.context
+        q = tokens
+        context = None
         if own is not None:
             q = packed(given, heads.query(x))
             context = packed(given, None, key(own), heads.value(own))

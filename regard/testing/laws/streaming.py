@@ -36,7 +36,8 @@ def streaming(subject: Subject) -> None:
     Where lengths cannot be read without waiting, as on a device, a step with reserved room changes no shape of the state.
     """
     subject.require_declared("streaming")
-    mixer, x = subject.make(), subject.x
+    mixer = subject.make()
+    x = subject.x
     exact = subject.streams
     _equals_forward(subject, mixer, x, CHUNKS if exact else CHUNKS[:1])
     for tracked in (True, False):  # a cache may reuse storage where no gradient needs it
@@ -49,7 +50,8 @@ def streaming(subject: Subject) -> None:
     if not exact:
         _rows_are_their_own(subject, mixer, x)
     elif subject.can.cross and subject.can.bidirectional:
-        context, column = subject.tokens(B, S, seed=7), torch.arange(S)
+        context = subject.tokens(B, S, seed=7)
+        column = torch.arange(S)
         sides = (column < torch.tensor([[4], [S]]), column >= torch.tensor([[S], [2]]))
         for valid in (None, *sides) if subject.can.padding else (None,):
             what = "cross: extend with a context in the state"
@@ -88,7 +90,8 @@ def feed(
     **rows: Tensor | None,
 ) -> tuple[Tensor, Any]:
     """Outputs and state of `extend` by chunks of these sizes. rows: its `valid` and `documents`, [B T]."""
-    outputs, start = [], 0
+    outputs = []
+    start = 0
     for size in chunks:
         part = slice(start, start + size)
         given = {name: None if z is None else z[:, part] for name, z in rows.items()}
@@ -182,7 +185,8 @@ def _without_values(call: Callable[[], Any]) -> Any:
 def _branches(mixer: Mixer, x: Tensor) -> None:
     """Two continuations of one state that was not donated stay apart when each gives its own storage away."""
     for begin in (1, 5, 6):
-        prompt, rest = x[:, :begin], T - begin - 1
+        prompt = x[:, :begin]
+        rest = T - begin - 1
         _, state = feed(mixer, prompt, mixer.initial_state(B, max_len=T), (begin,), donate=True)
         ends = [z[:, begin:].split(1, dim=1) for z in (x, x.flip(1))]
         states = [mixer.extend(end[0], state)[1] for end in ends]

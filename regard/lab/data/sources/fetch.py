@@ -85,7 +85,8 @@ def get(
     had, StoredDataError where what came is not what was recorded.
     """
     for package in source.packages:
-        name, target = f"{package.name} {package.version}", stored_at(package)
+        name = f"{package.name} {package.version}"
+        target = stored_at(package)
         with locked(target.parent):
             if target.is_file():
                 check(package, target)
