@@ -42,6 +42,10 @@ FACTS = {"dim", "num_heads", "max_len"}
 """Constructor arguments that the stack gives, rather than the user's options."""
 
 
+Facts = dict[str, Any]
+"""What is told of an entry: JSON values by name."""
+
+
 def catalog(kind: str) -> Any:
     """The catalogue of this kind. Raises UnknownNameError."""
     if kind not in SOURCES:
@@ -61,12 +65,12 @@ def kinds() -> dict[str, Any]:
     return found
 
 
-def overview(kind: str) -> list[dict[str, Any]]:
+def overview(kind: str) -> list[Facts]:
     """One row for each entry of a catalogue."""
     return [_row(kind, entry) for entry in catalog(kind).values()]
 
 
-def details(name: str) -> list[dict[str, Any]]:
+def details(name: str) -> list[Facts]:
     """Everything about each entry of this name: kind, text, options, and a mixer's capabilities with reasons."""
     known = kinds()
     found = [about(kind, entries[name]) for kind, entries in known.items() if name in entries]
@@ -75,7 +79,7 @@ def details(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def options(entry: Any) -> list[dict[str, Any]]:
+def options(entry: Any) -> list[Facts]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
     entry = _configuration(entry)
     types = annotations(entry.__init__)
@@ -130,7 +134,7 @@ TOLD = {
 """Kind -> what is told of an entry besides its name and text."""
 
 
-def _row(kind: str, entry: Any) -> dict[str, Any]:
+def _row(kind: str, entry: Any) -> Facts:
     about = {name: getattr(entry, name) for name in ("name", *TOLD.get(kind, ()))}
     if kind == "mixers":
         can = entry.capabilities
@@ -147,7 +151,7 @@ def _row(kind: str, entry: Any) -> dict[str, Any]:
     return about | {"what": _summary(kind, entry)}
 
 
-def about(kind: str, entry: Any) -> dict[str, Any]:
+def about(kind: str, entry: Any) -> Facts:
     """Everything about one entry, or about one's own class of this kind."""
     facts = {
         "name": getattr(entry, "name", None) or entry.__name__,
@@ -194,7 +198,7 @@ def _configuration(entry: Any) -> Any:
     return taken["config"] if set(taken) - {"return"} == {"config"} else entry
 
 
-def _settings(entry: Any) -> list[dict[str, Any]]:
+def _settings(entry: Any) -> list[Facts]:
     """The fields of an entry that is a value."""
     return [
         {"name": name, "default": _plain(value)}

@@ -12,10 +12,11 @@ from regard.core.packages import numbers, version
 EXTRAS = ("", "lab", "hf")
 """Parts of the package whose requirements are looked for: the library's own, regard.lab's and regard.hf's."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+Row = dict[str, str]  # what, found and advice
 RETAINED = "changes timings by up to 6 times; figures are quoted without it"
 
 
-def examine() -> list[dict[str, str]]:
+def examine() -> list[Row]:
     """Rows of what, found, and advice ("" where nothing is to be done)."""
     return [*_machine(), *_implementations(), *_packages(), *_environment()]
 
@@ -28,12 +29,12 @@ def required(extra: str) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def missing(rows: list[dict[str, str]]) -> list[str]:
+def missing(rows: list[Row]) -> list[str]:
     """Packages of the library itself that are missing or too old."""
     return [row["what"] for row in rows if row["what"] in required("") and row["advice"]]
 
 
-def _machine() -> Iterator[dict[str, str]]:
+def _machine() -> Iterator[Row]:
     import torch
 
     from regard import __version__
@@ -63,7 +64,7 @@ def _machine() -> Iterator[dict[str, str]]:
         yield _row("mps", "available", "mechanisms are tested on a CPU only")
 
 
-def _implementations() -> Iterator[dict[str, str]]:
+def _implementations() -> Iterator[Row]:
     """What `impl="auto"` takes here in the place of plain forms, operation by operation."""
     import torch
 
@@ -77,7 +78,7 @@ def _implementations() -> Iterator[dict[str, str]]:
         yield _row(f"impl=auto, {operation}", found, f"{entry.name} needs {lacks}" if lacks else "")
 
 
-def _packages() -> Iterator[dict[str, str]]:
+def _packages() -> Iterator[Row]:
     for extra in EXTRAS:
         for name, oldest in required(extra).items():
             found = version(name)
@@ -89,7 +90,7 @@ def _packages() -> Iterator[dict[str, str]]:
             yield _row(f"{name} ({extra})" if extra else name, found or "missing", advice)
 
 
-def _environment() -> Iterator[dict[str, str]]:
+def _environment() -> Iterator[Row]:
     from regard.lab.experiment.provenance import VARIABLES
 
     for name in (*THREADS, *VARIABLES):
@@ -98,5 +99,5 @@ def _environment() -> Iterator[dict[str, str]]:
         yield _row(name, value or "not set", RETAINED if retained else "")
 
 
-def _row(what: str, found: str, advice: str = "") -> dict[str, str]:
+def _row(what: str, found: str, advice: str = "") -> Row:
     return {"what": what, "found": found, "advice": advice}

@@ -13,6 +13,7 @@ from rich.text import Text
 from regard.core.errors import visible_lines
 
 LONGEST_NAME = 40  # characters of a first column that is kept whole in a narrow terminal
+Row = Mapping[str, Any]
 WIDE = 240  # columns of a table that goes to a file or a pipe, where nothing needs to be folded
 
 
@@ -24,7 +25,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
-def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:
+def print_table(rows: Iterable[Row], *, title: str | None = None) -> None:
     """One line for each row; the columns are the first row's keys."""
     rows = list(rows)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -36,11 +37,11 @@ def print_table(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) 
     console().print(table)
 
 
-def print_facts(facts: Mapping[str, Any], head: str = "what") -> None:
+def print_facts(facts: Row, head: str = "what") -> None:
     print_table({head: name, "value": value} for name, value in facts.items())
 
 
-def print_details(about: Mapping[str, Any]) -> None:
+def print_details(about: Row) -> None:
     """Text first, then the facts, then the options."""
     out = console()
     out.print(Text(f"{about['name']} ({about['kind']})", style="bold"))
@@ -54,7 +55,7 @@ def print_details(about: Mapping[str, Any]) -> None:
         print_table(map(_option_row, about["options"]))
 
 
-def _option_row(option: Mapping[str, Any]) -> dict[str, Any]:
+def _option_row(option: Row) -> dict[str, Any]:
     default = "(needed)" if option.get("required") else option["default"]
     row = {"option": option["name"], "default": default}
     if "meaning" not in option:

@@ -103,8 +103,7 @@ def alignment_error_rate(
     """
     if weights.shape[-links.dim() :] != links.shape:
         raise ShapeError(
-            f"alignment_error_rate: weights are {list(weights.shape)}, links {list(links.shape)}: "
-            "links need one shape with the last of the weights"
+            f"alignment_error_rate: weights are {list(weights.shape)}, links {list(links.shape)}: links need one shape with the last of the weights"
         )
     best = torch.zeros_like(weights, dtype=torch.bool)
     best = best.scatter(-1, weights.argmax(-1, keepdim=True), True)

@@ -34,6 +34,7 @@ from regard.explore.packed import pack
 from regard.explore.page import filled
 from regard.explore.readout import Measure
 
+Data = dict[str, Any]  # what the page holds as JSON
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
 MOST_ATTRIBUTED = 512  # tokens; a forward for each
 
@@ -55,10 +56,7 @@ class Page(metaclass=CheckedOptions):
     def _repr_html_(self) -> str:
         """In a notebook: a frame that may run the page's script and reach nothing else."""
         inside = html.escape(self.html, quote=True)
-        return (
-            f'<iframe sandbox="allow-scripts" srcdoc="{inside}" width="100%" height="900" '
-            'style="border:0" title="attention"></iframe>'
-        )
+        return f'<iframe sandbox="allow-scripts" srcdoc="{inside}" width="100%" height="900" style="border:0" title="attention"></iframe>'
 
 
 def page(
@@ -90,7 +88,7 @@ def page(
 
     Raises UnsupportedError where a model has nothing to show, OptionError where the weights do not fit max_bytes.
     """
-    shown: dict[str, Any] = {"words": words, "others": others, "image": image}
+    shown: Data = {"words": words, "others": others, "image": image}
     given = replace(as_inputs(inputs), **{k: v for k, v in shown.items() if v is not None})
     models = [model] if compare is None else [model, compare]
     answers = answer if isinstance(answer, tuple) else (answer, answer)
@@ -113,7 +111,7 @@ def page(
     return Page(render({"title": title, "models": shown_names, "examples": examples}))
 
 
-def render(data: dict[str, Any]) -> str:
+def render(data: Data) -> str:
     """The file around these data."""
     return filled("regard.explore", data["title"], data, "weights.js", "page.js")
 
@@ -121,7 +119,7 @@ def render(data: dict[str, Any]) -> str:
 # ---------------------------------------------------------------------- images
 
 
-def _pictures(model: nn.Module, inputs: Inputs) -> list[dict[str, Any]] | None:
+def _pictures(model: nn.Module, inputs: Inputs) -> list[Data] | None:
     """The picture of each row, where tokens are pixels or patches."""
     config = getattr(model, "config", None)
     size = inputs.image or image_size(config)
@@ -146,7 +144,7 @@ def _pictures(model: nn.Module, inputs: Inputs) -> list[dict[str, Any]] | None:
 
 def _attributions(
     model: nn.Module, inputs: Inputs, row: int, reading: Reading, answer: Answer, label: int | None
-) -> dict[str, Any] | None:
+) -> Data | None:
     """Every method that serves this model, and the reason for each that does not."""
     tokens = inputs.args[0] if inputs.args else inputs.kwargs.get("tokens")
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point():
@@ -184,7 +182,7 @@ def _attributions(
 
 
 def _methods(
-    model: nn.Module, group: Group, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: nn.Module, group: Group, args: tuple[Any, ...], kwargs: Data
 ) -> dict[str, Callable[[], Tensor]]:
     """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model."""
     T = len(group.rows)

@@ -35,8 +35,7 @@ def head_statistics(weights: Weights, *, cross: bool = False) -> HeadStatistics:
     T, S = weights.shape[2:]
     if not cross and T != S:
         raise ShapeError(
-            f"head_statistics: weights must be square, got {T} queries and {S} keys. "
-            "Leave columns of external tokens out, or pass cross=True."
+            f"head_statistics: weights must be square, got {T} queries and {S} keys. Leave columns of external tokens out, or pass cross=True."
         )
     shares, seen = _shares(weights)
     count = seen.sum(-1).clamp(min=1)

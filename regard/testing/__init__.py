@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from regard.core import Mixer
 from regard.core.options import check_calls
@@ -26,7 +25,7 @@ from regard.testing.laws import (
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
-from regard.testing.subject import Blocks, Request, Subject
+from regard.testing.subject import Blocks, Oracle, Request, Subject
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
@@ -73,7 +72,7 @@ def check_mixer(
     factory: Callable[[], Mixer],
     laws: str | Iterable[str] = "all",
     *,
-    oracle: Callable[..., Any] | None = None,
+    oracle: Oracle | None = None,
     blocks: Blocks = "tiny",
 ) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
@@ -93,13 +92,13 @@ def judge_mixer(
     factory: Callable[[], Mixer],
     laws: str | Iterable[str] = "all",
     *,
-    oracle: Callable[..., Any] | None = None,
+    oracle: Oracle | None = None,
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(Subject(factory, oracle or own_oracle(factory())), named(laws, LAWS))
 
 
-def own_oracle(mixer: Mixer) -> Callable[..., Any] | None:
+def own_oracle(mixer: Mixer) -> Oracle | None:
     """The library's oracle for its own mixers; None for a class from elsewhere."""
     if type(mixer) not in MIXERS.values():
         return None

@@ -1,7 +1,6 @@
 """The laws of a pool: x [B S D], query [B Q K] -> y [B Q D]."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from regard.core.pool import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
 from regard.testing.laws.door import learns_nothing
 from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite
-from regard.testing.subject import normal, require_same, results, seeded, tensors
+from regard.testing.subject import Oracle, normal, require_same, results, seeded, tensors
 from regard.testing.verdicts import (
     Checked,
     Judged,
@@ -32,7 +31,7 @@ class PoolSubject(Judged):
     def __init__(
         self,
         factory: Callable[[], Pool],
-        oracle: Callable[..., Any] | None = None,
+        oracle: Oracle | None = None,
         set_size: int = 5,
         by_place: bool = False,
     ):
@@ -184,7 +183,7 @@ def check_pool(
     factory: Callable[[], Pool],
     laws: str | Iterable[str] = "all",
     *,
-    oracle: Callable[..., Any] | None = None,
+    oracle: Oracle | None = None,
     set_size: int = 5,
     by_place: bool = False,
 ) -> Checked:

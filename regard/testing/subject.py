@@ -28,6 +28,8 @@ TINY = Form(tile=4, chunk=3, room=2048)
 
 ASKED = ("causal", "valid", "pairwise", "global_tokens")  # fields of a mask that an oracle takes
 Blocks = Literal["tiny", "own"]
+Tensors = dict[str, Tensor]
+Oracle = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,7 @@ class Request:
         context = None if contexts is None else torch.cat(contexts)
         return list(mixer(x, context=context, mask=repeated(self.mask, count)).chunk(count))
 
-    def results(
-        self, module: nn.Module, x: Tensor, *, like: torch.dtype | None = None
-    ) -> dict[str, Tensor]:
+    def results(self, module: nn.Module, x: Tensor, *, like: torch.dtype | None = None) -> Tensors:
         """The output, and the gradients of x, of the context and of every parameter."""
         x = x.detach().requires_grad_()
         return results(module, self(module, x), like=like, x=x, context=self.context)
@@ -88,7 +88,7 @@ class Subject(Judged):
     def __init__(
         self,
         factory: Callable[[], Mixer],
-        oracle: Callable[..., Any] | None = None,
+        oracle: Oracle | None = None,
         blocks: Blocks = "tiny",
     ):
         super().__init__()
@@ -227,7 +227,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
-def tensors(module: nn.Module) -> dict[str, Tensor]:
+def tensors(module: nn.Module) -> Tensors:
     """Parameters (as leaves, so that gradients reach them) and buffers, under their state-dict names."""
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
@@ -253,7 +253,7 @@ def gradients(
 
 def results(
     module: nn.Module, y: Tensor, *, like: torch.dtype | None = None, **inputs: Tensor | None
-) -> dict[str, Tensor]:
+) -> Tensors:
     """y, and its gradients: of the inputs that are given, and of every parameter."""
     leaves = {name: z for name, z in inputs.items() if z is not None}
     leaves |= {n.removeprefix("_orig_mod."): z for n, z in module.named_parameters()}

@@ -46,8 +46,7 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
                 if seconds or not _is_gone(owner):
                     who = owner.get("who", "another process")
                     raise OptionError(
-                        f"run_dir {path.parent}: another process trains here ({who}). Wait for it (`--wait` does), stop it, "
-                        "or pass another folder."
+                        f"run_dir {path.parent}: another process trains here ({who}). Wait for it (`--wait` does), stop it, or pass another folder."
                     ) from None
     with lock:
         since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -72,8 +72,7 @@ class Schema:
         for name, source in of.items():
             if kinds[name] != "sequence" or kinds[source] != "categorical":
                 raise OptionError(
-                    f"of: {name!r} is {kinds[name]} and {source!r} is {kinds[source]}; "
-                    "a sequence shares the vocabulary of a categorical column"
+                    f"of: {name!r} is {kinds[name]} and {source!r} is {kinds[source]}; a sequence shares the vocabulary of a categorical column"
                 )
         seen: dict[str, Counter] = {}
         scales = {}
@@ -117,8 +116,7 @@ class Schema:
             for value in ids:
                 if not isinstance(value, str | int | float):
                     raise OptionError(
-                        f"vocabulary {name!r} holds {value!r} of type {type(value).__name__}: "
-                        "only words, numbers and truth values can be stored"
+                        f"vocabulary {name!r} holds {value!r} of type {type(value).__name__}: only words, numbers and truth values can be stored"
                     )
         return {
             "values": {name: list(ids) for name, ids in self.ids.items()},

@@ -24,6 +24,7 @@ from regard.core.files import path_error, reported, whole
 from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row
 
+Kept = tuple[str, str, str]  # key, kind and text of a row
 FORMAT = 2
 APPLICATION = 0x52474152  # "RGAR" in the header, which marks the database as ours
 BUSY_SECONDS = 60
@@ -103,7 +104,7 @@ class Ledger:
         """Keep every row of another ledger whose trial is not here yet, all of them or none. Returns how many were new."""
         return self._keep([(row.key, row.kind, row.result) for row in other._verified()])
 
-    def _keep(self, given: Iterable[tuple[str, str, str]]) -> int:
+    def _keep(self, given: Iterable[Kept]) -> int:
         new = 0
         with self._named("written"), self._connection as connection:  # commits, or rolls back
             connection.execute("BEGIN IMMEDIATE")
@@ -297,9 +298,9 @@ def _create(path: Path) -> None:
                 raise failure(path, error) or error from error
 
 
-def _rows_of(path: Path) -> Collection[tuple[str, str, str]]:
+def _rows_of(path: Path) -> Collection[Kept]:
     """Key, kind and text of each row of such a file. StoredDataError for a line that is none, or that tells of a trial otherwise than another."""
-    given: dict[str, tuple[str, str, str]] = {}
+    given: dict[str, Kept] = {}
     with reported(path, "read"):
         lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):

@@ -21,6 +21,7 @@ from regard.testing.counting import storages
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting
 
+States = tuple[Any, ...]  # of each layer
 DECODE_STEPS = 8  # of one token each, timed together
 
 
@@ -112,12 +113,10 @@ class MixerBlock(nn.Module):
     def forward(self, x: Hidden, *, mask: Mask) -> Hidden:
         return self.blocks(x, mask=mask)
 
-    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> tuple[Any, ...]:
+    def initial_state(self, batch_size: int, *, max_len: int | None = None) -> States:
         return tuple(m.initial_state(batch_size, max_len=max_len) for m in self.blocks.mixers)
 
-    def extend(
-        self, x: Hidden, state: tuple[Any, ...], **options: Any
-    ) -> tuple[Hidden, tuple[Any, ...]]:
+    def extend(self, x: Hidden, state: States, **options: Any) -> tuple[Hidden, States]:
         return self.blocks.stream(x, state, **options)
 
 

@@ -9,6 +9,7 @@ from regard.core.errors import visible
 from regard.lab.experiment.stored import AskedQuestion, Better, Figures, Setting, hints, holds
 
 Kind = Literal["trained", "timed", "laws", "asked"]
+Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Row:
     source: str  # of the code
     provenance: Provenance
     mixer: str = ""  # name of the catalogue, or module:Class
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Facts = field(default_factory=dict)
     seed: int = 0
     rate: float | None = None  # learning rate
     causal: bool | None = None  # whether the mechanism saw earlier tokens alone
@@ -60,8 +61,8 @@ class Row:
     seconds: float = 0.0
     data: str = ""  # sha256
     curve: list[tuple[int, float]] = field(default_factory=list)  # (step, validation metric)
-    setting: dict[str, Any] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)  # task, model and training
+    setting: Facts = field(default_factory=dict)
+    config: Facts = field(default_factory=dict)  # task, model and training
     reason: str | None = None  # why there is no value
 
     @property
@@ -77,7 +78,7 @@ class Row:
 
 
 _SIGNED = {"value", "valid_value", "chance", "rate"}  # everything else counts from zero
-_INSIDE: dict[str, dict[str, Any]] = {
+_INSIDE: dict[str, Facts] = {
     "asked": {"config": AskedQuestion},
     "timed": {"setting": Setting, "values": Figures},
 }
@@ -122,7 +123,7 @@ def _required(cls: Any) -> list[str]:
     return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
 
 
-def plain(row: Row) -> dict[str, Any]:
+def plain(row: Row) -> Facts:
     """The row as JSON values, without the fields that hold what they hold by default; read_row reads it back."""
     required = {name: getattr(row, name) for name in _required(Row)}
     empty = vars(Row(**required))

@@ -32,6 +32,7 @@ from regard.lab.experiment.trial import Cell
 from regard.lab.experiment.workers import Claims, Job, share, share_on_ray
 from regard.lab.train.launched import processes
 
+Callback = Callable[[], object]  # what is called when something has happened
 LEDGER = Path("runs/arena/ledger.sqlite")
 FOLDER = Path("runs/arena/trials")
 DRAWING = 0.05  # share of the time, at most, in which pages are drawn
@@ -64,8 +65,8 @@ def ask(
     on_ray: bool = False,
     gpus: float | None = None,
     progress: bool = False,
-    checked: Callable[[], object] = lambda: None,
-    redraw: Callable[[], object] = lambda: None,
+    checked: Callback = lambda: None,
+    redraw: Callback = lambda: None,
     outcome: Outcome | None = None,
 ) -> list[Row]:
     """Do what is missing in the ledger, and return the rows of the question as it stands.
@@ -111,7 +112,7 @@ class Asking:
     outcome: Outcome
     on_ray: bool
     gpus: float | None
-    redraw: Callable[[], object]
+    redraw: Callback
 
     def __post_init__(self) -> None:
         question = self.question
@@ -123,7 +124,7 @@ class Asking:
         self.plan = Plan(question)
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
-    def all(self, until_told: bool, checked: Callable[[], object]) -> list[Row]:
+    def all(self, until_told: bool, checked: Callback) -> list[Row]:
         question = self.question
         began = time.perf_counter()
         mixers = [entry for entry in question.entries if entry.mixer]

@@ -34,8 +34,7 @@ def source(of: Any) -> str:
     found = files(of)
     if of.__module__ not in found:
         raise OptionError(
-            f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. "
-            "Write it into a module."
+            f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. Write it into a module."
         )
     digest = hashlib.sha256(label(of).encode())
     for name, path in sorted(found.items()):

@@ -19,6 +19,7 @@ from filelock import Timeout
 from regard.core.files import path_error, reported
 from regard.lab.data.owners import locked, space
 
+Callback = Callable[[str], object]  # what hears of a job
 POLL = 0.5  # seconds between looks at what other processes do
 
 
@@ -83,9 +84,9 @@ class Claims:
 def share(
     jobs: Iterable[Job],
     claims: Claims,
-    doing: Callable[[str], object],
+    doing: Callback,
     late: Callable[[], bool] = lambda: False,
-    done: Callable[[str], object] = lambda key: None,
+    done: Callback = lambda key: None,
 ) -> int:
     """Does each job that nobody has done or is doing, then waits for what others are doing; a dead worker's job is free.
 
@@ -120,9 +121,9 @@ def share(
 
 def share_on_ray(
     jobs: Iterable[Job],
-    doing: Callable[[str], object],
+    doing: Callback,
     late: Callable[[], bool] = lambda: False,
-    done: Callable[[str], object] = lambda key: None,
+    done: Callback = lambda key: None,
     gpus: float = 0,
 ) -> int:
     """Does each job as a task of the user's Ray cluster, as many at once as it then has processors and GPUs, and keeps each result here.

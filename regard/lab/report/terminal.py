@@ -11,6 +11,7 @@ from regard.lab.experiment.claims import said
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import Told, told
 
+Marked = tuple[str, str]  # text and mark
 _STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
 
 
@@ -36,7 +37,7 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
     return Group(*parts) if parts else Text("Nothing has been asked yet.")
 
 
-def table(question: Told) -> tuple[list[str], list[list[tuple[str, str]]]]:
+def table(question: Told) -> tuple[list[str], list[list[Marked]]]:
     """Heads and lines of a question's results; each cell is its text and its mark, "line" for what is compared with."""
     ran = {name for row in question["rows"] for name in row["cells"]}
     trained = [one for one in question["columns"] if one["name"] in ran]
@@ -61,7 +62,7 @@ def name_of(row: Told) -> str:
     return row["entry"] + " (causal)" * bool(row["causal"] and not row["line"])
 
 
-def _cell(cell: Told | None) -> tuple[str, str]:
+def _cell(cell: Told | None) -> Marked:
     if not cell or cell["mean"] is None:
         return ("not run" if cell and cell["reason"] else "–"), "not reached"
     each = f" ({', '.join(map(said, cell['values']))})" * (1 < len(cell["values"]) <= 3)
@@ -162,7 +163,7 @@ def markdown(question: Told, picture: str | None = None) -> str:
     return "\n".join(visible(line).replace("<", "&lt;") for line in lines)
 
 
-def _marked(cell: tuple[str, str]) -> str:
+def _marked(cell: Marked) -> str:
     text, mark = cell
     if mark == "line":
         return f"*{text}*"

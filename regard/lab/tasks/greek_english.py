@@ -25,7 +25,7 @@ from regard.lab.data.pairs import Pair
 from regard.lab.data.records import Items
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
-from regard.lab.tasks.task import Batch, Splits, padded
+from regard.lab.tasks.task import Batch, Columns, Splits, padded
 from regard.lab.tasks.text_pairs import TextPairs, bare
 
 NO_WORD = -1
@@ -87,7 +87,7 @@ class GreekEnglish(TextPairs):
             links[row, v, w] = True
         return {**batch, "links": links}
 
-    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+    def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """Links of each verse: right ones, found ones, given ones.
 
         Raises UnsupportedError where the model has no cross-attention, or its mixer no map.

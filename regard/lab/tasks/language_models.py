@@ -21,7 +21,7 @@ from regard.lab.data.own import own_path, read_text_file
 from regard.lab.data.records import Examples, Records
 from regard.lab.data.splits import SPLITS, first_of_each, split_of
 from regard.lab.data.windows import BYTE_VOCABULARY, Windows, cut
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task
+from regard.lab.tasks.task import IGNORED, Batch, Columns, Splits, Task
 
 
 def bits_of(logits: Float[Tensor, "B T vocab"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "B"]:
@@ -83,7 +83,7 @@ class LanguageModelling(Task):
             parts.append(self.rows(Windows._make(part[order] for part in found), not parts, draw))
         return Splits(*parts, notes=self.notes)
 
-    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+    def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """Bits of each window, and the bytes that they are of."""
         labels = batch["labels"]
         return bits_of(self.answer(model, batch), labels), (labels != IGNORED).sum(1)
@@ -134,8 +134,7 @@ def read_modules(root: Path) -> dict[str, bytes]:
     modules = dict(first_of_each(some, key=itemgetter(1)))
     if not modules:
         raise OptionError(
-            f"stdlib_bytes: no Python source under {root}. "
-            "This interpreter comes without it; use one that has its library as .py files."
+            f"stdlib_bytes: no Python source under {root}. This interpreter comes without it; use one that has its library as .py files."
         )
     return modules
 

@@ -21,6 +21,10 @@ Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
 
 
+Columns = tuple[Tensor, ...]
+"""What `measure` reads: values of each item."""
+
+
 KINDS: Mapping[str, str] = {
     "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
     "language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token after each",
@@ -122,11 +126,11 @@ class Task(Declared):
         labels = batch["labels"].flatten()
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
 
-    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+    def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """The columns that `measure` reads, with a value for each item of a batch."""
         return self.compared(self.answer(model, batch).argmax(-1), batch["labels"])
 
-    def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    def compared(self, answers: Tensor, labels: Tensor) -> Columns:
         """Right answers of each item, and its labels: the metric is the ratio of their sums. No answer is IGNORED."""
         right = answers == labels
         asked = labels != IGNORED
@@ -160,7 +164,7 @@ class Task(Declared):
             raise OptionError(f"{self.name} gives no score of each item")
         return self.per_item(*self.every(model, batches)).tolist()
 
-    def every(self, model: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, ...]:
+    def every(self, model: nn.Module, batches: Iterable[Batch]) -> Columns:
         """The columns of all batches."""
         with evaluating(model), torch.no_grad():
             found = [[one.cpu() for one in self.columns(model, batch)] for batch in batches]

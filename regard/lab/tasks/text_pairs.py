@@ -18,18 +18,20 @@ from regard.lab.data.records import Items, Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.lab.tasks.language_models import bits_of, frequency_bits
-from regard.lab.tasks.task import IGNORED, Batch, Splits, Task, padded
+from regard.lab.tasks.task import IGNORED, Batch, Columns, Splits, Task, padded
 from regard.models.generation import evaluating
 
+Texts = Sequence[str]
 
-def bleu(found: Sequence[str], references: Sequence[str]) -> float:
+
+def bleu(found: Texts, references: Texts) -> float:
     """BLEU of the whole corpus, 0 to 100, with sacrebleu's default tokens (13a) and smoothing (exp)."""
     import sacrebleu
 
     return sacrebleu.corpus_bleu(list(found), [list(references)]).score
 
 
-def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
+def rouge_l(found: Texts, references: Texts) -> float:
     """ROUGE-L's F measure, 0 to 100, the mean over texts; words are lower-cased letters and digits, unstemmed."""
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -41,7 +43,7 @@ def rouge_l(found: Sequence[str], references: Sequence[str]) -> float:
     return 100 * sum(scores) / len(scores)
 
 
-METRICS: Mapping[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+METRICS: Mapping[str, Callable[[Texts, Texts], float]] = {
     "bleu": bleu,
     "rouge_l": rouge_l,
 }
@@ -98,7 +100,7 @@ class TextPairs(Task):
     def parts(self) -> dict[Split, list[Pair]]:
         return split_pairs(self.pairs())
 
-    def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
+    def trivial_answers(self, train: Sequence[Pair], sources: Texts) -> list[list[str]]:
         """Sets of answers that need no model, one answer per source; the best set is the baseline."""
         return [list(sources)]
 
@@ -177,7 +179,7 @@ class TextPairs(Task):
         )
         return [self.vocabulary.decode(row) for row in found.tolist()]
 
-    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+    def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """Bits of each given target, and its bytes, whatever the vocabulary; the end of a target counts as one.
 
         No text is generated, so the score separates models long before any of them writes a correct sentence.

@@ -27,7 +27,7 @@ from regard.lab.data.splits import (
     stratified,
 )
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.task import Batch, Classify, Splits, Task, padded
+from regard.lab.tasks.task import Batch, Classify, Columns, Splits, Task, padded
 
 
 class ByteText(Classify):
@@ -105,7 +105,7 @@ class Spam(ByteText):
         balanced = (_balanced(np.array(part, int), labels) for part in new)
         return Splits(*(self.part(texts, labels, part) for part in balanced))
 
-    def compared(self, answers: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    def compared(self, answers: Tensor, labels: Tensor) -> Columns:
         return answers, labels
 
     def measure(self, *columns: Tensor) -> float:

@@ -22,6 +22,7 @@ from regard.core import OptionError, StoredDataError
 from regard.core.files import PARTIAL, file_sha256, number_in, path_error, reported, whole
 
 FORMAT = 1
+State = dict[str, Any]  # JSON values
 MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
@@ -30,7 +31,7 @@ STATE = "state.json"
 class Checkpoint(NamedTuple):
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
-    state: dict[str, Any]  # JSON values
+    state: State
 
 
 def path_of(root: Path, step: int) -> Path:
@@ -93,7 +94,7 @@ def prune(root: Path, keep: int, best: Path) -> None:
                 shutil.rmtree(partial)
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(path: Path) -> State:
     """Size and SHA-256 of a file."""
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
 
@@ -105,7 +106,7 @@ def _verify(path: Path, written: Any) -> None:
         raise _damaged(path, "was truncated or altered")
 
 
-def _sealed(content: dict[str, Any]) -> str:
+def _sealed(content: State) -> str:
     body = json.dumps(content)
     return body[:-1] + _seal(body.encode()).decode()
 
@@ -117,7 +118,7 @@ def _seal(body: bytes) -> bytes:
 _SEAL = len(_seal(b""))  # bytes
 
 
-def _unsealed(path: Path) -> dict[str, Any]:
+def _unsealed(path: Path) -> State:
     """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
     if not path.is_file():
         raise _damaged(path, "is missing, or no plain file")
@@ -190,8 +191,7 @@ def take_weights(model: nn.Module, run_dir: str | Path, *, who: str = "start_fro
     fits = [n for n, value in ours.items() if n in weights and weights[n].shape == value.shape]
     if not fits:
         raise OptionError(
-            f"{who}: no tensor of {run_dir} has the name and shape of one of this model. "
-            "Give both runs the same sizes and vocabulary."
+            f"{who}: no tensor of {run_dir} has the name and shape of one of this model. Give both runs the same sizes and vocabulary."
         )
     model.load_state_dict({name: weights[name] for name in fits}, strict=False)
     numbers = sum(value.numel() for value in ours.values())

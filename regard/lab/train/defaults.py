@@ -12,14 +12,16 @@ from regard.lab.train.run import Run
 from regard.models import MODELS, ModelConfig, Published
 from regard.models.published.stack import CONFIGS
 
+Fields = Mapping[str, Any]
+
 
 class Default(NamedTuple):
     """A task's defaults, or those of a kind: a model, fields of task and model, and a budget."""
 
     model: str = ""
-    task: Mapping[str, Any] = {}
-    fields: Mapping[str, Any] = {}  # of that model
-    train: Mapping[str, Any] = {}
+    task: Fields = {}
+    fields: Fields = {}  # of that model
+    train: Fields = {}
 
 
 _KINDS = {
@@ -103,7 +105,7 @@ _TASKS = {
 }
 """Task -> what differs from its kind; `fields` are those of its own model alone."""
 
-_MODELS: Mapping[str, Mapping[str, Any]] = {
+_MODELS: Mapping[str, Fields] = {
     "language_model": {"dim": 128},
     "dual_encoder": {"num_layers": 1},
     "masked_language_model": {"num_layers": 1},
@@ -141,7 +143,7 @@ def run_for(name: str) -> Run:
     return Run(task=task, model=model, train=TrainConfig(**{**kind.train, **own.train}))
 
 
-def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
+def _model(task: Task, name: str, own: Fields) -> ModelConfig:
     if name == PlaceReaderConfig.name:
         return PlaceReaderConfig()
     model = MODELS[name]
@@ -150,8 +152,7 @@ def _model(task: Task, name: str, own: Mapping[str, Any]) -> ModelConfig:
     if task.kind not in config.kinds:
         serving = [one for one, of in MODELS.items() if task.kind in _config(of).kinds]
         raise OptionError(
-            f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. "
-            f"Models that serve it: {', '.join(serving)}."
+            f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. Models that serve it: {', '.join(serving)}."
         )
     image_size = getattr(task, "image_size", None)
     facts = dict(task.facts)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Batch, Splits, Task
+from regard.lab.tasks.task import Batch, Columns, Splits, Task
 from regard.lab.train.batches import in_order
 from regard.models.generation import evaluating
 
@@ -54,7 +54,7 @@ class Distillation(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         return self.error(model, self.teacher, batch["tokens"], batch["valid"])
 
-    def columns(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+    def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """The error of a batch, once for each of its windows."""
         error = self.loss(model, batch).expand(len(batch["tokens"]))
         return error, torch.ones_like(error)

@@ -26,7 +26,7 @@ from regard.lab.train.config import TrainConfig
 from regard.lab.train.display import bar_of, check_trackers, log_to
 from regard.lab.train.launched import accelerated, alone, by_main
 from regard.lab.train.optimizer import make_optimizer, make_schedule
-from regard.lab.train.resume import Keeper
+from regard.lab.train.resume import Curve, Keeper
 from regard.lab.train.terms import Terms
 from regard.nn import after_step
 
@@ -49,10 +49,10 @@ class FitResult:
     tokens: int  # seen in training, padding left out
     seconds: float  # training alone, without evaluation and checkpoints
     data_sha256: str
-    curve: list[tuple[int, float]]  # (step, validation metric)
+    curve: Curve  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
     # (step, mean training loss in nats since the entry before)
-    losses: list[tuple[int, float]] = field(default_factory=list)
+    losses: Curve = field(default_factory=list)
 
 
 def fit(

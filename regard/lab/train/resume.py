@@ -6,7 +6,6 @@ from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from regard.lab.train import checkpoint
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import by_main
 
+Curve = list[tuple[int, float]]  # (step, value)
 _MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 """Fields of the configuration that a resumed run may change."""
 
@@ -31,8 +31,8 @@ class TrainState:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    losses: list[tuple[int, float]] = field(default_factory=list)
+    curve: Curve = field(default_factory=list)
+    losses: Curve = field(default_factory=list)
     best_step: int = 0
     best_value: float | None = None
     stale: int = 0  # evaluations since the best
@@ -49,7 +49,7 @@ class Keeper:
         optimizer: Optimizer,
         config: TrainConfig,
         run_dir: Path,
-        facts: dict[str, Any],
+        facts: checkpoint.State,
     ):
         self.accelerator = accelerator
         self.model = model
@@ -140,7 +140,7 @@ class Keeper:
         self._require_same("model.", *sizes)
         self.api.set_model_state_dict(self.model, dict(weights), options=self.whole)
 
-    def _require_same(self, where: str, stored: dict[str, Any], ours: dict[str, Any]) -> None:
+    def _require_same(self, where: str, stored: checkpoint.State, ours: checkpoint.State) -> None:
         """Refuses to go on with a run that is not this one, and names the first difference."""
         for name in stored | ours:
             old = stored.get(name)
@@ -149,12 +149,11 @@ class Keeper:
                 self._require_same(f"{name}.", old, new)
             elif old != new:
                 raise OptionError(
-                    f"run_dir {self.run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. "
-                    "Pass the same, or another folder."
+                    f"run_dir {self.run_dir} holds another run: {where}{name} is {old!r} there and {new!r} here. Pass the same, or another folder."
                 )
 
 
-def capture() -> dict[str, Any]:
+def capture() -> checkpoint.State:
     """The state of every random generator that training may draw from, as plain JSON values."""
     version, words, gauss = random.getstate()
     numbers = np.random.get_state(legacy=False)
@@ -167,7 +166,7 @@ def capture() -> dict[str, Any]:
     }
 
 
-def restore(state: dict[str, Any]) -> None:
+def restore(state: checkpoint.State) -> None:
     torch.set_rng_state(_decode(state["torch"]))
     if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(map(_decode, state["cuda"]))

@@ -53,8 +53,7 @@ class Run(Declared):
         max_len = getattr(model, "max_len", None)
         if max_len and max_len < task.max_len:
             raise OptionError(
-                f"model.max_len ({max_len}) is below the longest sequence of {task.name} "
-                f"({task.max_len}). Raise model.max_len, or shorten the task."
+                f"model.max_len ({max_len}) is below the longest sequence of {task.name} ({task.max_len}). Raise model.max_len, or shorten the task."
             )
 
 

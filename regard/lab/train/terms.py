@@ -77,8 +77,7 @@ class Terms:
             mixer: Any = call.mixer
             if not call.x.requires_grad:
                 raise UnsupportedError(
-                    f"{mixer.name} was called without gradients, so that no term can be of it. Use "
-                    "residual='plain'."
+                    f"{mixer.name} was called without gradients, so that no term can be of it. Use residual='plain'."
                 )
             x = call.x
             given = {"context": call.context, "mask": call.mask}

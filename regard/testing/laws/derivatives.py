@@ -16,6 +16,7 @@ from regard.testing.subject import (
     Request,
     Subject,
     T,
+    Tensors,
     gradients,
     normal,
     projected,
@@ -50,7 +51,7 @@ def _along_a_direction(mixer: Mixer, x: Tensor, request: Request) -> None:
     length = get_total_norm(direction.values())
     direction = {name: z / length for name, z in direction.items()}
 
-    def output(given: dict[str, Tensor]) -> Tensor:
+    def output(given: Tensors) -> Tensor:
         parameters = {name: z for name, z in given.items() if name != "x"}
         return functional_call(mixer, parameters, (given["x"],), {"mask": request.mask})
 
@@ -124,12 +125,12 @@ def equals_autograd(
     module: nn.Module, rows: Tensor, *given: Any, label: str = "", **options: Mask
 ) -> None:
     """The law of transforms for `module(row, *given, **options)`, of which each row is a batch."""
-    own: dict[str, Tensor] = dict(module.named_parameters())
+    own: Tensors = dict(module.named_parameters())
 
-    def call(x: Tensor, parameters: dict[str, Tensor] = own) -> Tensor:
+    def call(x: Tensor, parameters: Tensors = own) -> Tensor:
         return functional_call(module, parameters, (x, *given), options)
 
-    def loss(x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+    def loss(x: Tensor, parameters: Tensors) -> Tensor:
         return (call(x, parameters) * weight).sum()
 
     leaves = [x.clone().requires_grad_() for x in rows]

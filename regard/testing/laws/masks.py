@@ -17,6 +17,7 @@ from regard.testing.subject import (
     S,
     Subject,
     T,
+    Tensors,
     cut,
     require,
     require_close,
@@ -172,7 +173,7 @@ def is_not_poisoned(
     label: str = "",
 ) -> None:
     """The law of poison for call(tokens), which uses the module's parameters."""
-    first: dict[str, Tensor] = {}
+    first: Tensors = {}
     for poison in POISONS:
         tokens = clean.detach().masked_fill(~valid[..., None], poison).requires_grad_()
         found = results(module, call(tokens), tokens=tokens)
@@ -213,7 +214,7 @@ def _blinding(subject: Subject) -> Iterator[Request]:
                 yield over.but("queries before the context")
 
 
-def is_zero_and_finite(found: dict[str, Tensor], blind: Tensor, label: str = "") -> None:
+def is_zero_and_finite(found: Tensors, blind: Tensor, label: str = "") -> None:
     require((found["output"][blind] == 0).all(), f"{label}what sees nothing is not exactly zero")
     for name, value in found.items():
         require(value.isfinite().all(), f"{label}{name} is not finite")

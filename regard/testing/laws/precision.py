@@ -15,7 +15,17 @@ from regard.core.states import tensors
 from regard.functional.rows import recorded
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
-from regard.testing.subject import B, LawError, Request, Subject, T, require, results, seeded
+from regard.testing.subject import (
+    B,
+    LawError,
+    Request,
+    Subject,
+    T,
+    Tensors,
+    require,
+    results,
+    seeded,
+)
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
@@ -100,7 +110,7 @@ def _errors(
     None where the structure in this type is not that of float64.
     """
 
-    def computed(mixer: Mixer, form: Callable[[Tensor], Tensor]) -> dict[str, Tensor] | None:
+    def computed(mixer: Mixer, form: Callable[[Tensor], Tensor]) -> Tensors | None:
         """Output and gradients in this form; None where they were computed with another structure than the first."""
         x = form(drawn.x)
         context = request.context
@@ -111,7 +121,7 @@ def _errors(
         same = all(torch.equal(z, structures[0][k]) for k, z in structures[-1].items())
         return asked.results(mixer, x, like=dtype) if same else None
 
-    structures: list[dict[str, Tensor]] = []
+    structures: list[Tensors] = []
     truth = computed(drawn.exact, Tensor.double)
     ours = computed(drawn.mixer, lambda z: z)
     beside = [computed(*near) for near in drawn.near] if ours else []

@@ -25,6 +25,7 @@ from regard.core.files import file_sha256, into_place
 from regard.lab.data.owners import locked
 from regard.lab.data.sources.table import Package, Source
 
+Files = dict[str, bytes]  # name -> content
 RELEASE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _URL = "http://deb.debian.org/debian"
@@ -59,7 +60,7 @@ def check(package: Package, path: Path) -> None:
         )
 
 
-def open_source(source: Source) -> dict[str, bytes]:
+def open_source(source: Source) -> Files:
     """The files of all its packages, by name in order. Raises MissingDataError and StoredDataError."""
     if absent := missing(source):
         first = absent[0]
@@ -68,7 +69,7 @@ def open_source(source: Source) -> dict[str, bytes]:
             f"{stored_at(first).parent}. Fetch it with `{source.get_command}` "
             f"({source.megabytes:.1f} MB; {source.terms})."
         )
-    files: dict[str, bytes] = {}
+    files: Files = {}
     for package in source.packages:
         path = stored_at(package)
         check(package, path)
@@ -105,8 +106,7 @@ def check_licence(source: Source, accepted: bool) -> None:
     """Raises OptionError for a source of class R whose terms were not accepted."""
     if source.licence == "R" and not accepted:
         raise OptionError(
-            f"{source.name} is not open: {source.terms}. "
-            f"If you may use it on these terms: `{source.get_command}`."
+            f"{source.name} is not open: {source.terms}. If you may use it on these terms: `{source.get_command}`."
         )
 
 
@@ -140,10 +140,7 @@ def _fetched(package: Package, scratch: Path) -> Path:
 
 
 def _run(package: Package, command: Sequence[str], folder: Path) -> None:
-    by_hand = (
-        f"If you can get {package.file} (SHA-256 {package.sha256}) in another way, put it into a folder and add "
-        "`--folder FOLDER`."
-    )
+    by_hand = f"If you can get {package.file} (SHA-256 {package.sha256}) in another way, put it into a folder and add `--folder FOLDER`."
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -168,8 +165,7 @@ def _copied(package: Package, folder: Path, scratch: Path) -> Path:
     if (folder / package.file).is_file():
         check(package, folder / package.file)
     raise StoredDataError(
-        f"{folder} holds no file of {package.bytes} bytes with SHA-256 {package.sha256}, "
-        f"which is {package.name} {package.version} ({package.file})"
+        f"{folder} holds no file of {package.bytes} bytes with SHA-256 {package.sha256}, which is {package.name} {package.version} ({package.file})"
     )
 
 
@@ -198,7 +194,7 @@ def _apt_options(state: Path, package: Package) -> list[str]:
     return [f"--config-file={state}/apt.conf"]
 
 
-def open_archive(path: Path, name: str) -> dict[str, bytes]:
+def open_archive(path: Path, name: str) -> Files:
     """Name -> content of the regular files, no links, of a .whl, .zip, .tar.gz, .tgz or .deb; of anything else as one file called `name`."""
     if path.suffix in (".whl", ".zip"):
         with zipfile.ZipFile(path) as packed:
@@ -206,7 +202,7 @@ def open_archive(path: Path, name: str) -> dict[str, bytes]:
     content = path.read_bytes()
     if path.suffix not in (".gz", ".tgz", ".deb"):
         return {name: content}
-    files: dict[str, bytes] = {}
+    files: Files = {}
     raw = BytesIO(_deb_data(content) if path.suffix == ".deb" else content)
     with tarfile.open(fileobj=raw) as tar:
         for member in tar:
