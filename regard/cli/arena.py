@@ -188,9 +188,7 @@ class Arena(Declared):
         trained = question.trained
         if self.task is not None:
             own = task(self.task, dict(map(option, self.task_options)))
-            train = TrainConfig(
-                tokens=500_000, batch_size=32, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1
-            )
+            train = TrainConfig(tokens=500_000, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1)
             trained = columns(own, train)
             changes |= {
                 "name": trained[-1].name, "about": f"every entry on {self.task}", "kind": "screen",

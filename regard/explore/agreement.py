@@ -1,8 +1,8 @@
 """Agreement of explanations, as numbers: rank correlations, overlap of the largest, and gold word alignments."""
 
-import math
 from collections.abc import Mapping
 from itertools import combinations
+from math import nan
 from typing import NamedTuple
 
 import torch
@@ -45,7 +45,7 @@ def agreement(scores: Mapping[str, Scores], *, k: int = 5) -> list[Agreement]:
 def kendall(a: Scores, b: Scores) -> float:
     """Kendall's tau-b, which corrects for ties; NaN where a score is."""
     if _lack(a, b):
-        return math.nan
+        return nan
     left, right = (torch.sign(z.double()[:, None] - z.double()).triu(1) for z in (a, b))
     size = left.square().sum().sqrt() * right.square().sum().sqrt()
     return ((left * right).sum() / size).item()
@@ -54,14 +54,14 @@ def kendall(a: Scores, b: Scores) -> float:
 def spearman(a: Scores, b: Scores) -> float:
     """Correlation of ranks; ties share their mean rank. NaN where a score is."""
     if _lack(a, b):
-        return math.nan
+        return nan
     return torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1].item()
 
 
 def overlap(a: Scores, b: Scores, *, k: int) -> float:
     """Share of the k tokens of largest magnitude in a that are among those in b; NaN where a score is."""
     if _lack(a, b):
-        return math.nan
+        return nan
     k = min(k, len(a))
     left, right = (set(z.abs().topk(k).indices.tolist()) for z in (a, b))
     return len(left & right) / k

@@ -1,8 +1,8 @@
 """Numbers at lengths that were not measured, by growth that is fitted to those that were."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import exp, log
 
 import numpy as np
 
@@ -19,11 +19,11 @@ class Estimate:
 
     @property
     def low(self) -> float:
-        return self.value * math.exp(-min(self.error or 0.0, LARGEST_ERROR))
+        return self.value * exp(-min(self.error or 0.0, LARGEST_ERROR))
 
     @property
     def high(self) -> float:
-        return self.value * math.exp(min(self.error or 0.0, LARGEST_ERROR))
+        return self.value * exp(min(self.error or 0.0, LARGEST_ERROR))
 
     @property
     def speed(self) -> tuple[str, str]:
@@ -58,13 +58,13 @@ class Growth:
             error = max(self.spread, *(self._missed(*point) for point in self.points))
             (before, _), (last, value) = self.points[-2:]
             if length > last:
-                steps = max(1.0, math.log(length / last) / math.log(last / before))
+                steps = max(1.0, log(length / last) / log(last / before))
                 shorter = replace(self, points=self.points[:-1])
                 error = max(error, steps * shorter._missed(last, value))
         return Estimate(self._fitted(length), error, False)
 
     def _missed(self, length: int, value: float) -> float:
-        return abs(math.log(self._fitted(length) / value))
+        return abs(log(self._fitted(length) / value))
 
     def _fitted(self, length: int) -> float:
         share = length / self.points[-1][0]

@@ -9,8 +9,8 @@ given to `fit` is held out, by which the best step is chosen. With one label (y 
 with several (y [n K], NaN where one is missing) it holds a probability for each, as in MLPClassifier.
 """
 
-import dataclasses
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -172,7 +172,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         state = stored.state
         try:
             config: Any = from_json(state["model"])
-            found = cls(dataclasses.replace(config, fields=(), num_tasks=1))
+            found = cls(replace(config, fields=(), num_tasks=1))
             schema = Schema.of_plain(config.fields, state["schema"])
             found._set(schema, tuple(state["labels"]), state["single"])
             found.module_ = config.build().eval()
@@ -191,7 +191,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def _config(self) -> ModelConfig:
         facts = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
-        return dataclasses.replace(self.model, **facts)
+        return replace(self.model, **facts)
 
     def _training(self, rows: int) -> TrainConfig:
         size = min(256, rows)
@@ -199,7 +199,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         ours = TrainConfig(
             steps=steps, batch_size=size, lr=3e-3, eval_every=max(1, steps // 5), seed=self.seed
         )
-        return dataclasses.replace(self.train or ours, log_dir=None)
+        return replace(self.train or ours, log_dir=None)
 
     def _check(self) -> None:
         for name, kind in annotations(type(self).__init__).items():

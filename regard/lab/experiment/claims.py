@@ -9,8 +9,8 @@ at 99 %, since a hundred verdicts are given. It is a little wide, as the noise w
 (Owen 2007, "The pigeonhole bootstrap", has the like for resampling). Where test items have no scores, b = 0 and the interval says so.
 """
 
-import math
 from collections.abc import Mapping, Sequence
+from math import ceil, inf, isfinite, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -72,13 +72,13 @@ def interval(
     N = 0 if items is None else items.shape[1]
     mean = float(values.mean())
     if S == 1:
-        return Interval(mean, math.inf, 1, N)
+        return Interval(mean, inf, 1, N)
     a = values.var(ddof=1) / S
     b = 0.0 if items is None or N < 2 else items.mean(0).var(ddof=1) / N
     if a + b == 0:
         return Interval(mean, 0.0, S, N)
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
-    half = float(stdtrit(freedom, 0.5 + LEVEL / 2) * math.sqrt(a + b))
+    half = float(stdtrit(freedom, 0.5 + LEVEL / 2) * sqrt(a + b))
     return Interval(mean, half, S, N, float(b / (a + b)))
 
 
@@ -94,7 +94,7 @@ def verdict(found: Interval | None, least: float, most: float) -> Verdict:
     """Agrees where the interval lies wholly between the bounds, disagrees where it lies wholly outside."""
     if not found:
         return "not run"
-    if not math.isfinite(found.half):
+    if not isfinite(found.half):
         return "cannot tell"
     if least < found.low and found.high < most:
         return "agrees"
@@ -112,18 +112,16 @@ def seeds_to_tell(found: Interval, least: float, most: float, smallest: float) -
 
     None where the test items alone make it wider: no number of seeds is enough.
     """
-    bounds = [abs(found.mean - one) for one in (least, most) if math.isfinite(one)]
+    bounds = [abs(found.mean - one) for one in (least, most) if isfinite(one)]
     room = max(smallest / 2, min(bounds, default=0.0)) ** 2 - found.half**2 * found.of_items
     if room <= 0:
         return None
-    return max(
-        found.seeds + 1, math.ceil(found.seeds * found.half**2 * (1 - found.of_items) / room)
-    )
+    return max(found.seeds + 1, ceil(found.seeds * found.half**2 * (1 - found.of_items) / room))
 
 
 def short(value: float | None) -> float | None:
     """Seven digits, as data and pages have it, more than `said` has; None for what is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.7g}")
+    return None if value is None or not isfinite(value) else float(f"{value:.7g}")
 
 
 def said(value: float | None) -> str:
@@ -161,7 +159,7 @@ def _needs(
     results: "Results", open_: Sequence[tuple[Interval, Facts]], smallest: float
 ) -> tuple[str | None, int | None]:
     """What would tell these bounds, in words, and the seeds of it."""
-    if not open_ or not all(math.isfinite(found.half) for found, _ in open_):
+    if not open_ or not all(isfinite(found.half) for found, _ in open_):
         return None, None
     needed = [seeds_to_tell(found, *_least_most(bound), smallest) for found, bound in open_]
     if None in needed:
@@ -171,7 +169,7 @@ def _needs(
     seconds = sum(row.seconds for cell in results.cells.values() for row in cell.rows)
     seconds /= max(1, len(results.config["seeds"]))
     more = seeds - min(found.seeds for found, _ in open_)
-    return f"about {seeds} seeds, {math.ceil(more * seconds / 60)} more minutes of one core", seeds
+    return f"about {seeds} seeds, {ceil(more * seconds / 60)} more minutes of one core", seeds
 
 
 def _stated(results: "Results", claim: Facts) -> Row:
@@ -235,14 +233,14 @@ def _unfit(results: "Results", cells: Sequence["Cell"]) -> str | None:
 
 def _least_most(expected: Facts) -> tuple[float, float]:
     """JSON has null for what is not bounded."""
-    least = -math.inf if expected["least"] is None else expected["least"]
-    return least, math.inf if expected["most"] is None else expected["most"]
+    least = -inf if expected["least"] is None else expected["least"]
+    return least, inf if expected["most"] is None else expected["most"]
 
 
 def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str | None:
     """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
     least, most = _least_most(expected)
-    of_sign = all(abs(one) < smallest for one in (least, most) if math.isfinite(one))
+    of_sign = all(abs(one) < smallest for one in (least, most) if isfinite(one))
     if found is None or expected["beside"] is None or not of_sign:
         return None
     if max(abs(found.low), abs(found.high)) >= smallest:

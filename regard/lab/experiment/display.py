@@ -1,10 +1,10 @@
 """What a person sees while a question is run: one bar of the whole, and each result in a line above it."""
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from rich.console import Console
@@ -46,12 +46,12 @@ class Display:
     moved: set[str] = field(default_factory=set)
     begun: bool = False  # something is done here, not found
 
-    def plan(self, total: int, seconds: float = math.inf) -> None:
+    def plan(self, total: int, seconds: float = inf) -> None:
         """seconds: after which nothing new is begun."""
         if total > self.total:
             self.total = total
             self.bars.update(self.task, total=total)
-        if seconds < math.inf:
+        if seconds < inf:
             end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
             self.bars.update(self.task, end=f"until {end}")
 
@@ -85,7 +85,7 @@ def displayed(progress: bool) -> Iterator[Display]:
         TextColumn("{task.fields[end]}"),
         console=Console(stderr=True, quiet=not progress),
         expand=True,
-        speed_estimate_period=math.inf,
+        speed_estimate_period=inf,
         disable=not progress,
     ) as bars:
         yield Display(bars, bars.add_task("", total=None, end=""))

@@ -10,11 +10,11 @@ was wrong when it was put in. Bytes that hold no row (free pages, page heads) ar
 """
 
 import errno
-import hashlib
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ _SELECT = "SELECT number, key, kind, result, sha256 FROM trials"
 
 def trial_key(content: Mapping[str, Any]) -> str:
     """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return sha256(canonical(content).encode()).hexdigest()
 
 
 def row_key(row: Row) -> str:
@@ -277,11 +277,11 @@ class _StoredRow(NamedTuple):
 
 def _row_hash(*content: object) -> str:
     """content: number, key, kind and result."""
-    return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
+    return sha256(json.dumps(content, default=repr).encode()).hexdigest()
 
 
 def _link(chain: str, row: _StoredRow) -> str:
-    return hashlib.sha256(f"{chain}{row.sha256}".encode()).hexdigest()
+    return sha256(f"{chain}{row.sha256}".encode()).hexdigest()
 
 
 def _create(path: Path) -> None:

@@ -29,7 +29,7 @@ def fault(entry: Entry, ledger: Ledger) -> str | None:
 
 def judge(entry: Entry, question: str, _: None = None) -> Row:
     """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
-    origin = provenance(device="cpu", dtype="float64", of=entry.commit)
+    origin = provenance(dtype="float64", of=entry.commit)
     began = time.perf_counter()
     message = None
     heads = entry.num_heads

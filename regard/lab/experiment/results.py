@@ -4,9 +4,9 @@ Nothing here is measured again and nothing is filled in. Rows of cells that the 
 budget or the engine changed, are old: they are counted by entry and enter nothing.
 """
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from regard.lab.experiment.claims import Facts, Scores, judge
@@ -29,7 +29,7 @@ def rate_means(rows: Iterable[Row]) -> dict[float, float]:
     for (rate, seed), value in found.items():
         if tried[seed] == max(tried.values()):
             values.setdefault(rate, []).append(value)
-    return {rate: statistics.fmean(of) for rate, of in values.items()}
+    return {rate: fmean(of) for rate, of in values.items()}
 
 
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
@@ -60,7 +60,7 @@ class Cell(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        return statistics.fmean(self.values) if self.values else None
+        return fmean(self.values) if self.values else None
 
     def passes(self, value: float, better: str) -> bool:
         """True if every value of the cell is better than this one."""
@@ -206,7 +206,7 @@ class Results:
         names = [name for name in self.accuracies if not self.columns[name]["later"]]
         cells = [cell for name in names if (cell := self.cells.get((label, name)))]
         shares = [share for cell in cells if (share := self.share(cell)) is not None]
-        return statistics.fmean(shares) if shares and len(shares) == len(names) else None
+        return fmean(shares) if shares and len(shares) == len(names) else None
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
@@ -220,7 +220,7 @@ class Results:
                 for row in rows
             ]
             if looks and all(looks):
-                at[label] = statistics.fmean(one[-1] for one in looks)
+                at[label] = fmean(one[-1] for one in looks)
         return at
 
     # ------------------------------------------------------------------ claims

@@ -5,14 +5,14 @@ first: timings, then the lines and every entry in every column from the first se
 seeds.
 """
 
-import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
+from math import inf, isclose
 from pathlib import Path
+from time import monotonic, perf_counter
 from typing import Any
 
 import torch
@@ -116,17 +116,17 @@ class Asking:
 
     def __post_init__(self) -> None:
         question = self.question
-        self.end = time.monotonic() + 3600 * (question.hours or math.inf)
+        self.end = monotonic() + 3600 * (question.hours or inf)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)
-        self.next_draw = -math.inf
+        self.next_draw = -inf
         self.plan = Plan(question)
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
     def all(self, until_told: bool, checked: Callback) -> list[Row]:
         question = self.question
-        began = time.perf_counter()
+        began = perf_counter()
         mixers = [entry for entry in question.entries if entry.mixer]
         for entry in mixers:
             entry.sketch()  # wrong names and options are found here
@@ -138,7 +138,7 @@ class Asking:
         reasons = [cell.reason for cell in self.plan.cells.values()]
         if reasons and all(reasons) and not question.timed:
             raise OptionError(f"question {question.name}: nothing of it can be run. {reasons[0]}")
-        self.display.plan(len(own) + self._planned(), self.end - time.monotonic())
+        self.display.plan(len(own) + self._planned(), self.end - monotonic())
         for setting in question.timed:
             self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])
         if question.base:
@@ -154,7 +154,7 @@ class Asking:
             if not until_told or self._late() or not (wide := self._untold()):
                 break
             self._seeds(wide, range(seed, seed + MORE))
-        self.outcome.seconds = time.perf_counter() - began
+        self.outcome.seconds = perf_counter() - began
         self._draw(now=True)
         cells = {line[2] for line in self.asked.config["cells"]}
         rows = self.ledger.rows()
@@ -209,9 +209,9 @@ class Asking:
         if not self.question.base or not best or len(grid) >= len(self.question.rates) + WIDEST:
             return False
         ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
-        if math.isclose(best, grid[0]):
+        if isclose(best, grid[0]):
             grid.insert(0, grid[0] / ratio)
-        elif math.isclose(best, grid[-1]):
+        elif isclose(best, grid[-1]):
             grid.append(grid[-1] * ratio)
         else:
             return False
@@ -318,7 +318,7 @@ class Asking:
         self.outcome.left += of(listed, doing=display.doing, late=self._late, done=display.done)
 
     def _late(self) -> bool:
-        return time.monotonic() > self.end
+        return monotonic() > self.end
 
     def _found(self, key: str) -> bool:
         row = self.ledger.get(key)
@@ -337,10 +337,10 @@ class Asking:
         self._draw()
 
     def _draw(self, now: bool = False) -> None:
-        began = time.monotonic()
+        began = monotonic()
         if now or began > self.next_draw:
             self.redraw()
-            ended = time.monotonic()
+            ended = monotonic()
             self.next_draw = ended + (ended - began) / DRAWING
 
     def _untold(self) -> list[Column]:

@@ -1,13 +1,13 @@
 """Source of a class or function: the checksum by which its results are told from those before an edit."""
 
 import ast
-import hashlib
 import os
 import sys
 import sysconfig
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
@@ -36,7 +36,7 @@ def source(of: Any) -> str:
         raise OptionError(
             f"{label(of)} cannot be measured: it is in no file, so that nothing tells its results from those before an edit. Write it into a module."
         )
-    digest = hashlib.sha256(label(of).encode())
+    digest = sha256(label(of).encode())
     for name, path in sorted(found.items()):
         digest.update(f"\n{name}\n{_code(path)}".encode())
     return digest.hexdigest()
@@ -45,7 +45,7 @@ def source(of: Any) -> str:
 def code(*parts: Any) -> str:
     """The sha256 of the code of the modules of these classes and functions alone, not of what they import."""
     files = (_located(part.__module__) for part in parts)
-    return hashlib.sha256("\n".join(_code(file) for file in files if file).encode()).hexdigest()
+    return sha256("\n".join(_code(file) for file in files if file).encode()).hexdigest()
 
 
 def files(of: Any) -> dict[str, Path]:
@@ -84,7 +84,7 @@ def _code(path: Path) -> str:
     """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
     tree = _tree(path)
     if not tree:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256(path.read_bytes()).hexdigest()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:

@@ -10,10 +10,10 @@ counted on the eager form, whichever implementation is timed, and so is peak mem
 
 import gc
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields, replace
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -140,10 +140,10 @@ class _Timing:
         with self.mode():
             prepared = self.call.prepare()
             synchronize(self.setting.device)
-            began = time.perf_counter()
+            began = perf_counter()
             self.call.run(prepared)
             synchronize(self.setting.device)
-            return (time.perf_counter() - began) / self.call.repeats
+            return (perf_counter() - began) / self.call.repeats
 
     def _cost(self) -> tuple[int, int]:
         """Peak bytes and operations of one pass; doubles as the first warm-up."""
@@ -205,7 +205,7 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     gc.collect()
     gc.disable()
     try:
-        began = time.perf_counter()
+        began = perf_counter()
         rounds = 0
         elapsed = 0.0
         while rounds < (5 if elapsed < FAST_ROUND * max(rounds, 1) else 3) or (
@@ -217,7 +217,7 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
             if rounds < RATE_ROUNDS:
                 product_times.append(product.sample())
             rounds += 1
-            elapsed = time.perf_counter() - began
+            elapsed = perf_counter() - began
         return rounds, product.flops / statistics.median(product_times)
     finally:
         gc.enable()
@@ -227,7 +227,7 @@ class MatrixProduct:
     """One product of two square matrices into a ready output; sampled in the rounds that it is compared with."""
 
     def __init__(
-        self, device: str, dtype: torch.dtype, *, clock: Callable[[], float] = time.perf_counter
+        self, device: str, dtype: torch.dtype, *, clock: Callable[[], float] = perf_counter
     ):
         self.device = torch.device(device)
         self.clock = clock

@@ -113,7 +113,7 @@ def allowed_share(entry: Entry, column: Column) -> float | None:
     return float(pairs[needed].double().mean())
 
 
-def seen_pairs(mixer: Mixer, length: int, *, causal: bool, marked: int = 0) -> Tensor:
+def seen_pairs(mixer: Mixer, length: int, *, causal: bool, marked: int) -> Tensor:
     """[T T] True where a token's output has a gradient with respect to another token, for any of some random inputs.
 
     Inputs are drawn until three in a row have shown nothing new: a squared relu is zero for half of the pairs of each.
@@ -137,7 +137,7 @@ FINGERPRINT = Question(
     about="what one layer of every mechanism looks up, orders, addresses and counts within some hundred steps: ten minutes on two cores",
     entries=ENTRIES,
     vary=(
-        Setting(kind="forward", length=2048, dim=64, num_heads=4, unit="block", seconds=1.0),
+        Setting(kind="forward", length=2048, dim=64, unit="block", seconds=1.0),
         _column(Lookup(), 500),
         _column(Order(), 300),
         _column(Address(), 300),
@@ -149,7 +149,7 @@ FINGERPRINT = Question(
             train=TrainConfig(
                 tokens=300_000, batch_size=16, lr=2e-3, eval_every=150, checkpoint_every=150, keep=1
             ),
-            shell=Shell(dim=64, num_heads=4, num_layers=2, position="learned"),
+            shell=Shell(position="learned"),
             later=True,
         ),
     ),

@@ -130,7 +130,7 @@ def _text(told_text: str, style: str = "") -> Text:
     return Text(visible_lines(told_text), style=style)
 
 
-def markdown(question: Told, picture: str | None = None) -> str:
+def markdown(question: Told, picture: str | None) -> str:
     """What was asked, how the laws were met, and what came of it. picture: where one is, from the text."""
     screen = (
         "A screen: it asks of each entry alone, and says of none that it is better than another."

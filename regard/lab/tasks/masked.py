@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.options import Part
@@ -16,7 +15,7 @@ from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
-from regard.lab.tasks.task import IGNORED, Batch
+from regard.lab.tasks.task import IGNORED, Batch, Loss
 from regard.lab.tasks.texts import Email, divided, read_emails
 from regard.models.corruption import corrupt
 from regard.models.tokens import Valid
@@ -31,7 +30,7 @@ class MaskedLanguageModelling(LanguageModelling):
 
     rate: Part = 0.15  # share of the bytes that are hidden
 
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """In training mode bytes are hidden anew; otherwise those that the batch hides."""
         if model.training:
             tokens, labels = self._corrupted(batch["tokens"])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.core import OptionError
 from regard.lab.data.records import Integers, Items, Records, gathered
 from regard.lab.data.schema import Columns, Schema
-from regard.lab.tasks.task import Batch, Splits, Task
+from regard.lab.tasks.task import Batch, Loss, Splits, Task
 from regard.nn.fields import FIRST_KNOWN, MISSING, Categorical
 
 
@@ -171,7 +171,7 @@ class TableTask(Tabular):
     def facts(self) -> dict[str, Any]:
         return {"num_tasks": len(self.labels)}
 
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
         logits, labels = self.columns(model, batch)
         known = ~labels.isnan()
         losses = F.binary_cross_entropy_with_logits(

@@ -21,6 +21,7 @@ Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
 
 
+Loss = Float[Tensor, ""]
 Columns = tuple[Tensor, ...]
 """What `measure` reads: values of each item."""
 
@@ -120,7 +121,7 @@ class Task(Declared):
         masks |= {"documents": batch["documents"]} if "documents" in batch else {}
         return model(*(batch[name] for name in self.sides), **masks)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Mean loss of a batch, in nats: the cross-entropy of its labels."""
         logits = self.answer(model, batch).float().flatten(0, -2)
         labels = batch["labels"].flatten()

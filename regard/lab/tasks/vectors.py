@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.core.options import LARGEST, Range
 from regard.lab.data.records import Records
 from regard.lab.tasks.table import Tabular
-from regard.lab.tasks.task import Batch, Drawn, Splits
+from regard.lab.tasks.task import Batch, Drawn, Loss, Splits
 from regard.models import ModelConfig
 from regard.nn import CoordConv2d
 
@@ -25,7 +25,7 @@ class Regression(Tabular):
     def answer(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B K"]:
         return model(batch["fields"]["x"]).float()
 
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
         outputs, labels = self.columns(model, batch)
         return (outputs - labels).square().mean()
 

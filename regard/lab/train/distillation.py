@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.lab.data.records import Examples
-from regard.lab.tasks.task import Batch, Columns, Splits, Task
+from regard.lab.tasks.task import Batch, Columns, Loss, Splits, Task
 from regard.lab.train.batches import in_order
 from regard.models.generation import evaluating
 
@@ -31,7 +31,7 @@ class Distillation(Task):
     teacher: nn.Module
     ids: Int[Tensor, "n"]
     length: int
-    error: Callable[..., Float[Tensor, ""]]
+    error: Callable[..., Loss]
 
     def __post_init__(self) -> None:
         least = (2 * HELD + 1) * self.length
@@ -51,7 +51,7 @@ class Distillation(Task):
         """Windows, four at a time: the validation part's choose weights, the test part's compare both models."""
         return list(in_order(getattr(self.load(), part), 4, self.collate))
 
-    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
         return self.error(model, self.teacher, batch["tokens"], batch["valid"])
 
     def columns(self, model: nn.Module, batch: Batch) -> Columns:

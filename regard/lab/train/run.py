@@ -1,11 +1,10 @@
 """Run: the whole configuration of one training run, and the function that starts it."""
 
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +141,7 @@ def from_json(told: Any) -> ModelConfig | None:
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
     with suppress(LookupError, TypeError, AttributeError, RegardError):
         cls = classes[told["name"]]
-        known = {one.name for one in dataclasses.fields(cls) if one.init}
+        known = {one.name for one in fields(cls) if one.init}
         given = {name: tuples(told[name]) for name in known & told.keys()}
         if "fields" in given:  # of a table
             given["fields"] = tuple(map(_field, given["fields"]))
@@ -186,4 +185,4 @@ def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
             raise OptionError(
                 f"model.{name} is {getattr(model, name)}, and the data have {fact}. Leave it out, or name what they have."
             )
-    return dataclasses.replace(model, **facts)
+    return replace(model, **facts)
