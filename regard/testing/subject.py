@@ -184,8 +184,11 @@ class Subject(Judged):
             cross = source is not None
             causal = order.mask.causal
             for label, mask in self._masks(rows, S if cross else T, cross):
-                name = f"{'cross ' * cross}{'causal ' * causal}{label}".strip() or "plain"
-                yield Request(name, replace(mask, causal=causal), source)
+                yield Request(
+                    f"{'cross ' * cross}{'causal ' * causal}{label}".strip() or "plain",
+                    replace(mask, causal=causal),
+                    source,
+                )
 
     def _masks(self, rows: int, keys: int, cross: bool) -> Iterator[tuple[str, Mask]]:
         generator = seeded(11)

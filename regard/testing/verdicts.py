@@ -1,9 +1,9 @@
 """Verdicts of laws (passed, failed, cannot judge, does not apply), and the loop that runs laws."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 from torch import Tensor
@@ -85,7 +85,7 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
         outcome: Outcome = "passed"
         sentence = ""
         cause = None
-        began = time.perf_counter()
+        began = perf_counter()
         errors: list[float] = []
         token = _errors.set(errors)
         try:
@@ -106,7 +106,7 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
                 outcome = "cannot judge"
                 sentence = "; ".join(dict.fromkeys(subject.notes))
         _errors.reset(token)
-        spent = time.perf_counter() - began
+        spent = perf_counter() - began
         yield Verdict(name, outcome, spent, sentence, cause, tuple(errors))
         if isinstance(cause, TimeoutError):
             return

@@ -152,8 +152,10 @@ def _equal(
     question: Question, column: Column, entry: Entry, base: Entry, splits: Splits, target: int
 ) -> None:
     if (entry.before is None) != (base.before is None) and "before" not in question.factors:
-        why = f"{entry.label} and {base.label} are not both trained before"
-        raise _Broken(why, 'Declare factors=("before",), or give both the same')
+        raise _Broken(
+            f"{entry.label} and {base.label} are not both trained before",
+            'Declare factors=("before",), or give both the same',
+        )
     if "size" in question.factors or obstacle(column, entry, splits):
         return
     try:
@@ -192,8 +194,10 @@ def _lines(question: Question, load: Load) -> str:
         reasons = {line.label: obstacle(column, line, load(column.task)) for line in lines}
         for label, reason in reasons.items():
             if reason and question.kind == "comparison":
-                why = f"{label} cannot be trained in {column.name}: {reason}"
-                raise _Broken(why, f"Enter a model with the title {label}")
+                raise _Broken(
+                    f"{label} cannot be trained in {column.name}: {reason}",
+                    f"Enter a model with the title {label}",
+                )
         without += [column.name] * any(reasons.values())
     but = f" but {', '.join(without)}, in which neither can stand and nothing is grey" * bool(
         without
@@ -262,8 +266,9 @@ def _verdicts(question: Question, load: Load) -> str:
         raise _Broken("it claims nothing", 'Give `claims`, or kind="screen"')
     for claim in question.claims:
         if not claim.smallest > 0:
-            why = f"a claim names no smallest effect worth telling: {claim.text}"
-            raise _Broken(why, "Give `smallest`")
+            raise _Broken(
+                f"a claim names no smallest effect worth telling: {claim.text}", "Give `smallest`"
+            )
         if not (claim.text and claim.source and claim.expected):
             raise _Broken("a claim needs a text, a source and bounds", "Give all three")
         for bound in claim.expected:

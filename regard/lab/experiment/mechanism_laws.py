@@ -1,6 +1,6 @@
 """A mechanism's laws, checked once for each state of its source; a ledger keeps the verdict."""
 
-import time
+from time import perf_counter
 
 from regard.lab.experiment.display import told
 from regard.lab.experiment.entry import Entry
@@ -30,7 +30,7 @@ def fault(entry: Entry, ledger: Ledger) -> str | None:
 def judge(entry: Entry, question: str, _: None = None) -> Row:
     """Its laws, now; of the library's own, which its tests hold against every law, those that are asked of any options."""
     origin = provenance(dtype="float64", of=entry.commit)
-    began = time.perf_counter()
+    began = perf_counter()
     message = None
     heads = entry.num_heads
     try:
@@ -40,5 +40,5 @@ def judge(entry: Entry, question: str, _: None = None) -> Row:
         inherited = f": {entry.written.name}: "
         message = str(error).splitlines()[0].replace(inherited, f": {entry.name}: ", 1)
     return Row(
-        kind="laws", question=question, column="laws", cell=key(entry), **entry.facts, reason=message, seconds=time.perf_counter() - began, provenance=origin,
+        kind="laws", question=question, column="laws", cell=key(entry), **entry.facts, reason=message, seconds=perf_counter() - began, provenance=origin,
     )  # fmt: skip

@@ -35,9 +35,9 @@ An example, whole:
 (`regard.lab.experiment.laws`) is refused before anything is run.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -146,8 +146,8 @@ class Expected(Declared):
     beside: str | None = None
     column: str = ""
     measure: str | None = None
-    least: Bound = -math.inf
-    most: Bound = math.inf
+    least: Bound = -inf
+    most: Bound = inf
 
     def __post_init__(self) -> None:
         if self.least > self.most:

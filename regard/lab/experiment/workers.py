@@ -43,8 +43,11 @@ class Claims:
         probe = self.folder / "probe"  # one file, for which processes wait: locks are not removed
         with reported(self.folder), locked(probe):
             with suppress(Timeout), locked(probe, timeout=0):
-                why = "its file system does not lock files, and processes would share no work"
-                raise path_error(self.folder, None, why)
+                raise path_error(
+                    self.folder,
+                    None,
+                    "its file system does not lock files, and processes would share no work",
+                )
         self.machine = hashlib.sha256(space().encode()).hexdigest()[:16]
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Pictures: what is gained over the bag against speed and memory beside the grid, and time and memory against length."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import log10, pi, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,8 +44,8 @@ def trade(question: Mapping[str, Any]) -> Any:
     times = [row["timed"][timed["name"]] for row in rows]
     most = max(1, *(at["peak bytes"] for at in times))
     speeds = [at["tokens per second"] for at in times]
-    low = math.log10(min(speeds) / 1.3)
-    high = math.log10(max(speeds) * 1.5)
+    low = log10(min(speeds) / 1.3)
+    high = log10(max(speeds) * 1.5)
     points = []
     bubbles = []
     for row, at in zip(rows, times, strict=True):
@@ -56,9 +56,9 @@ def trade(question: Mapping[str, Any]) -> Any:
             "colour": GREY if row["line"] else BLUE, "fill": 0.25 if row["causal"] else 0.7,
         }  # fmt: skip
         points.append(point)
-        x = (math.log10(point["speed"]) - low) / (high - low) * WIDTH
+        x = (log10(point["speed"]) - low) / (high - low) * WIDTH
         y = (1.05 - row["gain"]) / 1.1 * HEIGHT
-        bubbles.append(Bubble(x, y, math.sqrt(point["area"] / math.pi), name))
+        bubbles.append(Bubble(x, y, sqrt(point["area"] / pi), name))
     for point, (x, y) in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
         point["label_x"], point["label_y"] = round(x, 1), round(y, 1)
     base = alt.Chart(alt.Data(values=points))

@@ -13,6 +13,7 @@ from abc import abstractmethod
 import numpy as np
 import torch
 from jaxtyping import Bool
+from numpy.random import Generator, default_rng
 from torch import Tensor
 
 from regard.lab.data.records import IGNORED, Examples, Integers, Rows
@@ -42,7 +43,7 @@ class Ability(Drawn):
     def num_classes(self) -> int: ...
 
     @abstractmethod
-    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, rng: Generator) -> Rows:
         """So many rows."""
 
     @property
@@ -55,7 +56,7 @@ class Ability(Drawn):
         sizes = self.train_size, self.valid_size, self.test_size
         return Splits(
             *(
-                Examples.windows(*self.draw(size, np.random.default_rng([self.seed, part])))
+                Examples.windows(*self.draw(size, default_rng([self.seed, part])))
                 for part, size in enumerate(sizes)
             )
         )
@@ -85,7 +86,7 @@ class Lookup(Ability):
     def max_len(self) -> int:
         return 2 * self.num_pairs
 
-    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, rng: Generator) -> Rows:
         keys = rng.random((count, self.num_keys)).argsort(1)[:, : self.num_pairs]
         values = rng.integers(0, self.num_values, keys.shape)
         order = rng.random(keys.shape).argsort(1)
@@ -143,7 +144,7 @@ class Order(SaidAgain):
         needed[torch.arange(self.length, self.max_len), torch.from_numpy(self.order)] = True
         return needed
 
-    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, rng: Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))
         return _halves(1 + symbols, np.full_like(symbols, 1 + self.symbols), symbols[:, self.order])
 
@@ -165,7 +166,7 @@ class Address(SaidAgain):
         needed[self.length :, : self.length] = True
         return needed
 
-    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, rng: Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))
         places = rng.integers(0, self.length, (count, self.length))
         answers = np.take_along_axis(symbols, places, 1)
@@ -190,7 +191,7 @@ class Counting(Ability):
     def num_classes(self) -> int:
         return self.most
 
-    def draw(self, count: int, rng: np.random.Generator) -> Rows:
+    def draw(self, count: int, rng: Generator) -> Rows:
         frequency = np.arange(1, self.symbols + 1) ** -0.75
         symbols = rng.choice(self.symbols, (count, self.length), p=frequency / frequency.sum())
         equal = symbols[:, :, None] == symbols[:, None, :]

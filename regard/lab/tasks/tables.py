@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from regard.core import OptionError
@@ -118,9 +119,7 @@ class OwnTable(TableTask):
 
 def _drawn(rows: int, seed: int) -> list[np.ndarray]:
     """Seven rows in ten, and twice three twentieths."""
-    return np.split(
-        np.random.default_rng(seed).permutation(rows), [int(0.7 * rows), int(0.85 * rows)]
-    )
+    return np.split(default_rng(seed).permutation(rows), [int(0.7 * rows), int(0.85 * rows)])
 
 
 def _typed(cells: Sequence[str]) -> list:
@@ -157,7 +156,7 @@ class PlantedHistories(Drawn, TableTask):
             )
 
     def load(self) -> Splits:
-        rng = np.random.default_rng(self.seed)
+        rng = default_rng(self.seed)
         drawn = rng.integers(0, self.num_items, (self.total, self.history + 1))
         history = drawn[:, :-1]
         item = drawn[:, -1]
@@ -222,7 +221,7 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> l
     if not asked:
         raise OptionError("no user has three positive behaviours: there is nothing to ask")
     trained = np.array([one.item for one in asked if one.part == TRAIN])
-    others = _others(asked, trained, touched, np.random.default_rng(seed))
+    others = _others(asked, trained, touched, default_rng(seed))
     pairs = zip(asked, others, strict=True)
     return [one for true, item in pairs for one in (true, true._replace(item=item, label=0.0))]
 
@@ -231,7 +230,7 @@ def _others(
     asked: Sequence[Asked],
     items: Integers,
     touched: dict[int, set[int]],
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> list[int]:
     """For each target one of the items that its user never touched."""
     known = set(items.tolist())

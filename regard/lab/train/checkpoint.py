@@ -10,8 +10,8 @@ A committed file that is missing, shorter or different raises StoredDataError wi
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
@@ -81,7 +81,7 @@ def clean(root: Path) -> None:
     """Removes what a killed process left half written."""
     with reported(root):
         for path in root.glob(f"step-*{PARTIAL}"):
-            shutil.rmtree(path)
+            rmtree(path)
 
 
 def prune(root: Path, keep: int, best: Path) -> None:
@@ -91,7 +91,7 @@ def prune(root: Path, keep: int, best: Path) -> None:
             if path != best:
                 partial = path.with_name(path.name + PARTIAL)
                 path.rename(partial)
-                shutil.rmtree(partial)
+                rmtree(partial)
 
 
 def fingerprint(path: Path) -> State:

@@ -1,12 +1,12 @@
 """The training loop, on Hugging Face Accelerate, which handles DDP, FSDP2 and mixed precision."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from numbers import Real
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Literal
 
 import torch
@@ -51,8 +51,7 @@ class FitResult:
     data_sha256: str
     curve: Curve  # (step, validation metric)
     notes: dict[str, str]  # what the data depend on besides the options, such as a version
-    # (step, mean training loss in nats since the entry before)
-    losses: Curve = field(default_factory=list)
+    losses: Curve = field(default_factory=list)  # (step, mean loss in nats since the one before)
 
 
 def fit(
@@ -189,7 +188,7 @@ class _Trainer:
 
     def _train(self, batches: Iterator[Batch], until: int) -> float:
         """Steps up to `until`, and the mean loss; the losses reach the host once, so that a GPU never waits."""
-        began = time.perf_counter()
+        began = perf_counter()
         first = self.state.step
         tokens = 0
         losses = []
@@ -217,7 +216,7 @@ class _Trainer:
         self.state.tokens += int(
             self.accelerator.reduce(torch.tensor(tokens, device=self.accelerator.device), "sum")
         )
-        self.state.seconds += time.perf_counter() - began
+        self.state.seconds += perf_counter() - began
         self.state.step = until
         return found.mean().item()
 

@@ -5,9 +5,9 @@ Here the rate rises linearly and falls linearly, rows are taken by index from tw
 """
 
 import math
-import time
 from dataclasses import dataclass, replace
 from statistics import fmean
+from time import perf_counter
 from typing import ClassVar
 
 import torch
@@ -73,7 +73,7 @@ def short_fit(
     AdamW (.9, .98) without decay, the gradient's norm cut at 1. The last weights are the result. Seeds torch's generator. A mixer's
     `auxiliary_loss` is added where it has one: no other gradient reaches an index. Raises DivergedError where the loss is not finite.
     """
-    began = time.perf_counter()
+    began = perf_counter()
     tokens, labels = (part.to(device) for part in splits.train.rows())
     steps, most = budget.steps, budget.steps * budget.batch_size
     if len(tokens) < most:
@@ -113,7 +113,7 @@ def short_fit(
         valid_value=float(row_accuracies(model, splits.valid).mean()),
         value=float(correct.mean()),
         steps=len(accuracies),
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         correct=tuple(round(one, 4) for one in correct.tolist()),
         curve=tuple(curve),
     )

@@ -1,9 +1,9 @@
 """Counted operations, live bytes and bytes kept for the backward grow as declared."""
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import lru_cache, partial
+from math import log, sqrt
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ def complexity(subject: Subject) -> None:
 
 def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
     """The slope over the whole range, or over its upper half, where slower terms have faded; or a declared sum."""
-    middle = round(math.sqrt(low * high))
+    middle = round(sqrt(low * high))
     options = dict(subject.options)
     if not subject.can.any_length:
         options["max_len"] = high
@@ -68,7 +68,7 @@ def _grows_as_declared(subject: Subject, low: int, high: int) -> None:
 
 
 def _slope(cost: Callable[[int], int], low: int, high: int) -> float:
-    return math.log(cost(high) / cost(low)) / math.log(high / low)
+    return log(cost(high) / cost(low)) / log(high / low)
 
 
 def _is_sum_of_terms(
@@ -126,8 +126,10 @@ def training_memory(subject: Subject) -> None:
         for order in subject.orders():
             slope = _slope(partial(_kept, subject, mixer, order), low, high)
             what = f"{order.label}, {'plain' if form is SMALL else 'own'} form"
-            said = f"{what}: grows as T^{slope:.2f}, declared {declared} (T^{most:.2f})"
-            require(slope <= most + MARGIN, said)
+            require(
+                slope <= most + MARGIN,
+                f"{what}: grows as T^{slope:.2f}, declared {declared} (T^{most:.2f})",
+            )
 
 
 def _kept(subject: Subject, mixer: Mixer, order: Request, length: int) -> int:

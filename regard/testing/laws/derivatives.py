@@ -70,8 +70,10 @@ def _along_a_direction(mixer: Mixer, x: Tensor, request: Request) -> None:
     for what, found in (("finite difference", difference), ("forward-mode AD", tangent)):
         found = torch.zeros_like(norm) if found is None else found
         error = ((found - along).abs() / norm).item()
-        said = f"{request.label}: {what} and gradient differ by {error:.1e} of its norm"
-        require(error <= BOUND, said)
+        require(
+            error <= BOUND,
+            f"{request.label}: {what} and gradient differ by {error:.1e} of its norm",
+        )
 
 
 def second_derivative(subject: Subject) -> None:
@@ -86,8 +88,9 @@ def second_derivative(subject: Subject) -> None:
     cases.append((subject.make(blocks="own", max_len=LENGTH), LENGTH, orders[-1]))
     for mixer, length, order in cases:
         z = subject.tokens(1, length)
-        label = f"{order.label}, {length} tokens: "
-        equals_finite_differences(partial(order, mixer), mixer, z, label)
+        equals_finite_differences(
+            partial(order, mixer), mixer, z, f"{order.label}, {length} tokens: "
+        )
 
 
 def equals_finite_differences(

@@ -37,8 +37,13 @@ def refusals(subject: Subject) -> None:
     }
     for name, reason in subject.can.refusals().items():
         if name in asks:
-            what = f"what is declared a No, {name},"
-            refused(asks[name], UnsupportedError, what, reason, subject.name)
+            refused(
+                asks[name],
+                UnsupportedError,
+                f"what is declared a No, {name},",
+                reason,
+                subject.name,
+            )
     unfit: dict[str, Call] = {
         "x": lambda: mixer(x[..., :-1], mask=mask),
         "at least one token": lambda: mixer(x[:, :0], mask=mask),

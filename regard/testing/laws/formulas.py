@@ -70,8 +70,9 @@ def limit(subject: Subject) -> None:
         for request in subject.requests():
             if request.context is None or other.capabilities.cross:
                 x = subject.x
-                what = f"{request.label}: limit {name}"
-                require_close(request(own, x), request(other, x), BOUND, what)
+                require_close(
+                    request(own, x), request(other, x), BOUND, f"{request.label}: limit {name}"
+                )
 
 
 @torch.no_grad()

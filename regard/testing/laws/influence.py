@@ -20,8 +20,10 @@ def sensitivity(subject: Subject) -> None:
         felt = influence(mixer, request, xs)
         if subject.can.attention_map:
             used = _weighted(mixer, request, xs, felt.shape[2])
-            what = f"{request.label}: an output ignores a key to which it gives weight"
-            require(felt[used].all(), what)
+            require(
+                felt[used].all(),
+                f"{request.label}: an output ignores a key to which it gives weight",
+            )
         elif request.mask.pairwise is not None:
             subject.cannot_judge(
                 "which pairs meet under a pairwise mask: attention_map is declared a No"

@@ -92,8 +92,12 @@ def _before_is_the_same(
     y, *found = call(moved)
     for (t, scale), after in zip(made, found, strict=True):
         first = t + behind
-        what = f"{label}: outputs before {first} after a change of scale {scale:g} from {t} on"
-        require_close(after[:, :first], y[:, :first], 1e-11, what)
+        require_close(
+            after[:, :first],
+            y[:, :first],
+            1e-11,
+            f"{label}: outputs before {first} after a change of scale {scale:g} from {t} on",
+        )
 
 
 def padding(subject: Subject) -> None:

@@ -245,5 +245,7 @@ def autocast(subject: Subject) -> None:
             for name, bound in AUTOCAST_BOUNDS.items():
                 error = (found[name].float() - expected[name]).norm()
                 error = error / expected[name].norm().clamp_min(1e-12)
-                said = f"autocast: {name}: relative error {error:.3f} in {dtype}, allowed {bound}"
-                require(error < bound, said)
+                require(
+                    error < bound,
+                    f"autocast: {name}: relative error {error:.3f} in {dtype}, allowed {bound}",
+                )

@@ -61,8 +61,12 @@ def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> No
     program = _exported(mixer, *at(B, AT), free=True)
     for rows, length in ASKED:
         if most is None or length <= most:
-            what = f"exported at {B} rows of {AT} tokens, asked at {rows} of {length}"
-            _require_program(program, mixer, *at(rows, length), what)
+            _require_program(
+                program,
+                mixer,
+                *at(rows, length),
+                f"exported at {B} rows of {AT} tokens, asked at {rows} of {length}",
+            )
 
 
 def _exported(

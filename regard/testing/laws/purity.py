@@ -1,8 +1,8 @@
 """A call is a function of its arguments: of no call before or beside it, no copy, no device and no memory."""
 
-import copy
 import io
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from threading import get_ident
 
@@ -44,7 +44,7 @@ def randomness(subject: Subject) -> None:
     before = torch.get_rng_state()
     require(torch.equal(y, mixer(x, mask=mask)), "evaluation gives two results for one input")
     require(torch.equal(before, torch.get_rng_state()), "evaluation moves the global generator")
-    stored = copy.deepcopy(mixer.state_dict())
+    stored = deepcopy(mixer.state_dict())
     for mode in (False, True):
         mixer.train(mode)(x, mask=mask)
         changed = [k for k, z in mixer.state_dict().items() if not torch.equal(z, stored[k])]
@@ -122,7 +122,7 @@ def transfer(subject: Subject) -> None:
     x = subject.x
     y = mixer(x, mask=mask)
     other.load_state_dict(mixer.state_dict())
-    clone = copy.deepcopy(mixer)
+    clone = deepcopy(mixer)
     stored = io.BytesIO()
     require(clone.options == mixer.options, "a deep copy loses the options")
     torch.save(mixer, stored)

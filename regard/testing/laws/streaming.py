@@ -54,8 +54,14 @@ def streaming(subject: Subject) -> None:
         column = torch.arange(S)
         sides = (column < torch.tensor([[4], [S]]), column >= torch.tensor([[S], [2]]))
         for valid in (None, *sides) if subject.can.padding else (None,):
-            what = "cross: extend with a context in the state"
-            require_streamed(mixer, x, CHUNKS[2], what, context=context, valid=valid)
+            require_streamed(
+                mixer,
+                x,
+                CHUNKS[2],
+                "cross: extend with a context in the state",
+                context=context,
+                valid=valid,
+            )
 
 
 def require_streamed(
@@ -118,8 +124,9 @@ def _equals_forward(
     state = require_streamed(single, x.float(), chunkings[-1], "float32", bound=1e-5)
     for field in tensors(state).values():
         fits = field.dtype == torch.float32 or not field.is_floating_point()
-        what = "the state must be batch first and in the module's dtype"
-        require(fits and field.shape[0] == B, what)
+        require(
+            fits and field.shape[0] == B, "the state must be batch first and in the module's dtype"
+        )
     x = x.clone().requires_grad_()
     expected = results(mixer, mixer(x, mask=Mask(causal=True)), x=x)
     for chunks in chunkings[1:] or chunkings:
@@ -197,8 +204,12 @@ def _branches(mixer: Mixer, x: Tensor) -> None:
         for end, found in zip(ends, outputs, strict=True):
             alone = torch.cat([prompt, *end], dim=1)
             expected, _ = feed(mixer, alone, mixer.initial_state(B), (begin, *[1] * (rest + 1)))
-            what = f"two branches after {begin} tokens"
-            require_close(torch.cat(found, dim=1), expected[:, begin + 1 :], BOUND, what)
+            require_close(
+                torch.cat(found, dim=1),
+                expected[:, begin + 1 :],
+                BOUND,
+                f"two branches after {begin} tokens",
+            )
 
 
 def _reordered(mixer: Mixer, x: Tensor) -> None:
