@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.cli.checkpoints import Loaded
     from regard.explore.attribution import Answer
 
+Ids = Annotated[str | None, arg(metavar="IDS")]
 PAGE = Path("runs/explore/page.html")
 
 
@@ -34,9 +35,9 @@ class Explore(Declared):
     """what the decoder of a translator reads"""
     file: Path | None = None
     """a text file, an image (.png, .jpg), or a table (.csv, .tsv)"""
-    tokens: Annotated[str | None, arg(metavar="IDS")] = None
+    tokens: Ids = None
     """token ids in the place of a text: "5 3 9"; the sentences of a document are parted by "/\""""
-    target_tokens: Annotated[str | None, arg(metavar="IDS")] = None
+    target_tokens: Ids = None
     compare: str | None = None
     """a second checkpoint on the same input, or, for a Hugging Face folder, a mixer to put in the place of its attention"""
     influence: Flag = False

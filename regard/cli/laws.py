@@ -16,7 +16,8 @@ from regard.core.options import Declared
 if TYPE_CHECKING:
     from regard.testing import Verdict
 
-FACTS: dict[str, Any] = {"dim": 24, "num_heads": 3, "max_len": 64}
+Facts = dict[str, Any]
+FACTS: Facts = {"dim": 24, "num_heads": 3, "max_len": 64}
 OUTCOMES = ("failed", "cannot judge", "passed", "does not apply")  # the first that any variant has
 
 
@@ -45,7 +46,7 @@ class Laws(Declared):
         return int("failed" in outcomes)
 
 
-def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[dict[str, Any]]:
+def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Facts]:
     """One row for each law: the law, its verdict over all variants, seconds, and what breaks it or why it cannot judge."""
     from rich.console import Console
 
@@ -83,7 +84,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[di
     return [_row(law, by_variant) for law, by_variant in found.items()]
 
 
-def _row(law: str, by_variant: "Mapping[str, Verdict]") -> dict[str, Any]:
+def _row(law: str, by_variant: "Mapping[str, Verdict]") -> Facts:
     outcomes = {verdict.outcome for verdict in by_variant.values()}
     outcome = next(outcome for outcome in OUTCOMES if outcome in outcomes)
     said: dict[str, list[str]] = {}

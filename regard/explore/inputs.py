@@ -90,6 +90,9 @@ class Group(NamedTuple):
     prefix: int = 0
 
 
+Groups = list[Group]
+
+
 class Reading(NamedTuple):
     """The parts of a page for one row of the batch.
 
@@ -97,7 +100,7 @@ class Reading(NamedTuple):
     """
 
     label: str
-    groups: list[Group]
+    groups: Groups
     document: dict[str, list] | None = None
 
 
@@ -135,7 +138,7 @@ def numbered(words: list[str] | None, count: int) -> list[str]:
     return [str(n + 1) for n in range(count)]
 
 
-def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> list[Group]:
+def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
     gathered: dict[tuple, list[Layer]] = {}
     for layer in read:
         name = _group_name(layer, model)
@@ -178,7 +181,7 @@ def _group_name(layer: Layer, model: nn.Module) -> str:
 # ---------------------------------------------------------------------- models of tables and documents
 
 
-def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
+def _din(model: DIN, inputs: Inputs, row: int) -> Groups:
     """This row's history for the candidates of all rows."""
     batch = inputs.args[0]
     histories = {sequence.name for sequence in model.config.sequences}
@@ -196,7 +199,7 @@ def _din(model: DIN, inputs: Inputs, row: int) -> list[Group]:
     return [Group("history", targets, numbered(items, weights.shape[2]), True, [sheet])]
 
 
-def _autoint(model: AutoInt, inputs: Inputs, row: int) -> list[Group]:
+def _autoint(model: AutoInt, inputs: Inputs, row: int) -> Groups:
     names = [field.name for field in model.config.fields]
     sheets = [
         Sheet(f"layer {n + 1}", "softmax", kind_of(weights), weights[row])
@@ -205,7 +208,7 @@ def _autoint(model: AutoInt, inputs: Inputs, row: int) -> list[Group]:
     return [Group("fields", names, names, False, sheets)]
 
 
-def _mmoe(model: MMoE, inputs: Inputs, row: int) -> list[Group]:
+def _mmoe(model: MMoE, inputs: Inputs, row: int) -> Groups:
     weights = model.weights(inputs.args[0])[row][None]
     tasks = numbered(inputs.row(inputs.others, row), weights.shape[1])
     experts = [f"expert {n + 1}" for n in range(weights.shape[2])]

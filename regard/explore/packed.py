@@ -20,6 +20,7 @@ from regard.core import OptionError
 from regard.explore.inputs import Group
 from regard.explore.statistics import head_divergence, head_statistics
 
+Data = dict[str, Any]  # what the page holds as JSON
 LEVELS = (255, 63, 15, 3)
 THUMBNAIL = 32  # rows and columns at most
 MOST_NUMBERS = 80_000_000  # weights that one page holds, whatever their bytes
@@ -39,7 +40,7 @@ def windows(T: int, S: int, size: int, heads: int) -> list[Window]:
     return [*zip(rows, cols, strict=True)]
 
 
-def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[dict[str, Any]]:
+def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[Data]:
     """The groups as JSON values of at most so many bytes. Raises OptionError where even three levels take more."""
     cut = [(g, windows(len(g.rows), len(g.cols), window, _heads(g))) for g in groups]
     numbers = sum(sheet.values[:, *w].numel() for g, ws in cut for sheet in g.sheets for w in ws)
@@ -62,7 +63,7 @@ def _heads(group: Group) -> int:
     return sum(len(sheet.values) for sheet in group.sheets)
 
 
-def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
+def _group(group: Group, ws: list[Window], levels: int) -> Data:
     size = 0
     sheets = []
     for sheet in group.sheets:
@@ -82,7 +83,7 @@ def _group(group: Group, ws: list[Window], levels: int) -> dict[str, Any]:
     }
 
 
-def _about(sheet: Any, group: Group) -> dict[str, Any]:
+def _about(sheet: Any, group: Group) -> Data:
     values = sheet.values[None, :, :, group.prefix :].float()
     found = head_statistics(values, cross=group.cross or values.shape[2] != values.shape[3])
     outside = None

@@ -6,6 +6,7 @@ from math import exp, log
 
 import numpy as np
 
+Points = tuple[tuple[int, float], ...]  # (length, value)
 LARGEST_ERROR = 500.0  # of a logarithm: nothing is known beyond it
 
 
@@ -44,7 +45,7 @@ class Estimate:
 class Growth:
     """value(n) = a + b n + c n^p with a, b, c >= 0 and p declared, fitted to (length, value) by relative error."""
 
-    points: tuple[tuple[int, float], ...]  # by length
+    points: Points  # by length
     power: float
     spread: float = 0.0  # of one measurement, as an error
 
@@ -72,7 +73,7 @@ class Growth:
 
 
 @lru_cache(maxsize=1024)
-def _parts(points: tuple[tuple[int, float], ...], power: float) -> list[tuple[float, float]]:
+def _parts(points: Points, power: float) -> list[tuple[float, float]]:
     """(power, part) of the value at the longest length."""
     from scipy.optimize import nnls
 

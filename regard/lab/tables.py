@@ -39,6 +39,7 @@ from regard.lab.train.run import as_json, from_json
 from regard.models import ModelConfig
 from regard.models.generation import evaluating
 
+Names = tuple[str, ...]
 ROWS_AT_ONCE = 4096
 
 
@@ -181,7 +182,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise StoredDataError(f"{folder} holds no TableClassifier: {error!r}") from error
         return found
 
-    def _set(self, schema: Schema, names: tuple[str, ...], single: bool) -> None:
+    def _set(self, schema: Schema, names: Names, single: bool) -> None:
         self.schema_ = schema
         self.label_names_ = names
         self.single_ = single
@@ -216,13 +217,13 @@ class Given(TableTask):
     """The task of rows that are given."""
 
     name = "given"
-    labels: tuple[str, ...]  # type: ignore[misc]  # an option here, a constant of the other tasks
+    labels: Names  # type: ignore[misc]  # an option here, a constant of the other tasks
 
     def load(self) -> Splits:
         raise OptionError("the rows are given to `fit`")
 
 
-def _labels(y: Any) -> tuple[Float[NDArray, "n K"], tuple[str, ...] | None, bool]:
+def _labels(y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bool]:
     """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
@@ -245,7 +246,7 @@ def _check_rows(X: Columns, rows: int) -> None:
 
 
 def _check_both_kinds(
-    y: Float[NDArray, "n K"], names: tuple[str, ...], part: str, valid_share: float
+    y: Float[NDArray, "n K"], names: Names, part: str, valid_share: float
 ) -> None:
     """AUC needs both in the rows held out; in those trained on there is nothing to learn without."""
     for k, name in enumerate(names):

@@ -22,6 +22,7 @@ from regard.testing.verdicts import (
     require_kept,
 )
 
+Factory = Callable[[], Pool]
 B = 3
 Q = 2
 BOUND = 1e-10
@@ -30,7 +31,7 @@ BOUND = 1e-10
 class PoolSubject(Judged):
     def __init__(
         self,
-        factory: Callable[[], Pool],
+        factory: Factory,
         oracle: Oracle | None = None,
         set_size: int = 5,
         by_place: bool = False,
@@ -180,7 +181,7 @@ POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
 
 
 def check_pool(
-    factory: Callable[[], Pool],
+    factory: Factory,
     laws: str | Iterable[str] = "all",
     *,
     oracle: Oracle | None = None,
@@ -195,6 +196,6 @@ def check_pool(
     return require_kept(PoolSubject(factory, oracle, set_size, by_place), named(laws, POOL_LAWS))
 
 
-def judge_pool(factory: Callable[[], Pool], laws: str | Iterable[str] = "all") -> Iterator[Verdict]:
+def judge_pool(factory: Factory, laws: str | Iterable[str] = "all") -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(PoolSubject(factory), named(laws, POOL_LAWS))

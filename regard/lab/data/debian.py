@@ -23,18 +23,22 @@ class Description(NamedTuple):
     paragraphs: tuple[str, ...]  # each in one line
 
 
-def read_packages(text: str) -> dict[str, Listed]:
+Packages = dict[str, Listed]  # by name
+Descriptions = dict[str, Description]  # by the MD5 of the English text
+
+
+def read_packages(text: str) -> Packages:
     """Name of a binary package -> what `Packages` lists of it."""
-    listed: dict[str, Listed] = {}
+    listed: Packages = {}
     for stanza in _stanzas(text):
         source = stanza.get("Source", stanza["Package"]).split()[0]
         listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
     return listed
 
 
-def read_descriptions(text: str, language: str) -> dict[str, Description]:
+def read_descriptions(text: str, language: str) -> Descriptions:
     """MD5 of the English text -> the description in `language`; of packages that share a text the first is named."""
-    found: dict[str, Description] = {}
+    found: Descriptions = {}
     field = f"Description-{language}"
     for stanza in _stanzas(text):
         if field in stanza:
@@ -45,7 +49,7 @@ def read_descriptions(text: str, language: str) -> dict[str, Description]:
     return found
 
 
-def read_index(archive: Mapping[str, bytes]) -> tuple[dict[str, Listed], dict[str, Description]]:
+def read_index(archive: Mapping[str, bytes]) -> tuple[Packages, Descriptions]:
     """The results of `read_packages` and `read_descriptions` for the English index."""
     english = read_descriptions(archive["Translation-en"].decode(), "en")
     return read_packages(archive["Packages"].decode()), english

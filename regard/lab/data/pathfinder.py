@@ -22,6 +22,7 @@ from regard.lab.data.generated import bar
 from regard.lab.data.records import Integers
 
 Floats = NDArray[np.floating]
+Bytes = NDArray[np.uint8]
 CHUNK = 200  # pictures of 32 x 32 pixels; fewer of larger ones
 _DRAWS = 24  # places from which a paddle takes the first that is free
 _TRIES = 2  # for each distractor
@@ -56,8 +57,8 @@ def published(size: int, contour_length: int = 14) -> Drawing:
 
 
 class Pictures(NamedTuple):
-    pixels: NDArray[np.uint8]  # [n size size]
-    labels: NDArray[np.uint8]  # [n]: 1 if the discs are on one path
+    pixels: Bytes  # [n size size]
+    labels: Bytes  # [n]: 1 if the discs are on one path
     ends: Floats  # [n 2 2]: where the discs are, (y, x)
 
 
@@ -200,7 +201,7 @@ def _distractors(canvas: _Canvas) -> None:
             paddle[~whole] = np.inf
 
 
-def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> NDArray[np.uint8]:
+def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> Bytes:
     """[n size size]: the nearer to a stroke or disc, the brighter, within one pixel of its edge."""
     pad = int(drawing.paddle + drawing.disc) + 2
     side = drawing.size + 2 * pad

@@ -18,6 +18,7 @@ from regard.nn.fields import MISSING
 IGNORED = -100
 """The label of a token that no loss and no metric counts."""
 
+Array = NDArray[Any]
 Integers = NDArray[np.integer]
 Items = Sequence[Mapping[str, Tensor]]
 """Rows of a split, each a mapping from the name of a column to what it holds there."""
@@ -27,7 +28,7 @@ Items = Sequence[Mapping[str, Tensor]]
 class Ragged:
     """Sequences of unequal length, end to end. Indexed as an array whose rows they are."""
 
-    values: NDArray[Any]
+    values: Array
     lengths: Integers
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class Ragged:
         return cls(np.concatenate([[], *rows], dtype=np.int32, casting="unsafe"), lengths)
 
     @classmethod
-    def even(cls, rows: NDArray[Any]) -> "Ragged":
+    def even(cls, rows: Array) -> "Ragged":
         """Sequences of one length, [n T]."""
         return cls(rows.ravel(), np.full(len(rows), rows.shape[1]))
 
@@ -58,7 +59,7 @@ class Ragged:
         at = np.repeat(self.ends[rows] - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
         return Ragged(self.values[at], lengths)
 
-    def padded(self) -> NDArray[Any]:
+    def padded(self) -> Array:
         """[n, longest], at least 1 long: MISSING on the right."""
         exists = np.arange(max(1, self.lengths.max(initial=0))) < self.lengths[:, None]
         found = np.full(exists.shape, MISSING, self.values.dtype)
@@ -66,7 +67,7 @@ class Ragged:
         return found
 
 
-Column = NDArray[Any] | Ragged
+Column = Array | Ragged
 
 
 class Rows(NamedTuple):
@@ -138,7 +139,7 @@ class Records(Dataset):
         )
         return tokens, labels
 
-    def content(self) -> Iterator[NDArray[Any]]:
+    def content(self) -> Iterator[Array]:
         for name in sorted(self.columns):
             column = self.columns[name]
             yield from (column.lengths, column.values) if isinstance(column, Ragged) else (column,)
@@ -174,7 +175,7 @@ class Examples(Records):
         """Sequences of one length with a label for each token, both [n T]."""
         return cls(Ragged.even(tokens), Ragged.even(labels))
 
-    def content(self) -> Iterator[NDArray[Any]]:
+    def content(self) -> Iterator[Array]:
         """Borders, tokens, labels: the order that stored checksums are of."""
         tokens = self.columns["tokens"]
         label = self.columns["label"]

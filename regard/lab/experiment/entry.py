@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from regard.models import ModelConfig
 
 
+Facts = dict[str, Any]
+
+
 class Entry(Declared):
     """A mechanism with its options in the column's shell, or a model made whole.
 
@@ -108,7 +111,7 @@ class Entry(Declared):
         with torch.device("meta"), limited():
             return self.build(dim=dim, num_heads=heads, max_len=max_len)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Facts:
         """The entry as a part of keys: its name, options, and the source of all that it holds."""
         return {
             "mixer": self.name,
@@ -118,7 +121,7 @@ class Entry(Declared):
         } | sources(self.options, self.model)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """Fields of its rows."""
         options = as_json(self.options)
         return {"entry": self.label, "mixer": self.name, "options": options, "source": self.source}
@@ -162,7 +165,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def sources(*parts: Any) -> dict[str, Any]:
+def sources(*parts: Any) -> Facts:
     """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
     held = [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]
     return {"sources": {written(one): source(one) for one in held}} if held else {}

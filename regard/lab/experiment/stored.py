@@ -17,6 +17,7 @@ from typing import (
     is_typeddict,
 )
 
+Facts = dict[str, Any]
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 200_000
 LARGEST_NUMBER = 1e100  # sums and products of such stay finite
@@ -80,13 +81,13 @@ class _TrainedColumn(TypedDict):
     steps: int | None
     tokens: int | None
     batch: int
-    shell: dict[str, Any]
+    shell: Facts
 
 
 class _Entry(TypedDict):
     label: str
     mixer: str
-    options: dict[str, Any]
+    options: Facts
     source: str
 
 
@@ -189,7 +190,7 @@ def holds(hint: Any, value: Any) -> bool:
 
 
 @cache
-def hints(cls: Any) -> dict[str, Any]:
+def hints(cls: Any) -> Facts:
     return get_type_hints(cls, include_extras=True)
 
 

@@ -19,6 +19,7 @@ from filelock import Timeout
 from regard.core.files import path_error, reported
 from regard.lab.data.owners import locked, space
 
+Check = Callable[[], bool]
 Callback = Callable[[str], object]  # what hears of a job
 POLL = 0.5  # seconds between looks at what other processes do
 
@@ -28,7 +29,7 @@ class Job(NamedTuple):
 
     key: str
     what: str
-    found: Callable[[], bool]  # notes the results if the ledger has them
+    found: Check  # notes the results if the ledger has them
     make: Callable[[Any], Any]  # what is computed of `data`; both may travel to another machine
     keep: Callable[[Any], None]  # what is done with it here
     data: Any = None
@@ -88,7 +89,7 @@ def share(
     jobs: Iterable[Job],
     claims: Claims,
     doing: Callback,
-    late: Callable[[], bool] = lambda: False,
+    late: Check = lambda: False,
     done: Callback = lambda key: None,
 ) -> int:
     """Does each job that nobody has done or is doing, then waits for what others are doing; a dead worker's job is free.
@@ -125,7 +126,7 @@ def share(
 def share_on_ray(
     jobs: Iterable[Job],
     doing: Callback,
-    late: Callable[[], bool] = lambda: False,
+    late: Check = lambda: False,
     done: Callback = lambda key: None,
     gpus: float = 0,
 ) -> int:

@@ -20,6 +20,7 @@ BLUE = "#3f7fd1"
 GREY = "#848b94"
 CHARACTER = 6.3  # mean width of a letter in an 11-point label
 LINE = 14.0
+Point = tuple[float, float]  # in pixels
 
 
 def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
@@ -191,11 +192,9 @@ class Bubble(NamedTuple):
         return len(self.text) * CHARACTER
 
 
-def place_labels(
-    bubbles: Sequence[Bubble], width: float, height: float
-) -> list[tuple[float, float]]:
+def place_labels(bubbles: Sequence[Bubble], width: float, height: float) -> list[Point]:
     """The middle of each bubble's label, on the nearest line on which it meets no other, to the right or to the left."""
-    placed: list[tuple[float, float]] = []
+    placed: list[Point] = []
     for bubble in bubbles:
         free = (
             (x, y)
@@ -211,7 +210,7 @@ def place_labels(
     return placed
 
 
-def _beside(bubble: Bubble) -> Iterator[tuple[float, float]]:
+def _beside(bubble: Bubble) -> Iterator[Point]:
     for line in range(60):
         y = bubble.y + LINE * (line // 2 + line % 2) * (-1) ** line
         for side in (1, -1):

@@ -17,6 +17,7 @@ from regard.core import OptionError
 from regard.lab.data.records import IGNORED, Integers, Records
 from regard.lab.tasks.task import Batch, Task, padded
 
+Collate = Callable[[Sequence], Batch]  # items to a batch
 PER_TOKEN = ("language_model", "masked_language_model")
 """Kinds of tasks with one sequence in an item, and a label for each of its tokens."""
 
@@ -66,7 +67,7 @@ def steps_for_tokens(tokens: int, batches: Batches) -> int:
 
 def loaded(
     data: Records,
-    collate: Callable[[Sequence], Batch],
+    collate: Collate,
     shares: Iterable[Sequence[int]],
     workers: int = 0,
 ) -> Iterator[Batch]:
@@ -87,7 +88,7 @@ def loaded(
 def in_order(
     data: Records,
     batch_size: int,
-    collate: Callable[[Sequence], Batch],
+    collate: Collate,
     rank: int = 0,
     processes: int = 1,
 ) -> Iterator[Batch]:
@@ -99,7 +100,7 @@ def in_order(
     return loaded(data, collate, BatchSampler(items, batch_size, drop_last=False))
 
 
-def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[Any]], Batch]:
+def packing(task: Task, model: nn.Module, data: Records) -> Collate:
     """The task's `collate`, packed. Raises OptionError, with the reason, where sequences cannot share rows, or none needs padding."""
     who = type(task)
     kind = task.kind
@@ -116,7 +117,7 @@ def packing(task: Task, model: nn.Module, data: Records) -> Callable[[Sequence[A
     raise OptionError(f"fit does not pack: {why}. Leave packing out.")
 
 
-def packed(collate: Callable[[Sequence[Any]], Batch], items: Sequence[Any]) -> Batch:
+def packed(collate: Collate, items: Sequence[Any]) -> Batch:
     """The items' batch in fewer rows, no longer than its longest item; `documents` [B T] numbers the items.
 
     The longest come first, each in the first row with room for it (first fit).

@@ -12,6 +12,7 @@ from regard.testing.subject import B, S, Subject, T, require, require_close, res
 
 LENGTHS = (1, 2, 3, 5, 7, 8, 11, 16, 17, 31, 64)
 Call = Callable[[], object]
+Calls = dict[str, Call]
 
 
 def refusals(subject: Subject) -> None:
@@ -25,7 +26,7 @@ def refusals(subject: Subject) -> None:
     def masked(**fields: object) -> Call:
         return lambda: mixer(x, mask=replace(mask, **fields))  # type: ignore[arg-type]
 
-    asks: dict[str, Call] = {
+    asks: Calls = {
         "causal": masked(causal=True),
         "bidirectional": masked(causal=False),
         "padding": masked(valid=marks),
@@ -44,7 +45,7 @@ def refusals(subject: Subject) -> None:
                 reason,
                 subject.name,
             )
-    unfit: dict[str, Call] = {
+    unfit: Calls = {
         "x": lambda: mixer(x[..., :-1], mask=mask),
         "at least one token": lambda: mixer(x[:, :0], mask=mask),
         "floating": lambda: mixer(x.long(), mask=mask),
@@ -108,7 +109,7 @@ def lengths(subject: Subject) -> None:
         what = f"any length is declared, and {length} gives values that are not finite"
         return require(y.isfinite().all(), what)
     too_long = subject.tokens(1, subject.longest + 1)
-    calls: dict[str, Call] = {"forward": lambda: mixer(too_long, mask=subject.mask)}
+    calls: Calls = {"forward": lambda: mixer(too_long, mask=subject.mask)}
     if subject.streams:
         calls["extend"] = lambda: mixer.extend(too_long, mixer.initial_state(1))
     for name, call in calls.items():
