@@ -134,14 +134,9 @@ class Convert(Declared):
             )
             before = copy.deepcopy(student.state_dict())
             fit(
-                student,
-                task,
-                config,
-                self.out / "teaching" / phase,
-                splits=splits,
-                origin={"convert": origin},
-                progress=not self.json,
-            )
+                student, task, config, self.out / "teaching" / phase,
+                splits=splits, origin={"convert": origin}, progress=not self.json,
+            )  # fmt: skip
             after = whole.score(student, whole.held_out("valid"))
             if after < error:
                 error, kept = after, [*kept, phase]

@@ -24,11 +24,11 @@ from regard.lab.experiment.row import Row
 
 def told(row: Row) -> str:
     """The row in a line, as it is shown when it comes."""
-    if row.kind == "laws" and not row.reason:
+    if row.kind == "laws" and row.reason is None:
         return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
     if row.kind == "laws":
         return f"{row.mixer} breaks a law. {row.reason}"
-    if row.reason:
+    if row.reason is not None:
         return f"{row.column}: {row.entry} not run. {row.reason}"
     if row.kind == "timed":
         return f"{row.column}: {row.entry} {row.values['ms']:.3g} ms, {row.ratio:.2f} of softmax"
