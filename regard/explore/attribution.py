@@ -33,14 +33,16 @@ from regard.nn.heads import Heads, Values
 from regard.nn.recorded import Call, recorded
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
+Maps = Sequence[Float[Tensor, "B H T T"]]
+Pooled = Literal["mean", "max", "min"]
 
 # ---------------------------------------------------------------------- of maps alone
 
 
 def rollout(
-    maps: Sequence[Float[Tensor, "B H T T"]],
+    maps: Maps,
     *,
-    heads: Literal["mean", "max", "min"] = "mean",
+    heads: Pooled = "mean",
     residual: Rate = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T T"]:
@@ -57,10 +59,10 @@ def rollout(
 
 
 def flow(
-    maps: Sequence[Float[Tensor, "B H T T"]],
+    maps: Maps,
     *,
     query: Whole = -1,
-    heads: Literal["mean", "max", "min"] = "mean",
+    heads: Pooled = "mean",
     residual: Rate = 0.5,
     normalise: bool = False,
 ) -> Float[Tensor, "B T"]:

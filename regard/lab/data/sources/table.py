@@ -1,5 +1,6 @@
 """Sources: where real data comes from, pinned to the byte, and what it may be used for."""
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from regard.core import Catalog
@@ -24,7 +25,8 @@ class Package(NamedTuple):
     sha256: str
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """`packages` are fetched; a source without any is on this machine already."""
 
     name: str
