@@ -10,19 +10,10 @@ transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install 'regard[hf]'"
 )
 
-SIZES = {
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
-TOKENS = {
-    "vocab_size": 30,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES["intermediate_size"] = 32
+TOKENS = {"vocab_size": 30, "max_position_embeddings": 64}
+TOKENS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SEQ2SEQ = {
     "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
@@ -50,14 +41,34 @@ MODELS = {
 CAUSAL, SEQ2SEQ_MODELS = ("gpt2", "llama", "mistral"), ("bart", "t5")
 
 
+def built(cls: str, config: dict, **changes):
+    """This class of Transformers in float64, with weights of seed 0."""
+    made = getattr(transformers, cls)
+    torch.manual_seed(0)
+    return made(made.config_class(**{**config, **changes})).double().eval()
+
+
 def model(name: str, attn_implementation: str = "eager", **changes):
     cls, config = MODELS[name]
-    torch.manual_seed(0)
-    made = getattr(transformers, cls)(
-        getattr(transformers, cls).config_class(**{**config, **changes})
-    )
-    made.eval().double().set_attn_implementation(attn_implementation)
+    made = built(cls, config, **changes)
+    made.set_attn_implementation(attn_implementation)
     return made
+
+
+def greedy(model, ids: torch.Tensor | None = None, new: int = 5, **options):
+    """So many new tokens: none of them is the last of a text."""
+    options = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0} | options
+    return model.generate(ids, max_new_tokens=new, **options)
+
+
+def trained(model, rows: list[dict], folder, callbacks=None, **options):
+    """Transformers' Trainer after it has trained the model, and the losses of its steps."""
+    options |= {"report_to": [], "disable_tqdm": True, "use_cpu": True, "logging_steps": 1}
+    options |= {"output_dir": str(folder), "per_device_train_batch_size": 4}
+    arguments = transformers.TrainingArguments(**options)
+    trainer = transformers.Trainer(model, arguments, train_dataset=rows, callbacks=callbacks)
+    trainer.train()
+    return trainer, [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
 
 def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch.Tensor]:

@@ -3,16 +3,8 @@
 import pytest
 import torch
 
-from tests.hf.small import (
-    MODELS,
-    SEQ2SEQ_MODELS,
-    SIZES,
-    TOKENS,
-    assert_refused,
-    inputs,
-    model,
-    transformers,
-)
+from tests.hf import small
+from tests.hf.small import assert_refused, greedy, inputs, model, transformers
 
 import regard.hf  # isort: skip
 from regard import UnknownNameError, UnsupportedError
@@ -20,49 +12,39 @@ from regard.hf import AttentionConfig
 from regard.hf.attention import AttentionFunction, TokenMask, token_mask
 
 NAMES = regard.hf.register()
-ONE_AXIS = {
-    f"regard_{name}"
-    for name in "local strided global head_mix head_groups bigbird mixed_chunk".split()
-}
+ONE_AXIS = "local strided global head_mix head_groups bigbird mixed_chunk".split()
 WINDOW = AttentionConfig("local", {"window_size": 3}, cross=AttentionConfig("softmax"))
 regard.hf.register("window", WINDOW)
-regard.hf.register(
-    "linear_with_softmax", AttentionConfig("linear", cross=AttentionConfig("softmax"))
-)
 
 
 def valid_logits(name, made, given):
     logits = made(**given).logits
     mask = given.get("attention_mask")
-    return logits if mask is None or name in SEQ2SEQ_MODELS else logits[mask.bool()]
+    return logits if mask is None or name in small.SEQ2SEQ_MODELS else logits[mask.bool()]
 
 
 @pytest.mark.parametrize("padded", [None, "right", "left"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", small.MODELS)
 def test_softmax_is_the_models_own(name, padded):
     """Some models compute positions, norms and softmax in float32 whatever their type."""
     found = []
     for implementation in ("sdpa", "regard_softmax"):
         made, given = model(name, implementation), inputs(name, padded)
         logits = valid_logits(name, made, given)
-        gradients = torch.autograd.grad(
-            logits.sin().sum(), list(made.parameters()), allow_unused=True
-        )
-        found.append((logits, [g for g in gradients if g is not None]))
+        logits.sin().sum().backward()
+        found.append((logits, [p.grad for p in made.parameters() if p.grad is not None]))
     torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("implementation", NAMES)
 def test_caches_change_nothing(implementation):
-    """Greedy tokens and their logits from the dynamic and the static cache, and from none; the prompt is padded on the left."""
+    """The dynamic one and the static one; the prompt is padded on the left."""
     made, given = model("llama", implementation), inputs("llama", "left")
-    common = {
-        "max_new_tokens": 3, "do_sample": False, "output_logits": True, "return_dict_in_generate": True, "eos_token_id": None,
-    }  # fmt: skip
-    want = made.generate(**given, use_cache=False, **common)
-    for cache in ("dynamic", "static"):
-        got = made.generate(**given, cache_implementation=cache, disable_compile=True, **common)
-        torch.testing.assert_close(torch.stack(got.logits), torch.stack(want.logits))
+    given |= {"output_logits": True, "return_dict_in_generate": True, "disable_compile": True}
+    caches = {"use_cache": False}, *({"cache_implementation": c} for c in ("dynamic", "static"))
+    want, *found = (torch.stack(greedy(made, new=3, **given, **how).logits) for how in caches)
+    for got in found:
+        torch.testing.assert_close(got, want)
 
 
 def test_stored_keys_and_several_new_tokens():
@@ -88,22 +70,23 @@ def test_stored_keys_and_several_new_tokens():
 ])  # fmt: skip
 def test_generate(name, implementation):
     made = model(name, implementation)
-    given = inputs(name, "right" if name in SEQ2SEQ_MODELS else "left")
+    given = inputs(name, "right" if name in small.SEQ2SEQ_MODELS else "left")
     given.pop("decoder_input_ids", None)
-    common = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2, "eos_token_id": None}
-    got = made.generate(**given, **common)
-    assert torch.equal(got, made.generate(**given, use_cache=False, **common))
+    given |= {"new": 8, "num_beams": 2}
+    got = greedy(made, **given)
+    assert torch.equal(got, greedy(made, use_cache=False, **given))
     if implementation == "regard_softmax":
-        assert torch.equal(got, model(name, "sdpa").generate(**given, **common))
+        assert torch.equal(got, greedy(model(name, "sdpa"), **given))
 
 
 @pytest.mark.parametrize("name", ["mistral", "bart", "t5", "vit"])
 @pytest.mark.parametrize("implementation", NAMES)
 def test_every_mechanism_runs_or_says_why_not(name, implementation):
     made, given = model(name, implementation), inputs(name, "right")
-    refused = {"t5": "position_bias"} if implementation != "regard_softmax" else {}
-    able = regard.MIXERS[implementation.removeprefix("regard_")].capabilities
-    if implementation in ONE_AXIS or not able.cross:
+    mixer = implementation.removeprefix("regard_")
+    refused = {"t5": "position_bias"} if mixer != "softmax" else {}
+    able = regard.MIXERS[mixer].capabilities
+    if mixer in ONE_AXIS or not able.cross:
         refused["bart"] = "does not support cross"
     if not able.pairwise:
         refused["mistral"] = "does not support pairwise"
@@ -113,7 +96,7 @@ def test_every_mechanism_runs_or_says_why_not(name, implementation):
         return
     logits = valid_logits(name, made, given)
     assert logits.isfinite().all()
-    if implementation in ("regard_linear", "regard_performer", "regard_efficient", "regard_global"):
+    if mixer in ("linear", "performer", "efficient", "global"):
         assert (logits.sum() - valid_logits(name, model(name), given).sum()).abs() > 1e-9
 
 
@@ -173,14 +156,9 @@ def test_a_models_own_mask():
 def test_trainer(implementation, tmp_path):
     made = model("gpt2", implementation).float().train()
     rows = [{"input_ids": row, "labels": row} for row in inputs("gpt2")["input_ids"].repeat(8, 1)]
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), max_steps=15, learning_rate=2e-2, per_device_train_batch_size=4, report_to=[],
-        logging_steps=1, save_strategy="no", disable_tqdm=True, use_cpu=True, 
-    )  # fmt: skip
     made.gradient_checkpointing_enable()
-    trainer = transformers.Trainer(made, arguments, train_dataset=rows)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    steps = {"max_steps": 15, "learning_rate": 2e-2, "save_strategy": "no"}
+    _, losses = small.trained(made, rows, tmp_path, **steps)
     assert losses[-1] < losses[0] / 2
 
 
@@ -193,7 +171,7 @@ def test_models_that_call_no_function_are_refused(kind):
 
 
 WINDOWED = {
-    **SIZES, **TOKENS, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4,
+    **small.SIZES, **small.TOKENS, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4,
     "layer_types": ["sliding_attention", "full_attention"],
 }  # fmt: skip
 SCORED = {
@@ -206,9 +184,7 @@ SCORED = {
 @pytest.mark.parametrize("kind", SCORED)
 def test_sinks_caps_and_windows_are_the_models_own(kind):
     """Every second layer has a window; left padding, a cache, and documents in a row."""
-    config = getattr(transformers, f"{kind}{'Text' * (kind == 'Gemma3')}Config")
-    torch.manual_seed(0)
-    made = getattr(transformers, f"{kind}ForCausalLM")(config(**WINDOWED, **SCORED[kind])).eval()
+    made = small.built(f"{kind}ForCausalLM", WINDOWED, **SCORED[kind]).float()
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if "sinks" in name:
@@ -217,11 +193,10 @@ def test_sinks_caps_and_windows_are_the_models_own(kind):
                 parameter.mul_(20)
     given = inputs("llama", "left")
     ids, valid, found = given["input_ids"], given["attention_mask"], []
-    greedy = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
     for implementation in ("eager", "regard_softmax"):
         made.set_attn_implementation(implementation)
         apart = torch.cat([made(part).logits for part in ids[:1].split([6, 5], 1)], 1)
-        found.append((made(**given).logits[valid.bool()], made.generate(**given, **greedy), apart))
+        found.append((made(**given).logits[valid.bool()], greedy(made, **given), apart))
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
     packed = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]])
     got = made(ids[:1], position_ids=packed, use_cache=False).logits
@@ -238,6 +213,4 @@ def test_sinks_caps_and_windows_are_the_models_own(kind):
     made.set_attn_implementation(*regard.hf.register("beside_windows", mixed))
     got = made(**given).logits[valid.bool()]
     assert got.isfinite().all() and not torch.allclose(got, found[0][0], atol=1e-3)
-    assert torch.equal(
-        made.generate(**given, **greedy), made.generate(**given, use_cache=False, **greedy)
-    )
+    assert torch.equal(greedy(made, **given), greedy(made, use_cache=False, **given))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.hf.small import as_stack, transformers, widened
-from tests.hf.test_load import BERT, assert_same_gradient, theirs
+from tests.hf.small import as_stack, built, greedy, widened
+from tests.hf.test_load import BERT, assert_same_gradient, assert_same_maps, theirs
 
 import regard.hf  # isort: skip
 
@@ -12,11 +12,9 @@ import regard.hf  # isort: skip
 @pytest.mark.parametrize("padded", [False, True])
 def test_bigbirds_blocks_given_the_same_random_ones(padded):
     sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
-    torch.manual_seed(0)
-    config = transformers.BigBirdConfig(**{**BERT, **sizes})
     # In evaluation it draws block 0 alone.
-    original = transformers.BigBirdModel(config).double().train()
-    ours = regard.hf.load(original.state_dict(), config.to_dict())
+    original = built("BigBirdModel", BERT, **sizes).train()
+    ours = as_stack(original)
     T, blocks = 20, 10
     for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
         table = torch.randint(1, blocks - 1, (4, 32, 1), generator=torch.Generator().manual_seed(2))
@@ -29,17 +27,14 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
         ]
     ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
     valid = torch.arange(T) < torch.tensor([[T], [T - 1]])
-    given = {"attention_mask": valid.long()} if padded else {}
+    valid |= not padded
+    given, masks = ({"attention_mask": valid.long()}, {"valid": valid}) if padded else ({}, {})
     want = original(ids, **given, output_attentions=True)
-    mask = {"valid": valid} if padded else {}
-    keep = valid if padded else torch.ones_like(valid)
-    found = ours(ids, **mask)
-    torch.testing.assert_close(found[keep], want.last_hidden_state[keep], rtol=1e-5, atol=1e-5)
-    maps = ours.attention_maps(ids, **mask)
-    for ours_map, their_map in zip(maps, want.attentions, strict=True):
-        rows = keep[:, None, :, None].expand_as(their_map)
-        torch.testing.assert_close(ours_map[rows], their_map[rows], rtol=1e-5, atol=1e-5)
-    assert_same_gradient(ours, original, found[keep], want.last_hidden_state[keep])
+    found = ours(ids, **masks)
+    found, expected = found[valid], want.last_hidden_state[valid]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert_same_maps(ours.attention_maps(ids, **masks), want.attentions, valid)
+    assert_same_gradient(ours, original, found, expected)
 
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
@@ -62,6 +57,5 @@ def test_recurrent_stacks_are_exact_and_stream(name, monkeypatch):
         hidden, state = ours.extend(part, state, valid=real)
         parts.append(ours.head(hidden))
     torch.testing.assert_close(torch.cat(parts, 1)[valid], want[valid], rtol=0, atol=1e-8)
-    tokens = regard.hf.wrap(ours).generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)  # fmt: skip
-    expected = original.generate(ids[:, :9], max_new_tokens=6, do_sample=False, eos_token_id=None)
-    assert torch.equal(tokens, expected)
+    tokens = greedy(regard.hf.wrap(ours), ids[:, :9], new=6)
+    assert torch.equal(tokens, greedy(original, ids[:, :9], new=6))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.hf.small import NO_DROPOUT, SIZES, TOKENS, as_stack, assert_refused, transformers
+from tests.hf.small import NO_DROPOUT, SIZES, TOKENS, as_stack, assert_refused, built
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
@@ -62,10 +62,7 @@ OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
 
 
 def theirs(name: str, **changes):
-    cls, config = CHECKPOINTS[name]
-    torch.manual_seed(0)
-    made = getattr(transformers, cls)
-    made = made(made.config_class(**{**config, **changes})).double().eval()
+    made = built(*CHECKPOINTS[name], **changes)
     with torch.no_grad():  # biases and norms start at 0 and 1, where a wrong one would not be seen
         for parameter in made.parameters():
             if parameter.dim() < 2:
@@ -85,6 +82,12 @@ def assert_same_gradient(ours, original, found: torch.Tensor, want: torch.Tensor
     both = zip((found, want), tables, strict=True)
     gradient, expected = (torch.autograd.grad(y.sin().sum(), [table])[0] for y, table in both)
     assert (gradient - expected).abs().max() <= 1e-5 * expected.abs().max() > 0
+
+
+def assert_same_maps(found, want, shown: torch.Tensor) -> None:
+    rows = shown[:, None, :, None]
+    for ours, original in zip(found, want, strict=True):
+        torch.testing.assert_close(ours * rows, original * rows, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -118,20 +121,17 @@ def test_outputs_maps_and_gradients(name):
     if name in ("bert", "gpt2", "llama", "t5"):
         original.set_attn_implementation("eager")
         maps = original(ids, **given, output_attentions=True).attentions
-        for ours_map, their_map in zip(ours.attention_maps(ids, **masks), maps, strict=True):
-            rows = valid[:, None, :, None].expand_as(their_map)
-            torch.testing.assert_close(ours_map[rows], their_map[rows], rtol=1e-5, atol=1e-6)
+        assert_same_maps(ours.attention_maps(ids, **masks), maps, valid)
     read = {"pooler", "token_type"}
     assert not [left for left in ours.left if not any(word in left for word in read)]
 
 
-@pytest.mark.parametrize(
-    "form", [{}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]
-)
+UNTIED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+
+
+@pytest.mark.parametrize("form", [{}, UNTIED])
 def test_t5_with_its_decoder(form):
-    torch.manual_seed(0)
-    cls = transformers.T5ForConditionalGeneration
-    original = cls(transformers.T5Config(**{**T5, **form})).double().eval()
+    original = built("T5ForConditionalGeneration", T5, **form)
     ours = as_stack(original)
     assert isinstance(ours, EncoderDecoder) and not ours.left
     ids, valid = tokens()
@@ -146,11 +146,8 @@ def test_t5_with_its_decoder(form):
     assert_same_gradient(ours, original, found[shown], want.logits[shown])
     read = regard.explore.layers(ours, ids, target, **masks)[2:]
     maps = [found.values for *_, found in read]
-    both = zip(maps[::2], maps[1::2], want.decoder_attentions, want.cross_attentions, strict=True)
-    for own, cross, theirs_own, theirs_cross in both:
-        rows = shown[:, None, :, None]
-        torch.testing.assert_close(own * rows, theirs_own * rows, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(cross * rows, theirs_cross * rows, rtol=1e-5, atol=1e-6)
+    assert_same_maps(maps[::2], want.decoder_attentions, shown)
+    assert_same_maps(maps[1::2], want.cross_attentions, shown)
 
 
 def test_both_layouts_of_rotary_rows():
@@ -223,18 +220,18 @@ def test_a_folder(linked, tmp_path):
         regard.hf.load(folder)
 
 
-def edited(name: str, **changes):
-    """Sets fields of a JSON file in the folder."""
+def edited(*keys: str, **changes):
+    """Sets fields of the config, or of a part of it that these keys lead to."""
 
     def edit(folder: Path) -> None:
-        path = folder / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        path = folder / "config.json"
+        part = config = json.loads(path.read_text())
+        for key in keys:
+            part = part[key]
+        part |= changes
+        path.write_text(json.dumps(config))
 
     return edit
-
-
-def text(name: str, content: str):
-    return lambda folder: (folder / name).write_text(content)
 
 
 def pipe(name: str):
@@ -243,16 +240,6 @@ def pipe(name: str):
         os.mkfifo(folder / name)
 
     return put
-
-
-def edited_settings(**changes):
-    def edit(folder: Path) -> None:
-        path = folder / "config.json"
-        config = json.loads(path.read_text())
-        config["settings"] |= changes
-        path.write_text(json.dumps(config))
-
-    return edit
 
 
 def sparse(folder: Path) -> None:
@@ -274,36 +261,25 @@ def cut(folder: Path) -> None:
 HUGE = 10**9
 ODD = {
     "sparse": (sparse, "reading it needs|is damaged"),
-    "cut": (
-        cut,
-        "config and tensors of this bert make no model: RuntimeError, mat1 and mat2 shapes",
-    ),
-    "depth": (
-        edited("config.json", num_hidden_layers=HUGE),
-        "has num_hidden_layers=1000000000, and the",
-    ),
-    "long": (
-        edited("config.json", hidden_act="\x1b[2J" * 1000),
-        "does not support bert with hidden_act=",
-    ),
+    "cut": (cut, "tensors of this bert make no model: RuntimeError, mat1 and mat2"),
+    "depth": (edited(num_hidden_layers=HUGE), "has num_hidden_layers=1000000000, and the"),
+    "long": (edited(hidden_act="\x1b[2J" * 1000), "does not support bert with hidden_act="),
     "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
     "pipe of settings": (pipe("config.json"), "has no config.json, or it is no plain file"),
-    "deep": (text("config.json", "[" * 100_000), "is no JSON"),
+    "deep": (lambda folder: (folder / "config.json").write_text("[" * 100_000), "is no JSON"),
     "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
-    "list of kinds": (edited("config.json", model_type=["bert"]), "does not support model_type"),
-    "null": (edited("config.json", num_attention_heads=None), "needs num_heads"),
-    "list": (edited("config.json", num_hidden_layers=[1]), "make no model"),
-    "word": (edited("config.json", layer_norm_eps="small"), "make no model"),
+    "list of kinds": (edited(model_type=["bert"]), "does not support model_type"),
+    "null": (edited(num_attention_heads=None), "needs num_heads"),
+    "list": (edited(num_hidden_layers=[1]), "make no model"),
+    "word": (edited(layer_norm_eps="small"), "make no model"),
 }
+LONG = {"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}
 ODD_SAVED = {
-    "tensors": (edited_settings(tensors={"a": ["float32", [HUGE]]}), "of tensors, and its weights"),
-    "no shape": (edited_settings(tensors={"a": ["nn", [[1]]]}), "make no model"),
-    "max_len": (
-        edited_settings(conversions=[{"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}]),
-        "max_len 10000, and its weights",
-    ),
-    "conversions": (edited_settings(conversions=[None]), "make no model"),
-}  # fmt: skip
+    "tensors": (edited("settings", tensors={"a": ["float32", [HUGE]]}), "tensors, and its weights"),
+    "no shape": (edited("settings", tensors={"a": ["nn", [[1]]]}), "make no model"),
+    "max_len": (edited("settings", conversions=[LONG]), "max_len 10000, and its weights"),
+    "conversions": (edited("settings", conversions=[None]), "make no model"),
+}
 
 
 @pytest.mark.parametrize("case", ODD | ODD_SAVED)

@@ -5,23 +5,18 @@ import json
 import pytest
 import torch
 
-from tests.hf.small import assert_refused, transformers
+from tests.hf.small import assert_refused, trained, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError
-from regard.models import (
-    ClassifierConfig,
-    LanguageModelConfig,
-    Layer,
-    MaskedLanguageModelConfig,
-)
+from regard.models import ClassifierConfig, LanguageModelConfig, Layer
 
 SMALL = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 32}
 IDS = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
 VALID = torch.arange(11) < torch.tensor([[11], [7]])
 AUTO = {
     "language_model": (LanguageModelConfig, {}, "AutoModelForCausalLM"),
-    "masked_language_model": (MaskedLanguageModelConfig, {}, "AutoModelForMaskedLM"),
+    "masked_language_model": (regard.models.MaskedLanguageModelConfig, {}, "AutoModelForMaskedLM"),
     "classifier": (ClassifierConfig, {"num_classes": 3}, "AutoModelForSequenceClassification"),
 }
 regard.hf.register_models()
@@ -75,16 +70,9 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     mixers = [module for module in model.modules() if isinstance(module, regard.Mixer)]
     for mixer in mixers:
         monkeypatch.setattr(mixer, "after_step", lambda: calls.append(1))
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), max_steps=40, learning_rate=1e-2, per_device_train_batch_size=4, report_to=[],
-        logging_steps=1, save_strategy="steps", save_steps=40, disable_tqdm=True, use_cpu=True,
-        gradient_accumulation_steps=2,
-    )  # fmt: skip
-    trainer = transformers.Trainer(
-        model, arguments, train_dataset=rows, callbacks=[regard.hf.AfterStep()]
-    )
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    steps = {"max_steps": 40, "save_steps": 40, "gradient_accumulation_steps": 2}
+    steps |= {"learning_rate": 1e-2, "callbacks": [regard.hf.AfterStep()]}
+    _, losses = trained(model, rows, tmp_path, **steps)
     assert losses[-1] < losses[0] / 2
     assert len(mixers) == 2 and len(calls) == 40 * 2
     assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
@@ -93,13 +81,9 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
 def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path):
     torch.manual_seed(0)
     model = regard.hf.wrap(LanguageModelConfig(**SMALL, mixer="linear"))
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), max_steps=1, label_smoothing_factor=0.1, neftune_noise_alpha=5, report_to=[], use_cpu=True,
-        save_strategy="no", disable_tqdm=True,
-    )  # fmt: skip
     rows = [{"input_ids": ids, "labels": ids} for ids in IDS]
-    trainer = transformers.Trainer(model, arguments, train_dataset=rows)
-    trainer.train()
+    smooth = {"label_smoothing_factor": 0.1, "neftune_noise_alpha": 5}
+    trainer, _ = trained(model, rows, tmp_path, max_steps=1, save_strategy="no", **smooth)
     with torch.no_grad():
         found = trainer.compute_loss(model.eval(), {"input_ids": IDS, "labels": IDS})
         logits = model(IDS).logits[:, :-1].mT
