@@ -7,24 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-import regard
-from regard import OptionError, ShapeError
-from regard.explore import (
-    agreement,
-    alignment_error_rate,
-    flow,
-    gradient_times_attention,
-    head_divergence,
-    head_statistics,
-    integrated_gradients,
-    kendall,
-    last_logits,
-    layers,
-    leave_one_out,
-    overlap,
-    rollout,
-    spearman,
-)
+from regard import OptionError, ShapeError, UnsupportedError, explore
+from regard.explore import flow, integrated_gradients, layers, rollout
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
 
 ROOT = Path(__file__).parents[2]
@@ -32,10 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 def random_maps(T, L, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.rand(1, 2, T, T, generator=generator, dtype=torch.float64).softmax(-1)
-        for _ in range(L)
-    ]
+    shape = {"size": (L, 1, 2, T, T), "generator": generator, "dtype": torch.float64}
+    return [*torch.rand(**shape).softmax(-1)]
 
 
 def test_rollout_of_uniform_weights_has_its_closed_form():
@@ -46,7 +28,7 @@ def test_rollout_of_uniform_weights_has_its_closed_form():
 
 
 def test_a_query_that_sees_nothing_keeps_its_token():
-    maps = [m.clone() for m in random_maps(4, 2)]
+    maps = random_maps(4, 2)
     for weights in maps:
         weights[:, :, 2] = 0
     assert rollout(maps)[0, 2].tolist() == [0, 0, 1, 0]
@@ -63,12 +45,12 @@ def test_rollout_of_many_even_causal_layers_ends_at_the_first_token():
 @pytest.mark.parametrize("attribute", [rollout, flow])
 def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
     signed = [weights - 0.4 for weights in random_maps(3, 2)]
-    with pytest.raises(regard.UnsupportedError, match="signed weights"):
+    with pytest.raises(UnsupportedError, match="signed weights"):
         attribute(signed)
     assert torch.isfinite(attribute(signed, normalise=True)).all()
-    with pytest.raises(regard.ShapeError, match=r"dense float tensors \[B H T T\]"):
+    with pytest.raises(ShapeError, match=r"dense float tensors \[B H T T\]"):
         attribute([torch.ones(1, 1, 3, 4)])
-    with pytest.raises(regard.OptionError, match=r"heads .* must be one of"):
+    with pytest.raises(OptionError, match=r"heads .* must be one of"):
         attribute(random_maps(3, 1), heads="median")
 
 
@@ -127,7 +109,7 @@ def test_integrated_gradients_are_of_the_tokens_where_positions_are_looked_up_fi
 
 def test_leave_one_out_is_the_model_without_the_token():
     model, tokens, valid = classifier(), prompts(), ragged()
-    found = leave_one_out(model, tokens, valid=valid, label=2, chunk=3)
+    found = explore.leave_one_out(model, tokens, valid=valid, label=2, chunk=3)
     assert found[~valid].eq(0).all()
     row, token = 1, 3
     kept = [t for t in range(7) if valid[row, t] and t != token]
@@ -141,49 +123,45 @@ def test_leave_one_out_is_the_model_without_the_token():
 def test_gradients_of_weights_are_those_of_a_nudge(mixer):
     """One weight of the last layer moves the answer by dF/dA: what is projected is moved by a part of a value."""
     model, tokens, valid = classifier(mixer=mixer), prompts(), ragged()
-    found = gradient_times_attention(model, tokens, valid=valid, label=1)
+    found = explore.gradient_times_attention(model, tokens, valid=valid, label=1)
     read = layers(model, tokens, valid=valid)
     assert [f.shape for f in found] == [layer.found.values.shape for layer in read]
     assert found[0].abs().sum() > 0
     (_, _, last, _, (values, *_)), (row, t, s) = read[-1], (1, 2, 0)
     owner = getattr(last, "heads", None) or getattr(last, "unit", None) or last.values
-    step = {}
 
     def keep(_, args, kwargs):
-        step["v"] = 1e-6 * last.observe(args[0], **kwargs).v[row, 0, s]
+        step = 1e-6 * last.observe(args[0], **kwargs).v[row, 0, s]
         if getattr(owner, "gate", None) is not None:
-            step["v"] *= torch.nn.functional.silu(owner.gate(args[0]))[row, t]
+            step *= torch.nn.functional.silu(owner.gate(args[0]))[row, t]
 
-    def nudge(_, given):
-        mixed = given[0].clone()
-        mixed[row, t, : len(step["v"])] += step["v"]
-        return (mixed,)
+        def nudge(_, given):
+            given[0][row, t, : len(step)] += step
+
+        owner.out.register_forward_pre_hook(nudge)
 
     with torch.no_grad():
         before = model(tokens, valid=valid)[row, 1]
-        with (
-            last.register_forward_pre_hook(keep, with_kwargs=True),
-            owner.out.register_forward_pre_hook(nudge),
-        ):
-            after = model(tokens, valid=valid)[row, 1]
+        last.register_forward_pre_hook(keep, with_kwargs=True)
+        after = model(tokens, valid=valid)[row, 1]
     slope = found[-1][row, 0, t, s] / values[row, 0, t, s]
     assert ((after - before) / 1e-6).item() == pytest.approx(slope.item(), rel=1e-4, abs=1e-8)
 
 
 def test_wrong_models_labels_and_outputs_are_refused():
-    with pytest.raises(regard.UnsupportedError, match="fnet does not support attention_map"):
-        gradient_times_attention(classifier(mixer="fnet"), prompts())
+    with pytest.raises(UnsupportedError, match="fnet does not support attention_map"):
+        explore.gradient_times_attention(classifier(mixer="fnet"), prompts())
     for model in (classifier(residual="reversible"), classifier().requires_grad_(False)):
-        with pytest.raises(regard.UnsupportedError, match="no gradient reaches the outputs of its"):
-            gradient_times_attention(model, prompts())
-    with torch.inference_mode(), pytest.raises(regard.UnsupportedError, match="inference_mode"):
+        with pytest.raises(UnsupportedError, match="no gradient reaches the outputs of its"):
+            explore.gradient_times_attention(model, prompts())
+    with torch.inference_mode(), pytest.raises(UnsupportedError, match="inference_mode"):
         integrated_gradients(classifier(), prompts())
-    with pytest.raises(regard.UnsupportedError, match="none of its mixers"):
+    with pytest.raises(UnsupportedError, match="none of its mixers"):
         layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
-    with pytest.raises(regard.OptionError, match=r"label \(9\) must be one of 5 classes"):
-        leave_one_out(classifier(), prompts(), label=9)
-    with pytest.raises(regard.ShapeError, match="answer="):
-        last_logits(torch.zeros(2), None)
+    with pytest.raises(OptionError, match=r"label \(9\) must be one of 5 classes"):
+        explore.leave_one_out(classifier(), prompts(), label=9)
+    with pytest.raises(ShapeError, match="answer="):
+        explore.last_logits(torch.zeros(2), None)
 
 
 def test_layers_of_an_encoder_decoder_are_moved_back():
@@ -207,29 +185,29 @@ def test_correlations_are_those_of_scipy():
     generator = torch.Generator().manual_seed(0)
     a = torch.randint(0, 6, (40,), generator=generator).double()  # with ties
     b = a + 3 * torch.randn(40, generator=generator, dtype=torch.float64).round()
-    assert kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
-    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
-    assert kendall(a, -a) == -1 and spearman(a, a) == pytest.approx(1)
+    assert explore.kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
+    assert explore.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    assert explore.kendall(a, -a) == -1 and explore.spearman(a, a) == pytest.approx(1)
     lacking = a.where(a > 0, torch.nan)
-    assert all(z != z for z in agreement({"a": lacking, "b": b})[0][2:])
+    assert all(z != z for z in explore.agreement({"a": lacking, "b": b})[0][2:])
 
 
 def test_overlap_counts_the_largest_by_magnitude():
     a, b = torch.tensor([5.0, -4.0, 1.0, 0.0]), torch.tensor([0.0, 4.0, 1.0, 5.0])
-    assert overlap(a, b, k=2) == 0.5
-    rows = agreement({"a": a, "b": b, "c": a}, k=2)
+    assert explore.overlap(a, b, k=2) == 0.5
+    rows = explore.agreement({"a": a, "b": b, "c": a}, k=2)
     assert [(r.first, r.second, r.overlap) for r in rows] == [
         ("a", "b", 0.5), ("a", "c", 1.0), ("b", "c", 0.5)
     ]  # fmt: skip
-    with pytest.raises(regard.ShapeError, match="one length"):
-        agreement({"a": a, "b": b[:2]})
+    with pytest.raises(ShapeError, match="one length"):
+        explore.agreement({"a": a, "b": b[:2]})
 
 
 def test_alignment_error_rate_of_right_wrong_and_missing_links():
     links = torch.eye(3, dtype=torch.bool)
     right, wrong = torch.eye(3), torch.eye(3).roll(1, 0)
     half = torch.eye(3) * torch.tensor([[1.0], [1.0], [0.0]])  # the last word links nothing
-    found = alignment_error_rate(torch.stack([right, wrong, half]), links)
+    found = explore.alignment_error_rate(torch.stack([right, wrong, half]), links)
     assert found.tolist() == pytest.approx([0, 1, 1 - 4 / 5])
 
 
@@ -238,7 +216,7 @@ def test_statistics_of_plain_heads():
     eye, same = torch.eye(T), torch.full((T, T), 1 / T)
     before = torch.eye(T).roll(1, 0)
     before[0] = 0
-    found = head_statistics(torch.stack([eye, same, before])[None].double())
+    found = explore.head_statistics(torch.stack([eye, same, before])[None].double())
     assert found.entropy[0].tolist() == pytest.approx([0, math.log(T), 0])
     assert found.distance[0].tolist() == pytest.approx([0, 1.25, 1])
     assert found.self[0].tolist() == pytest.approx([1, 1 / T, 0])
@@ -249,6 +227,6 @@ def test_statistics_of_plain_heads():
 
 def test_divergence_of_heads_runs_from_alike_to_apart():
     weights = torch.stack([torch.eye(4), torch.eye(4), torch.eye(4).roll(1, 0)])[None].double()
-    found = head_divergence(weights)[0]
+    found = explore.head_divergence(weights)[0]
     assert found[0].tolist() == pytest.approx([0, 0, math.log(2)])
     torch.testing.assert_close(found, found.T)

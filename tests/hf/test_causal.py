@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.hf.small import as_stack, assert_refused, transformers
+from tests.hf.small import as_stack, assert_refused, greedy, transformers
 from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
@@ -15,7 +15,6 @@ from regard.hf.states import StateCache
 from regard.models import LanguageModelConfig
 
 EQUAL_HEADS = {"head_dim": 6}  # as wide together as a token, so that gates fit too
-HYBRID = {"layers": [0]}
 IDS = torch.randint(3, 30, (3, 12), generator=torch.Generator().manual_seed(2))
 VALID = torch.arange(12) >= torch.tensor([[0], [3], [7]])  # left padding, as tokenizers give it
 
@@ -26,26 +25,20 @@ def llama(mixer: str = "linear", **options):
 
 def wrapped(mixer: str):
     torch.manual_seed(0)
-    config = LanguageModelConfig(
-        vocab_size=30, dim=24, num_heads=4, num_layers=2, max_len=64, mixer=mixer
-    )
-    return regard.hf.wrap(config).eval().double()
-
-
-GREEDY = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    sizes = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 64}
+    return regard.hf.wrap(LanguageModelConfig(**sizes, mixer=mixer)).eval().double()
 
 
 def generated(model, **options):
-    return model.generate(IDS, attention_mask=VALID.long(), **{**GREEDY, **options})
+    return greedy(model, IDS, new=8, attention_mask=VALID.long(), **options)
 
 
 def test_softmax_is_the_model_itself():
     original = theirs("llama")
     student = regard.hf.convert(original, "softmax")
-    assert isinstance(student, transformers.PreTrainedModel)
     torch.testing.assert_close(student(IDS).logits, original(IDS).logits, rtol=1e-5, atol=1e-6)
-    want = original.generate(IDS, max_new_tokens=6, do_sample=False)
-    assert torch.equal(student.generate(IDS, max_new_tokens=6, do_sample=False), want)
+    ends = {"new": 6, "eos_token_id": 2}
+    assert torch.equal(greedy(student, IDS, **ends), greedy(original, IDS, **ends))
     assert student.generation_config.eos_token_id == original.generation_config.eos_token_id == 2
 
 
@@ -75,16 +68,22 @@ def test_teaching_takes_wrapped_models():
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("made", ["converted", "hybrid", "wrapped"])
+MADE = {
+    "converted": llama,
+    "hybrid": lambda: llama(layers=[0]),
+    "wrapped": lambda: wrapped("performer"),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("search", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
 def test_states_stream_as_if_recomputed(made, search):
-    model = (
-        wrapped("performer") if made == "wrapped" else llama(**HYBRID if made == "hybrid" else {})
-    )
-    calls = []
-    model.register_forward_pre_hook(
-        lambda _, args, given: calls.append(given["input_ids"].shape[1]), with_kwargs=True
-    )
+    model, calls = MADE[made](), []
+
+    def counted(_, args, given):
+        calls.append(given["input_ids"].shape[1])
+
+    model.register_forward_pre_hook(counted, with_kwargs=True)
     streamed = generated(model, **search)
     assert calls == [12] + [1] * 7
     assert torch.equal(streamed, generated(model, use_cache=False, **search))
@@ -159,16 +158,13 @@ def test_a_cache_is_kept_copied_and_handed_out():
     cache.reset()
     with torch.no_grad():
         model(head, past_key_values=cache)
-    how = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-    gone_on = model.generate(IDS, past_key_values=cache, **how)
-    assert torch.equal(gone_on, model.generate(IDS, **how))
+    assert torch.equal(greedy(model, IDS, past_key_values=cache), greedy(model, IDS))
 
 
 def test_tokens_cannot_be_taken_back():
     model, why = llama(), "StateCache does not support crop: a state holds sums over all tokens"
-    looked_up = {"prompt_lookup_num_tokens": 2, "max_new_tokens": 5, "pad_token_id": 0}
     assert_refused(
-        (UnsupportedError, why, lambda: model.generate(IDS[:1], **looked_up)),
+        (UnsupportedError, why, lambda: greedy(model, IDS[:1], prompt_lookup_num_tokens=2)),
         (UnsupportedError, why, lambda: StateCache().crop(-1)),
         (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),
         (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
@@ -221,26 +217,19 @@ def test_what_lm_eval_calls(mixer):
     model.tie_weights()
     assert model.config.max_position_embeddings == 64 and model.device.type == "cpu"
     assert model.config.model_type == "regard" and model.config.vocab_size == 30
-    inputs = words(
-        ["a b c d", "a b"], padding="longest", return_tensors="pt", return_token_type_ids=False
-    )
+    form = {"padding": "longest", "return_tensors": "pt", "return_token_type_ids": False}
+    inputs = words(["a b c d", "a b"], **form)
     assert inputs["input_ids"][1, 0] == 0
     assert model(inputs["input_ids"]).logits.shape == (2, 4, 30)
-    made = model.generate(
-        input_ids=inputs["input_ids"],
-        attention_mask=inputs["attention_mask"],
-        max_length=12,
-        stopping_criteria=transformers.StoppingCriteriaList([Stop()]),
-        pad_token_id=words.pad_token_id,
-        use_cache=True,
-        do_sample=False,
-    )
+    stop = transformers.StoppingCriteriaList([Stop()])
+    how = {"max_length": 12, "pad_token_id": words.pad_token_id, "use_cache": True}
+    made = model.generate(**inputs, stopping_criteria=stop, do_sample=False, **how)
     assert made.shape == (2, 7)
     alone = model.generate(inputs["input_ids"][1:, 2:], max_new_tokens=3, do_sample=False)
     assert torch.equal(made[1:, 2:], alone[:, : made.shape[1] - 2])
     writes = transformers.pipeline("text-generation", model=model, tokenizer=words, device="cpu")
-    texts = writes(["a b c", "a"], max_new_tokens=4, do_sample=False, batch_size=2)
-    alone = writes("a", max_new_tokens=4, do_sample=False)
+    how = {"max_new_tokens": 4, "do_sample": False}
+    texts, alone = writes(["a b c", "a"], batch_size=2, **how), writes("a", **how)
     assert texts[1][0]["generated_text"] == alone[0]["generated_text"] != "a"
 
 
@@ -270,16 +259,12 @@ def test_lm_eval_scores_and_continues_a_converted_folder(tmp_path):
     pairs = [("a b c", " d e"), ("a", " q z z f"), ("a f g h", " q")]
     found = [log for log, _ in ask("loglikelihood", *pairs)]
     assert found == pytest.approx([score(*pair) for pair in pairs], rel=1e-4)
-    assert ask("loglikelihood_rolling", ("a b c d",)) == pytest.approx(
-        [score("</s>", " a b c d")], rel=1e-4
-    )
+    rolling = ask("loglikelihood_rolling", ("a b c d",))
+    assert rolling == pytest.approx([score("</s>", " a b c d")], rel=1e-4)
     until = {"until": ["q"], "max_gen_toks": 8, "do_sample": False}
     contexts = ["a b c", "f", "g h i j"]
-    for context, text in zip(
-        contexts, ask("generate_until", *((c, until) for c in contexts)), strict=True
-    ):
+    found = ask("generate_until", *((context, until) for context in contexts))
+    for context, text in zip(contexts, found, strict=True):
         ids = torch.tensor([words(context)["input_ids"]])
-        alone = student.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=0)[
-            0, ids.shape[1] :
-        ]
+        alone = greedy(student, ids, new=8, eos_token_id=2)[0, ids.shape[1] :]
         assert text == words.decode(alone, skip_special_tokens=True).split("q")[0]
