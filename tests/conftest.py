@@ -49,8 +49,10 @@ def small_matrix_products():
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    from tests.browser import Browser
+    from tests.browser import CHROMIUM, Browser
 
+    if CHROMIUM is None:
+        pytest.skip("needs chromium on the PATH to draw the page")
     browser = Browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()

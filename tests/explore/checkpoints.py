@@ -26,19 +26,11 @@ from regard.models import (
 
 BRIEF = TrainConfig(steps=2, batch_size=8, eval_every=2, checkpoint_every=2, keep=1, log_dir=None)
 SMALL: dict[str, Any] = {"dim": 24, "num_heads": 3, "num_layers": 2}
-ANIMALS, VERBS = ("cat", "dog", "hen", "cow"), ("sat", "ran", "ate", "fell")
 
 
 def of_texts(folder: Path, mixer: str) -> Path:
-    """Which of two kinds of animals a text is about, by its bytes."""
-    texts = (
-        f"{n} <{animal}> {verb},{kind % 2}"
-        for n in range(4)
-        for kind, animal in enumerate(ANIMALS)
-        for verb in VERBS
-    )
     path = folder.with_suffix(".csv")
-    path.write_text("\n".join(["text,label", *texts]))
+    path.write_text("text,label\n" + "".join(f"{n} <cat> sat,{n % 2}\n" for n in range(64)))
     task = LabelledTexts(path=path, length=16)
     model = ClassifierConfig(**task.facts, num_classes=2, max_len=64, mixer=mixer, **SMALL)
     return run(folder, task, model)
@@ -47,29 +39,25 @@ def of_texts(folder: Path, mixer: str) -> Path:
 def of_bytes(folder: Path) -> Path:
     """A language model of 200 bytes that looks at its neighbours."""
     path = folder.with_suffix(".txt")
-    path.write_text(" ".join(f"{n} {ANIMALS[n % 4]} {VERBS[n % 3]}" for n in range(1000)))
+    path.write_text(" ".join(f"{n} the cat sat" for n in range(1000)))
     task = OwnText(path=path, length=100, valid_size=4, test_size=4)
     model = LanguageModelConfig(vocab_size=task.vocab_size, max_len=200, mixer="local", **SMALL)
     return run(folder, task, model)
 
 
 def of_pairs(folder: Path) -> Path:
-    """Animals in German."""
-    german = dict(zip(ANIMALS, ("Katze", "Hund", "Henne", "Kuh"), strict=True))
-    rows = [(n, a, b) for n in range(20) for a in ANIMALS for b in ANIMALS]
     files = folder.with_suffix(".files")
     files.mkdir()
-    (files / "train.en").write_text("\n".join(f"{n} {a} {b}" for n, a, b in rows))
-    (files / "train.ge").write_text("\n".join(f"{n} {german[a]} {german[b]}" for n, a, b in rows))
+    for side, animals in (("en", "cat dog"), ("ge", "Katze Hund")):
+        (files / f"train.{side}").write_text("".join(f"{n} {animals}\n" for n in range(320)))
     sizes = {"vocab_size": 280, "source_len": 24, "target_len": 24}
     task = TextFiles(path=files, **sizes, valid_size=4, test_size=4)
     return run(folder, task, TransformerConfig(vocab_size=280, max_len=24, **SMALL))
 
 
 def of_documents(folder: Path) -> Path:
-    texts = (
-        ("A rogue like game.", f"It is played in room x{n // 8}, by y{n % 8}.") for n in range(64)
-    )
+    text = "A rogue like game.", "It is played in room x{}, by y{}."
+    texts = [tuple(part.format(n // 8, n % 8) for part in text) for n in range(64)]
     documents = [Document(f"s{n}", ("games", "net")[n % 2], text) for n, text in enumerate(texts)]
     task = DebianSections(vocab_size=40)
     model = HANConfig(**task.facts, dim=8, hidden_dim=6, attention_dim=5)
@@ -135,8 +123,5 @@ def trained(folder: Path, what: str) -> Path:
     """The checkpoint of this kind or mixer, written there unless it is there already."""
     where = folder / what
     if not where.exists():
-        if what in KINDS:
-            KINDS[what](where)
-        else:
-            of_texts(where, what)
+        KINDS[what](where) if what in KINDS else of_texts(where, what)
     return where
