@@ -1,6 +1,7 @@
 """The command line, in this process where that is possible."""
 
 import inspect
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -35,11 +36,10 @@ def test_help_names_every_command_and_what_it_does(capsys):
 
 def test_ls_lists_every_catalogue(capsys):
     found = loaded(capsys, "ls")
-    for kind in ("mixers", "tasks", "models"):
-        assert [row["name"] for row in found[kind]] == catalog(kind).names()
+    for kind, rows in found.items():
+        assert [row["name"] for row in rows] == catalog(kind).names()
     assert loaded(capsys, "ls mixers") == found["mixers"]
-    code, out, _ = ran(capsys, "ls")
-    assert code == 0
+    _, out, _ = ran(capsys, "ls")
     assert all(row["name"] in out for rows in found.values() for row in rows)
 
 
@@ -67,12 +67,13 @@ def test_show_tells_meaning_and_allowed_values_of_every_option(kind):
 
 
 def test_show_prints_ranges_and_literals(capsys):
-    _, out, _ = ran(capsys, "show", "reformer")
-    row = next(line for line in out.splitlines() if line.startswith(" seed "))
-    assert "an integer of at least 0 or None" in row and "seed of the random numbers" in row
-    _, out, _ = ran(capsys, "show", "linformer")
+    _, out, _ = ran(capsys, "show reformer")
+    assert re.search(r"\n seed .* an integer of at least 0 or None .* seed of the random num", out)
+    _, out, _ = ran(capsys, "show linformer")
     assert "one of 'none', 'headwise', 'key_value', 'layerwise'" in out
     assert "heads, H (a model gives it)" in out
+    for name, said in (("swiglu", "silu"), ("listops", "ListOps expressions")):
+        assert said in ran(capsys, f"show {name}")[1]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -86,12 +87,6 @@ def test_names_stay_whole_in_80_columns_and_in_a_pipe(capsys, monkeypatch, termi
     assert "\n position_options " in ran(capsys, "show softmax")[1]
 
 
-@pytest.mark.parametrize("name", ["listops", "classifier", "language_model", "swiglu"])
-def test_show_knows_the_other_catalogues(capsys, name):
-    code, out, _ = ran(capsys, "show", name)
-    assert code == 0 and name in out
-
-
 def test_the_shell_completes_commands_and_options(capsys, tmp_path):
     code, out, _ = ran(capsys, "--tyro-print-completion", "bash")
     assert code == 0
@@ -102,8 +97,7 @@ def test_the_shell_completes_commands_and_options(capsys, tmp_path):
 
 
 def test_train_says_how_and_what_its_options_mean(capsys):
-    code, out, _ = ran(capsys, "train --help")
-    assert code == 0 and "regard ls tasks" in out
+    assert "regard ls tasks" in ran(capsys, "train --help")[1]
     assert "share of values that is set to zero" in ran(capsys, "train digits --help")[1]
 
 
@@ -229,27 +223,6 @@ def test_doctor_finds_this_machine_and_what_is_missing(capsys, monkeypatch):
     assert code == 1 and "pip install 'no-such-package>=1.0'" in out
 
 
-LEAKY = """
-from regard.mixers.fnet import FNet
-
-
-class Leaky(FNet):
-    name = "leaky"
-    variants = {}
-
-    def mix(self, x, context, mask):
-        return x + x.mean(0, keepdim=True)
-"""
-
-
-def test_laws_name_what_is_broken_in_a_class_of_ones_own(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "leaky", raising=False)
-    (tmp_path / "leaky.py").write_text(LEAKY)
-    code, out, _ = ran(capsys, "laws", "leaky:Leaky", "--law", "refusals", "batch")
-    assert code == 1 and "failed" in out and "a row in a batch" in out
-
-
 def test_show_gives_the_positions_that_a_mechanism_has_and_what_its_streaming_keeps(capsys):
     mixer, *_ = loaded(capsys, "show", "transformer_xl")
     assert mixer["kind"] == "mixer" and mixer["positions"] == ["transformer_xl"]
@@ -269,7 +242,7 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))
 
 
-NO_PATTERNS = {
+NO_VALUES = {
     "patterns=[Windw(4, 4)]": "unknown value 'Windw'. Did you mean 'Window'",
     "patterns=[Window(4)]": "missing 1 required positional argument: 'after'",
     "patterns=[Window(4, -1)]": "after",
@@ -279,11 +252,10 @@ NO_PATTERNS = {
 }
 
 
-@pytest.mark.parametrize(("word", "said"), NO_PATTERNS.items())
+@pytest.mark.parametrize(("word", "said"), NO_VALUES.items())
 def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word, said):
-    with pytest.raises(RegardError) as refused:
+    with pytest.raises(RegardError, match=re.escape(said)):
         option(word)
-    assert said in str(refused.value)
 
 
 def test_an_output_without_some_letters_or_closed_is_no_error():

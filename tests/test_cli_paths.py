@@ -2,16 +2,15 @@
 
 import errno
 import os
-import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
 import regard
-from regard.cli import main
 from regard.core import PathError, files
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger
@@ -50,9 +49,7 @@ LINES = [
 
 @pytest.mark.parametrize("inside", PLACES)
 @pytest.mark.parametrize("line", LINES)
-def test_a_path_that_cannot_be_used_is_named(
-    capsys, tmp_path, monkeypatch, report_ledger, line, inside
-):
+def test_an_unusable_path_is_named(capsys, tmp_path, monkeypatch, report_ledger, line, inside):
     for work in ("experiment.speed.measure", "train.run.fit"):
         monkeypatch.setattr(f"regard.lab.{work}", lambda *_, **__: pytest.fail("worked first"))
     (tmp_path / "file").write_text("a file")
@@ -78,12 +75,8 @@ def test_a_page_of_the_explorer_that_cannot_be_written_is_named_at_once(capsys, 
         assert f"cannot be written: {why}" in refused(capsys, line)
 
 
-def no_space(*_):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report_ledger):
-    monkeypatch.setattr(files, "_sync", no_space)
+    monkeypatch.setattr(files, "_sync", raises(OSError(errno.ENOSPC, "No space left on device")))
     full = "the disk is full. Free some space, then run the same command again"
     assert full in refused(capsys, TRAIN, "--json", "--folder", str(tmp_path / "run"))
     line = f"report --ledger {report_ledger} --page {tmp_path}/p.html"
@@ -122,31 +115,28 @@ def test_printing_to_a_full_disk_is_one_line():
 
 
 def test_version(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"regard {regard.__version__}\n"
+    assert ran(capsys, "--version") == (0, f"regard {regard.__version__}\n", "")
 
 
-INTERRUPTED = {
-    "train digits --train.steps 2 --folder 'a b'": True,
-    "arena --ledger l.sqlite": True,
-    "ls mixers": False,
-}
+def raises(error):
+    return mock.Mock(side_effect=error)
 
 
-@pytest.mark.parametrize(("line", "again"), INTERRUPTED.items())
-def test_an_interrupted_command_ends_with_the_one_that_goes_on(
-    capsys, tmp_path, monkeypatch, line, again
-):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
+INTERRUPTED = [
+    "train digits --train.steps 2 --folder 'a b'",
+    "arena --ledger l.sqlite",
+    "ls mixers",
+]
 
+
+@pytest.mark.parametrize("line", INTERRUPTED)
+def test_an_interrupted_command_says_what_goes_on(capsys, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("regard.lab.train.train", interrupted)
-    monkeypatch.setattr("regard.lab.experiment.run.ask", interrupted)
-    monkeypatch.setattr("regard.cli.describe.overview", interrupted)
-    assert main(shlex.split(line)) == 130
-    err = capsys.readouterr().err
-    assert err == f"regard: interrupted{f'. This goes on: regard {line}' if again else ''}\n"
+    for work in ("lab.train.train", "lab.experiment.run.ask", "cli.describe.overview"):
+        monkeypatch.setattr(f"regard.{work}", raises(KeyboardInterrupt))
+    code, _, err = ran(capsys, line)
+    again = "" if line == "ls mixers" else f". This goes on: regard {line}"
+    assert (code, err) == (130, f"regard: interrupted{again}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -200,10 +190,8 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_built(capsys, tm
 
 
 def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
-    def greedy(*_, **__):
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
-
-    monkeypatch.setattr("regard.lab.train.train", greedy)
+    error = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
+    monkeypatch.setattr("regard.lab.train.train", raises(error))
     assert "out of memory" in refused(capsys, TRAIN, "--folder", str(tmp_path))
 
 
@@ -214,20 +202,18 @@ def test_a_second_train_is_refused_and_waits_with_wait(capsys, tmp_path):
     assert ran(capsys, TRAIN, "--folder", str(tmp_path), "--wait")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("report --ledger LEDGER --page LEDGER", "--page would overwrite what is read"),
-        ("report --ledger LEDGER --page P --document ./P", "--document would overwrite --page"),
-        ("arena --mixers fnet --ledger LEDGER --rows LEDGER", "--rows would overwrite what is"),
-        ("arena --mixers fnet --page P --rows ./P", "--rows would overwrite --page"),
-        ("explore nowhere --file LEDGER --page LEDGER", "--page would overwrite what is read"),
-    ],
-)
-def test_nothing_that_is_read_or_drawn_is_overwritten(
-    capsys, tmp_path, monkeypatch, report_ledger, line, said
-):
+OVERWRITING = {
+    "report --ledger LEDGER --page LEDGER": "--page would overwrite what is read",
+    "report --ledger LEDGER --page P --document ./P": "--document would overwrite --page",
+    "arena --mixers fnet --ledger LEDGER --rows LEDGER": "--rows would overwrite what is",
+    "arena --mixers fnet --page P --rows ./P": "--rows would overwrite --page",
+    "explore nowhere --file LEDGER --page LEDGER": "--page would overwrite what is read",
+}
+
+
+@pytest.mark.parametrize("line", OVERWRITING)
+def test_nothing_is_overwritten(capsys, tmp_path, monkeypatch, report_ledger, line):
     monkeypatch.chdir(tmp_path)
     before = report_ledger.read_bytes()
-    assert said in refused(capsys, line.replace("LEDGER", str(report_ledger)))
+    assert OVERWRITING[line] in refused(capsys, line.replace("LEDGER", str(report_ledger)))
     assert report_ledger.read_bytes() == before
