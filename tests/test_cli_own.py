@@ -28,23 +28,19 @@ from regard.mixers.fnet import FNet
 from regard.models import Classifier, ClassifierConfig
 from regard.pools.context_query import ContextQuery
 
-
 class Mine(FNet):
     """Nothing like it."""
 
     name = "mine"
     variants = {}
 
-
 class Lake(ContextQuery):
     """A pool."""
 
     name = "lake"
 
-
 class Model(Classifier):
     """A model."""
-
 
 class Sums(ListOps):
     """A task."""
@@ -55,7 +51,6 @@ class Sums(ListOps):
     test_size: int = 4
     min_length: int = 5
     max_length: int = 20
-
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
 QUESTION = Question(
@@ -69,16 +64,13 @@ QUESTION = Question(
     seeds=(0,),
 )
 
-
 def sums() -> Run:
     task = Sums()
     model = ClassifierConfig(**task.facts, max_len=task.max_len, dim=16, num_heads=2)
     return Run(task=task, model=model, train=TRAIN)
 
-
 def nothing():
     return 3
-
 
 def zeros(params, options, x, **request):
     return 0 * x, None
@@ -139,8 +131,8 @@ def test_arena_takes_a_question_and_parts_of_it(capsys):
     _, told = rows_of(capsys, line)
     rows = [row for row in told["rows"] if not row["line"]]
     assert {row["entry"] for row in rows} == {"fnet", "mine:Mine"}
-    timed = [one for one in told["columns"] if one["kind"] == "timed"]
-    assert {(one["length"], one["dim"]) for one in timed} == {(8, 8), (16, 8)}
+    sizes = {(one["length"], one["dim"]) for one in told["columns"] if one["kind"] == "timed"}
+    assert sizes == {(8, 8), (16, 8)}
     assert {seed for row in rows for seed in row["cells"]["sums"]["seeds"]} == {1}
 
 
@@ -219,12 +211,10 @@ def test_the_arena_trains_on_ones_own_files(capsys, task):
     assert rows_of(capsys, f"{moved} --tokens 100 --dim 8")[0]["new"] == 0
 
 
-@pytest.mark.parametrize(
-    "value, error, text",
-    [(120e6, 0.5, "~120 (73 to 200)"), (3e6, None, "~3 (error unknown)"), (3e6, 0.0, "~3")],
-)
-def test_an_estimate_is_said_with_its_bounds(value, error, text):
-    assert _said(Estimate(value, error, False), 1e6) == text
+def test_an_estimate_is_said_with_its_bounds():
+    cases = {(120, 0.5): "~120 (73 to 200)", (3, None): "~3 (error unknown)", (3, 0.0): "~3"}
+    for (value, error), text in cases.items():
+        assert _said(Estimate(value * 1e6, error, False), 1e6) == text
 
 
 def test_recommend_takes_a_mixer_and_the_ledger(capsys):
@@ -236,8 +226,8 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
     assert ran(capsys, "arena mine:QUESTION --mixers softmax mine:Mine --workers 1")[0] == 0
     code, out, _ = ran(capsys, f"{line} --task sums")
     assert code == 0 and out.startswith("Nothing that can do this has reached sums")
-    rows = {row["mechanism"]: row for row in loaded(capsys, f"{line} --task sums")["ranked"]}
-    mine = rows["mine:Mine"]
+    rows = loaded(capsys, f"{line} --task sums")["ranked"]
+    (mine,) = (row for row in rows if row["mechanism"] == "mine:Mine")
     assert mine["ratio"]["error"] is None and list(mine["quality"]) == ["sums"]
 
 
@@ -246,7 +236,6 @@ import sys
 
 from regard.mixers.fnet import FNet
 from regard.mixers.local import Local
-
 
 class Narrow(Local):
     """Fewer options than its parent."""
@@ -266,7 +255,6 @@ ODD = {
 }
 for _name, (_method, _body) in ODD.items():
     FOREIGN += f'''
-
 class {_name}(FNet):
     name, variants = "{_name.lower()}", {{}}
 

@@ -13,11 +13,8 @@ from tests.laws.catalogue import factory
 
 def blocks(mixer, x, mask):
     """|dy_t / dx_s| from torch's own Jacobian of one row."""
-    found = [
-        jacobian(lambda z: mixer(z[None], mask=mask)[0], row).square().sum((1, 3)).sqrt()
-        for row in x
-    ]
-    return torch.stack(found)
+    found = [jacobian(lambda z: mixer(z[None], mask=mask)[0], row) for row in x]
+    return torch.stack(found).square().sum((2, 4)).sqrt()
 
 
 @pytest.mark.parametrize("name", ["fnet", "mlp_mixer", "gau", "compressed"])
@@ -44,9 +41,8 @@ def test_influence_honours_masks_and_padding(name):
 
 def test_influence_of_a_context_has_its_length():
     subject = Subject(factory("linear", {}))
-    found = readout(
-        subject.make(), subject.tokens(1, 3), context=subject.tokens(1, 7), measure="influence"
-    )
+    x, context = subject.tokens(1, 3), subject.tokens(1, 7)
+    found = readout(subject.make(), x, context=context, measure="influence")
     assert found.values.shape == (1, 1, 3, 7) and found.values.gt(0).all()
 
 
@@ -60,16 +56,10 @@ def test_probes_estimate_the_norm_and_chunks_change_nothing():
     assert (ratio - 1).abs().max() < 0.2
 
 
-@pytest.mark.parametrize(
-    "weights, kind",
-    [
-        ([[0.25, 0.75], [0.0, 0.0]], "stochastic"),
-        ([[0.25, 0.7], [0.0, 1.0]], "nonnegative"),
-        ([[1.5, -0.5], [0.0, 1.0]], "signed"),
-    ],
-)
-def test_kinds_follow_from_the_values(weights, kind):
-    assert kind_of(torch.tensor([[weights]])) == kind
+def test_kinds_follow_from_the_values():
+    rows = {"stochastic": [0.25, 0.75], "nonnegative": [0.25, 0.7], "signed": [1.5, -0.5]}
+    for kind, row in rows.items():
+        assert kind_of(torch.tensor([[[row, [0.0, 0.0]]]])) == kind
 
 
 def test_wrong_requests_are_refused():

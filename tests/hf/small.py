@@ -86,6 +86,16 @@ def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch
     return given
 
 
+def tokenizer(words, unknown: str):
+    """Of words between spaces; their ids are their places."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    ids = {word: n for n, word in enumerate(words)}
+    made = Tokenizer(models.WordLevel(ids, unk_token=unknown))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return made
+
+
 def assert_refused(*cases) -> None:
     """Each is an error, what it says, and a call."""
     for error, said, call in cases:

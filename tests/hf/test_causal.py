@@ -1,12 +1,13 @@
 """Converted and wrapped causal models inside Transformers: files, generate with states, Trainer, pipeline, packing."""
 
 import copy
+import string
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.hf.small import as_stack, assert_refused, greedy, transformers
+from tests.hf.small import as_stack, assert_refused, greedy, tokenizer, transformers
 from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
@@ -190,22 +191,17 @@ def test_documents_of_a_stream_are_those_of_a_row():
         torch.testing.assert_close(torch.cat(parts, 1)[VALID], want[VALID], rtol=0, atol=1e-10)
 
 
-def tokenizer():
+def letters():
     """Words of one letter, padded on the left."""
-    words = {"<pad>": 0, "<s>": 1, "</s>": 2, **{chr(97 + i): 3 + i for i in range(26)}}
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    made = Tokenizer(models.WordLevel(words, unk_token="<s>"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="</s>", padding_side="left"
-    )
+    made = tokenizer(["<pad>", "<s>", "</s>", *string.ascii_lowercase], "<s>")
+    marks = {"pad_token": "<pad>", "eos_token": "</s>", "padding_side": "left"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **marks)
 
 
 @pytest.mark.parametrize("mixer", ["linear", "transformer_xl"])
 def test_what_lm_eval_calls(mixer):
     """HFLM's calls: logits of a padded batch, and `generate` with stopping criteria and a cache, which it always wants."""
-    model, words = llama(mixer, max_len=64), tokenizer()
+    model, words = llama(mixer, max_len=64), letters()
 
     class Stop(transformers.StoppingCriteria):
         seen = 0
@@ -242,7 +238,7 @@ def test_lm_eval_scores_and_continues_a_converted_folder(tmp_path):
     from lm_eval.models.huggingface import HFLM
 
     regard.hf.register()
-    student, words = llama().float(), tokenizer()
+    student, words = llama().float(), letters()
     student.save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
     model = HFLM(pretrained=str(tmp_path), device="cpu", batch_size=2, dtype="float32")

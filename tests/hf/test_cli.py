@@ -5,13 +5,11 @@ import shutil
 import pytest
 import torch
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from regard.cli.convert import _tokens
 from tests.command import loaded, ran, refused
-from tests.hf.small import transformers
+from tests.hf.small import built, tokenizer
 from tests.hf.test_load import BERT, GPT2
 
 import regard.hf  # isort: skip
@@ -23,20 +21,14 @@ TEXT = "the cat sat on the mat and the dog sat on the cat while the mat lay on t
 def folders(tmp_path, monkeypatch):
     """A small BERT and a small GPT-2, each with a tokenizer of words, and a text."""
     monkeypatch.chdir(tmp_path)
-    words = sorted(set(TEXT.split()))
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="the"))
-    tokenizer.pre_tokenizer = Whitespace()
-    torch.manual_seed(0)
-    for name, made in (
-        ("bert", transformers.BertForMaskedLM(transformers.BertConfig(**BERT))),
-        ("gpt2", transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2))),
-    ):
+    for name, cls, config in (("bert", "BertForMaskedLM", BERT), ("gpt2", "GPT2LMHeadModel", GPT2)):
+        made = built(cls, config).float()
         with torch.no_grad():  # started so small that attention hardly matters
             for key, parameter in made.named_parameters():
                 if "attention" in key or "attn" in key:
                     parameter.mul_(10)
         made.save_pretrained(name)
-        tokenizer.save(f"{name}/tokenizer.json")
+        tokenizer(sorted(set(TEXT.split())), "the").save(f"{name}/tokenizer.json")
     (tmp_path / "novel.txt").write_text(TEXT)
     return tmp_path
 
@@ -58,8 +50,8 @@ def test_a_taught_model_is_nearer_and_is_read_back(folders, capsys):
 def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
     line = f"convert bert linear --max-len 100 {TAUGHT}"
     assert ran(capsys, f"{line} --out whole")[0] == 0
-    loss = regard.lab.train.distillation.Distillation.loss
-    calls = []
+    distillation = regard.lab.train.distillation.Distillation
+    loss, calls = distillation.loss, []
 
     def killed(self, model, batch):
         calls.append(1)
@@ -67,11 +59,11 @@ def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
             raise KeyboardInterrupt
         return loss(self, model, batch)
 
-    monkeypatch.setattr("regard.lab.train.distillation.Distillation.loss", killed)
-    code, _, err = ran(capsys, f"{line} --out parts")
+    with monkeypatch.context() as patch:
+        patch.setattr(distillation, "loss", killed)
+        code, _, err = ran(capsys, f"{line} --out parts")
     assert code == 130 and "This goes on: regard convert bert" in err
     assert list((folders / "parts/teaching").rglob("step-*"))
-    monkeypatch.setattr("regard.lab.train.distillation.Distillation.loss", loss)
     assert ran(capsys, f"{line} --out parts")[0] == 0
     ours, theirs = (regard.hf.load(name).state_dict() for name in ("whole", "parts"))
     for name, tensor in ours.items():
@@ -102,12 +94,12 @@ def test_teaching_that_loses_is_not_kept(folders, capsys):
 def test_windows_have_the_special_tokens_of_a_text(folders):
     """[CLS] and [SEP] stand around each window, as around each text that the encoder was trained on."""
     path = str(folders / "bert" / "tokenizer.json")
-    tokenizer = Tokenizer.from_file(path)
-    count, ends = tokenizer.get_vocab_size(), ["[CLS]", "[SEP]"]
-    tokenizer.add_special_tokens(ends)
-    known = [(end, tokenizer.token_to_id(end)) for end in ends]
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=known)
-    tokenizer.save(path)
+    words = Tokenizer.from_file(path)
+    count, ends = words.get_vocab_size(), ["[CLS]", "[SEP]"]
+    words.add_special_tokens(ends)
+    known = [(end, words.token_to_id(end)) for end in ends]
+    words.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=known)
+    words.save(path)
     plain = _tokens(folders / "gpt2", folders / "novel.txt", 12)
     windows = _tokens(folders / "bert", folders / "novel.txt", 12).view(-1, 12)
     assert (windows[:, 0] == count).all() and (windows[:, -1] == count + 1).all()

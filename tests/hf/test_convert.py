@@ -4,6 +4,7 @@ import copy
 import os
 import sys
 from itertools import islice
+from unittest import mock
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from regard.hf import AttentionConfig, convert, load, save, teach
 from regard.hf.convert import stack_error
 from regard.lab import Entry
 from regard.mixers.linear import Linear
-from tests.hf.small import as_stack, assert_refused, transformers
+from tests.hf.small import as_stack, assert_refused, built
 from tests.hf.test_load import T5, theirs, tokens
 
 WIDE = {
@@ -134,21 +135,7 @@ def test_what_the_model_sets_is_no_option():
             (OptionError, said, lambda given=given: Entry(mixer="local", options=given)),
             (OptionError, said, lambda given=given: AttentionConfig("local", given)),
         )
-    assert_refused(
-        (OptionError, "convert: num_heads cannot be among", lambda: convert(loaded("bert"), "local", num_heads=2)),
-        (OptionError, "needs a function and a title", lambda: Entry(make=3, title="m")),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("name, mixer, reason", [
-    ("bert", "fnet", "fnet does not support convert: it has no queries, keys and values"),
-    ("fnet", "linear", "convert does not support fnet: it has no projections to re-use"),
-    ("t5", "local", "local does not support the t5 positions"),
-    ("gpt2", "linformer", "linformer does not support causal"),
-])  # fmt: skip
-def test_what_cannot_be_converted_is_refused(name, mixer, reason):
-    with pytest.raises(UnsupportedError, match=reason):
-        convert(loaded(name), mixer)
+    assert_refused((OptionError, "needs a function and a title", lambda: Entry(make=3, title="m")))
 
 
 @pytest.mark.parametrize("mixer", ["linear", "performer", "reformer"])
@@ -183,13 +170,10 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
     student = convert(teacher, "linear")
     replace = os.replace
 
-    def killed(*_):
-        raise KeyboardInterrupt
-
     for stop, kept in ((0, teacher), (1, student)):  # the weights get their name first
+        killed = mock.Mock(wraps=replace, side_effect=[mock.DEFAULT] * stop + [KeyboardInterrupt])
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            turns = iter([replace] * stop + [killed])
-            patch.setattr("os.replace", lambda *both, turns=turns: next(turns)(*both))
+            patch.setattr("os.replace", killed)
             save(student, tmp_path / "new")
         assert names(tmp_path / "new") == ["model.safetensors"]  # and never a config beside others
         torch.testing.assert_close(load(tmp_path / "new")(ids), kept(ids))
@@ -218,10 +202,15 @@ def test_turned_heads_know_the_distance_between_tokens():
         loaded("bert").initial_state(2)
 
 
-def test_layers_that_there_are_not_are_refused(tmp_path):
+def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
     teacher, layers = loaded("bert"), r"layers .* must be some of 0 to 1"
-    both = transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))
+    both = built("T5ForConditionalGeneration", T5)
     assert_refused(
+        (UnsupportedError, "fnet does not support convert: it has no queries, keys and", lambda: convert(teacher, "fnet")),
+        (UnsupportedError, "convert does not support fnet: it has no projections", lambda: convert(loaded("fnet"), "linear")),
+        (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5"), "local")),
+        (UnsupportedError, "linformer does not support causal", lambda: convert(loaded("gpt2"), "linformer")),
+        (OptionError, "convert: num_heads cannot be among", lambda: convert(teacher, "local", num_heads=2)),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[])),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[2])),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[-1])),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from tests.hf.small import transformers, widened
+from tests.hf.small import built, widened
 from tests.hf.test_load import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, OUR_GLOBALS, T5, tokens
 
 import regard.hf  # isort: skip
@@ -19,13 +19,10 @@ from regard import OptionError, StoredDataError, UnsupportedError
 from regard.hf.fields import WITHOUT_EFFECT
 
 FAR = {**T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
-BIG_BIRD = {**BERT, "attention_type": "original_full"}
 RECURRENT = ("qwen3_next", "kimi_linear_rank", "mamba2")
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "bert": ("BertForMaskedLM", BERT),
-    "roberta": ("RobertaForMaskedLM", BERT),
+    **{name: CHECKPOINTS[name] for name in ("bert", "roberta", "big_bird", *RECURRENT)},
     "longformer": ("LongformerForMaskedLM", {**BERT, "attention_window": [4, 6]}),
-    "big_bird": ("BigBirdForMaskedLM", BIG_BIRD),
     "fnet": ("FNetForMaskedLM", CHECKPOINTS["fnet"][1]),
     "gpt2": ("GPT2LMHeadModel", {**GPT2, "n_inner": 40}),
     "llama": ("LlamaForCausalLM", {**LLAMA, "attention_bias": True, "mlp_bias": True}),
@@ -36,8 +33,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5ForConditionalGeneration", {**FAR, "num_decoder_layers": 1}),
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
-    **{name: CHECKPOINTS[name] for name in RECURRENT},
-}  # fmt: skip
+}
 OTHERS: dict[str, list[Any]] = {
     "hidden_act": ["relu", "silu", "gelu_pytorch_tanh", "tanh"],
     "activation_function": ["relu", "tanh"],
@@ -96,34 +92,19 @@ def others(name: str, value: Any) -> list[Any]:
 
 
 def made(kind: str, **changes: Any):
-    cls, config = KINDS[kind]
-    torch.manual_seed(0)
-    original = getattr(transformers, cls)
-    original = original(original.config_class(**{**config, **changes})).to(torch.float64).eval()
+    original = built(*KINDS[kind], **changes)
     with torch.no_grad():
         for parameter in original.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     return original
 
 
-def again(original, kind: str, state: dict[str, torch.Tensor], config: dict[str, Any]):
-    """Transformers' model of this state and config, tied as from_pretrained ties."""
-    cls = type(original)
-    given = cls.config_class.from_dict(config)
-    model, info = cls.from_pretrained(
-        None, config=given, state_dict=state, dtype=torch.float64, output_loading_info=True
-    )
-    if info["missing_keys"]:
-        raise RuntimeError(f"missing: {info['missing_keys']}")
-    return model.eval()
-
-
 @torch.no_grad()
 def theirs_of(model, kind: str) -> torch.Tensor:
-    ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
+    ids = tokens()[0]
+    given = {"token_type_ids": TYPES} if kind in TYPED else {}
     if kind in ("t5", "t5 gated"):
-        return model(ids, decoder_input_ids=ids[:, :7].flip(1), return_dict=True).logits
-    given = {"token_type_ids": types} if kind in TYPED else {}
+        given["decoder_input_ids"] = ids[:, :7].flip(1)
     if kind == "longformer":
         given["global_attention_mask"] = OUR_GLOBALS.long()
     return model(ids, **given, return_dict=True)[0]
@@ -131,16 +112,17 @@ def theirs_of(model, kind: str) -> torch.Tensor:
 
 @torch.no_grad()
 def ours_of(model, kind: str) -> torch.Tensor:
-    ids, types = tokens()[0], (torch.arange(11) > 4).long().expand(2, -1)
+    ids = tokens()[0]
     if kind in ("t5", "t5 gated"):
         return model.logits(model(ids, ids[:, :7].flip(1)))
-    given = {"types": types} if kind in TYPED else {}
+    given = {"types": TYPES} if kind in TYPED else {}
     if kind == "longformer":
         given["global_tokens"] = OUR_GLOBALS
     hidden = model(ids, **given)
     return hidden if model.head is None else model.head(hidden)
 
 
+TYPES = (torch.arange(11) > 4).long().expand(2, -1)
 TYPED = ("bert", "longformer", "big_bird", "fnet")
 
 
@@ -151,9 +133,13 @@ def alike(found: torch.Tensor, want: torch.Tensor) -> bool:
 
 
 def outcome(original, kind: str, state, config) -> torch.Tensor | Exception:
-    """What Transformers gives for this state and config, or why nothing."""
+    """What Transformers gives for this state and config, tied as from_pretrained ties, or why nothing."""
+    cls, how = type(original), {"dtype": torch.float64, "output_loading_info": True}
     try:
-        return theirs_of(again(original, kind, state, config), kind)
+        given = cls.config_class.from_dict(config)
+        model, info = cls.from_pretrained(None, config=given, state_dict=state, **how)
+        assert not info["missing_keys"], info["missing_keys"]
+        return theirs_of(model.eval(), kind)
     except (RuntimeError, ValueError, TypeError, AssertionError, KeyError, StrictDataclassError) as error:  # fmt: skip
         return error
 

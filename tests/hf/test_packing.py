@@ -15,19 +15,17 @@ from regard.models import ClassifierConfig
 
 LENGTHS = 7, 1, 12, 5
 ROWS = [torch.randint(3, 30, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
-FLAT = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)(
+FLATTEN = transformers.DataCollatorWithFlattening
+FLAT = FLATTEN(return_flash_attn_kwargs=True, return_seq_idx=True)(
     [{"input_ids": row.tolist()} for row in ROWS]
 )
-OFFSETS = {
-    name: FLAT[name] for name in ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-}
+OFFSETS = {name: z for name, z in FLAT.items() if name.startswith(("cu_seq_lens", "max_length"))}
+POSITIONS = {"position_ids": FLAT["position_ids"]}
 TOLD = {
-    "positions": {"position_ids": FLAT["position_ids"]},
-    "positions and a mask": {
-        "position_ids": FLAT["position_ids"], "attention_mask": torch.ones(1, sum(LENGTHS), dtype=torch.long),
-    },
-    "all": {name: FLAT[name] for name in ("position_ids", "seq_idx")} | OFFSETS,
-}  # fmt: skip
+    "positions": POSITIONS,
+    "positions and a mask": {"attention_mask": torch.ones_like(FLAT["input_ids"]), **POSITIONS},
+    "all": {"seq_idx": FLAT["seq_idx"], **POSITIONS, **OFFSETS},
+}
 ALONE = {"offsets": OFFSETS, "numbers": {"seq_idx": FLAT["seq_idx"]}}
 """Without positions, which a model of Transformers then counts through the row."""
 MADE = {
@@ -54,8 +52,7 @@ def test_our_models(made, told):
     got, want = model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model)
     close(got, want)
     weight = next(model.parameters())
-    gradients = [torch.autograd.grad(y.sin().sum(), [weight])[0] for y in (got, want)]
-    close(*gradients)
+    close(*(torch.autograd.grad(y.sin().sum(), weight)[0] for y in (got, want)))
 
 
 @pytest.mark.parametrize("name, told", [*(("llama", told) for told in TOLD), ("gpt2", "positions")])
@@ -75,7 +72,7 @@ def test_offsets_alone_reach_attention(told):
 
 def test_windows_of_a_model_are_packed_too():
     model, eager = (small.model("mistral", name) for name in ("regard_softmax", "eager"))
-    got = model(FLAT["input_ids"], position_ids=FLAT["position_ids"]).logits
+    got = model(FLAT["input_ids"], **POSITIONS).logits
     close(got, apart(model))
     close(got, apart(eager), 1e-6)  # its softmax is one of float32
 
@@ -116,9 +113,8 @@ def test_the_loss_is_that_of_rows_alone():
     """A document's first token is predicted by none; `num_items_in_batch` divides the sum, as Trainer wants it."""
     model, ids = llama(), FLAT["input_ids"]
     loss = model(ids, position_ids=FLAT["position_ids"], labels=ids).loss
-    sums = [
-        model(row[None], labels=row[None]).loss * (len(row) - 1) for row in ROWS if len(row) > 1
-    ]
+    long = [row for row in ROWS if len(row) > 1]
+    sums = [model(row[None], labels=row[None]).loss * (len(row) - 1) for row in long]
     count = sum(LENGTHS) - len(LENGTHS)
     close(loss, sum(sums) / count, 1e-8)  # float32, as everywhere in Transformers
     one, two = (model(row[None], labels=row[None], num_items_in_batch=17).loss for row in ROWS[::2])
