@@ -97,7 +97,8 @@ def test_the_shell_completes_commands_and_options(capsys, tmp_path):
 
 
 def test_train_says_how_and_what_its_options_mean(capsys):
-    assert "regard ls tasks" in ran(capsys, "train --help")[1]
+    code, out, _ = ran(capsys, "train --help")
+    assert code == 0 and "regard ls tasks" in out
     assert "share of values that is set to zero" in ran(capsys, "train digits --help")[1]
 
 

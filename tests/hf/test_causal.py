@@ -61,14 +61,6 @@ def test_folders_of_save_and_of_save_pretrained_are_alike(name, tmp_path):
         assert tied == (name != "llama")
 
 
-def test_teaching_takes_wrapped_models():
-    teacher = regard.hf.convert(theirs("llama").float(), "softmax")
-    student = regard.hf.convert(teacher, "linear").train()
-    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
-    losses = list(regard.hf.teach(student, teacher, [(IDS, None)] * 20, optimizer, whole=True))
-    assert losses[-1] < losses[0]
-
-
 MADE = {
     "converted": llama,
     "hybrid": lambda: llama(layers=[0]),

@@ -11,11 +11,11 @@ import torch
 
 from regard import OptionError, StoredDataError, UnsupportedError
 from regard.core import PathError
-from regard.hf import AttentionConfig, convert, load, save, teach
+from regard.hf import AttentionConfig, convert, load, save, teach, wrap
 from regard.hf.convert import stack_error
 from regard.lab import Entry
 from regard.mixers.linear import Linear
-from tests.hf.small import as_stack, assert_refused, built
+from tests.hf.small import as_stack, assert_refused, built, transformers
 from tests.hf.test_load import T5, theirs, tokens
 
 WIDE = {
@@ -69,8 +69,10 @@ def test_tables_of_positions_are_tiled(name, offset):
 def test_teaching_brings_the_student_nearer(mixer, whole):
     torch.manual_seed(0)
     teacher, (ids, valid) = attentive("bert"), tokens()
+    teacher = wrap(teacher) if whole else teacher
     options = {"window_size": 1} if mixer == "local" else {}
     student = convert(teacher, mixer, max_len=64, **options).train()
+    assert isinstance(student, transformers.PreTrainedModel) == whole
     learned = student if whole else torch.nn.ModuleList(student.mixers)
     optimizer = torch.optim.Adam(learned.parameters(), lr=3e-3)
     losses = list(teach(student, teacher, [(ids, valid)] * 40, optimizer, whole=whole))
