@@ -14,18 +14,16 @@ from regard import MIXERS, UnsupportedError, build
 from regard.models import (
     Classifier,
     ClassifierConfig,
-    DualEncoder,
     DualEncoderConfig,
     LanguageModel,
     LanguageModelConfig,
-    PatchClassifierConfig,
     corrupt,
     count_parameters,
     layers_per_block,
     match_parameters,
 )
-from regard.models.patches import PatchClassifier
-from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged
+from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged, targets
+from tests.models.test_every_model import PIXELS, made
 
 
 class Renamed(ClassifierConfig):
@@ -82,17 +80,6 @@ def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
     assert all(g.isfinite().all() for g in grads)
 
 
-@pytest.mark.parametrize("summary", ["mean", "max"])
-def test_a_row_without_tokens_is_finite(summary):
-    model, valid = classifier(summary=summary), ragged()
-    valid[1] = False
-    logits = model(prompts(), valid=valid)
-    logits.sum().backward()
-    assert logits.isfinite().all()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
-    torch.testing.assert_close(logits[1], model.head.bias)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -118,8 +105,7 @@ def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
             exported = torch.export.export(model, (prompts(),), given, strict=strict).module()
         exported(prompts(), **given).square().sum().backward()
         found = {name: z.grad for name, z in exported.named_parameters()}
-    for name, own in zip(leaves, expected, strict=True):
-        torch.testing.assert_close(found[name], own, rtol=0, atol=1e-10)
+    torch.testing.assert_close([found[name] for name in leaves], [*expected], rtol=0, atol=1e-10)
 
 
 def test_mixer_with_its_feed_forward_counts_half():
@@ -127,16 +113,6 @@ def test_mixer_with_its_feed_forward_counts_half():
     assert layers_per_block(model.encoder.mixers[0]) == 2
     assert len(model.encoder.blocks) == 4
     assert all(block.feed_forward is None for block in model.encoder.blocks)
-
-
-def dual(**options) -> DualEncoder:
-    torch.manual_seed(0)
-    return DualEncoderConfig(**{**STACK, **options}).build().double().eval()
-
-
-def pairs(T: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
-    other = torch.randint(0, VOCAB, (3, 5), generator=torch.Generator().manual_seed(8))
-    return prompts(T), other
 
 
 def test_corruption_is_eight_one_one_and_spares_what_it_must():
@@ -160,13 +136,13 @@ def test_corruption_is_eight_one_one_and_spares_what_it_must():
 
 
 def test_pairs_are_compared_by_the_four_features():
-    model, (first, second) = dual(num_classes=3, mlp_dim=10), pairs()
+    torch.manual_seed(0)
+    model = DualEncoderConfig(**STACK, num_classes=3, mlp_dim=10).build().double().eval()
+    first, second = prompts(), targets()
     e1, e2 = model.encoder(first).mean(1), model.encoder(second).mean(1)
     one, _, two, _, out = model.head
-    x = torch.cat([e1, e2, e1 * e2, e1 - e2], dim=1)
-    x = (x @ one.weight.T + one.bias).relu()
-    x = (x @ two.weight.T + two.bias).relu()
-    wanted = x @ out.weight.T + out.bias
+    x = one(torch.cat([e1, e2, e1 * e2, e1 - e2], dim=1)).relu()
+    wanted = out(two(x).relu())
     torch.testing.assert_close(model(first, second), wanted, rtol=0, atol=1e-11)
     assert two.weight.shape == (5, 10) and wanted.shape == (3, 3)
     assert not torch.allclose(model(second, first), wanted)
@@ -175,22 +151,11 @@ def test_pairs_are_compared_by_the_four_features():
 STEM = ((5, 1), (6, 2))
 
 
-def images() -> torch.Tensor:
-    return torch.randint(0, 9, (3, 64), generator=torch.Generator().manual_seed(1))
-
-
-def built(**options) -> PatchClassifier:
-    torch.manual_seed(0)
-    sizes = {"dim": 12, "num_heads": 2, "num_layers": 1, "num_classes": 3}
-    sizes |= {"image_size": (8, 8), "patch_size": 4, "vocab_size": 9}
-    return PatchClassifierConfig(**sizes, **options).build().double()
-
-
 def test_patches_are_cut_from_what_the_convolutions_make():
-    model, cut = built(stem=STEM), []
+    model, cut = made("patch_classifier", stem=STEM), []
     model.project.register_forward_hook(lambda module, given, made: cut.append(given[0]))
-    model(images())
-    p, x = dict(model.named_parameters()), images().double().view(3, 1, 8, 8) / 4 - 1
+    model(PIXELS)
+    p, x = dict(model.named_parameters()), PIXELS.double().view(3, 1, 8, 8) / 4 - 1
     for n, (_, stride) in zip((0, 3), STEM, strict=True):
         x = F.conv2d(x, p[f"stem.{n}.weight"], stride=stride, padding=1)
         mean, spread = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), False, keepdim=True)
@@ -204,10 +169,10 @@ def test_patches_are_cut_from_what_the_convolutions_make():
 
 
 def test_in_evaluation_a_picture_does_not_depend_on_the_others():
-    model = built(stem=STEM, summary="max")
-    model(images())
+    model = made("patch_classifier", stem=STEM, summary="max")
+    model(PIXELS)
     model.eval()
-    torch.testing.assert_close(model(images())[:1], model(images()[:1]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(model(PIXELS)[:1], model(PIXELS[:1]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

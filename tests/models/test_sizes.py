@@ -51,6 +51,8 @@ ROWS = [  # configuration, published millions, tolerance, numbers that the paper
     (generator(m.gemma3, "1b", 262144), 1000, 0.001, 0),
     (generator(m.mamba2, "130m", 50288), 129, 0.005, 0),
     (generator(m.mamba2, "2.7b", 50288), 2702, 0.002, 0),
+    (m.retnet("1.3b", vocab_size=1), 12 * 24 * 2048**2 / 1e6, 0.001, 0),  # of the layers
+    (m.retnet("6.7b", vocab_size=1), 12 * 32 * 4096**2 / 1e6, 0.001, 0),
     (masked(m.longformer, "base", 50265), 148.7, 0.007, 0),
     (masked(m.longformer, "large", 50265), 434.6, 0.007, 0),
     (masked(m.fnet, "base"), 83, 0.007, 768**2),  # the projection after the embeddings
