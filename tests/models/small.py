@@ -10,6 +10,7 @@ from regard.models import (
     ClassifierConfig,
     LanguageModel,
     LanguageModelConfig,
+    ModelConfig,
     Transformer,
     TransformerConfig,
 )
@@ -26,6 +27,15 @@ def language_model(**options: Any) -> LanguageModel:
 def classifier(**options: Any) -> Classifier:
     torch.manual_seed(0)
     return Classifier(ClassifierConfig(num_classes=5, **{**STACK, **options})).double().eval()
+
+
+def shaken(config: ModelConfig, by: float = 0.2) -> Any:
+    """The model in double precision, its parameters away from special values such as zero and one."""
+    torch.manual_seed(0)
+    model = config.build().double().eval()
+    for parameter in model.parameters():
+        parameter.data.add_(by * torch.randn_like(parameter))
+    return model
 
 
 def prompts(T: int = 7, B: int = 3) -> Tensor:

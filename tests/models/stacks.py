@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
@@ -121,9 +122,7 @@ def feed(params: Params, x: Tensor, activation: Function) -> Tensor:
 def norm(params: Params, name: str, x: Tensor) -> Tensor:
     if f"{name}.gain" in params:
         return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    x = x - x.mean(-1, keepdim=True)
-    x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    return x * params[f"{name}.weight"] + params[f"{name}.bias"]
+    return layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
 
 
 def inside(params: Params, prefix: str) -> Params:
@@ -156,7 +155,3 @@ def place(params: Params, config: StackConfig, t: int) -> Tensor:
         return torch.tensor(waves, dtype=torch.float64)
     assert config.position == "none"
     return torch.zeros(D, dtype=torch.float64)
-
-
-def gelu(x: Tensor) -> Tensor:
-    return x * (1 + torch.erf(x / math.sqrt(2))) / 2

@@ -71,27 +71,17 @@ def test_baselines_are_their_formulas():
     hierarchy = make(word_encoder="none", sentence_encoder="none", pool="max")
     kernel = make(flat=True, word_encoder="convolution", pool="max")
     for b, document in enumerate(DOCUMENTS[:3]):
-        words = [i for sentence in document for i in sentence]
-        e = [mean.words.into(mean.embedding.weight[i]) for i in words]
-        expected = mean.head(sum(e) / len(e))
-        torch.testing.assert_close(mean(tokens, valid=valid)[b], expected, rtol=0, atol=1e-12)
+        words = torch.tensor([i for sentence in document for i in sentence])
+        sentences = [torch.tensor(sentence) for sentence in document if sentence]
         into, last = hierarchy.words.into, hierarchy.sentences.into
-        sentences = [
-            torch.stack([into(hierarchy.embedding.weight[i]) for i in sentence]).amax(0)
-            for sentence in document
-            if sentence
-        ]
-        expected = hierarchy.head(torch.stack([last(s) for s in sentences]).amax(0))
-        found = hierarchy(tokens, valid=valid)[b]
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-        zeros = [torch.zeros(5).double()] * 2
-        around = [*zeros, *(kernel.embedding.weight[i] for i in words), *zeros]
-        weight, bias = kernel.words.convolution.weight, kernel.words.convolution.bias
-        h = [
-            (bias + sum(weight[:, :, s] @ around[t + s] for s in range(5))).relu()
-            for t in range(len(words))
-        ]
-        expected = kernel.head(torch.stack(h).amax(0))
-        torch.testing.assert_close(kernel(tokens, valid=valid)[b], expected, rtol=0, atol=1e-12)
+        largest = torch.stack([into(hierarchy.embedding(s)).amax(0) for s in sentences])
+        found = kernel.words.convolution(kernel.embedding(words).T).relu().amax(1)
+        for model, summary in (
+            (mean, mean.words.into(mean.embedding(words)).mean(0)),
+            (hierarchy, last(largest).amax(0)),
+            (kernel, found),
+        ):
+            y = model(tokens, valid=valid)[b]
+            torch.testing.assert_close(y, model.head(summary), rtol=0, atol=1e-12)
     read = mean.read(tokens, valid=valid)
     torch.testing.assert_close(read.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)

@@ -8,18 +8,14 @@ import torch
 from torch import Tensor
 
 from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
-from tests.models.small import VOCAB
+from tests.models.small import VOCAB, shaken
 from tests.models.stacks import block, inside, norm, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
 
 
 def make(**options) -> TransformerXL:
-    torch.manual_seed(0)
-    model = TransformerXLConfig(**{**SIZES, **options}).build().double().eval()
-    for parameter in model.parameters():
-        parameter.data.add_(0.1 * torch.randn_like(parameter))
-    return model
+    return shaken(TransformerXLConfig(**{**SIZES, **options}), by=0.1)
 
 
 def text(T: int = 23, B: int = 2) -> Tensor:

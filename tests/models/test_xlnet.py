@@ -7,23 +7,15 @@ import torch
 from torch import Tensor
 
 from regard.models.xlnet import XLNet, XLNetConfig
-from regard.models.xlnet_classifier import XLNetClassifier, XLNetClassifierConfig
-from tests.models.small import VOCAB, prompts
+from regard.models.xlnet_classifier import XLNetClassifierConfig
+from tests.models.small import VOCAB, prompts, shaken
 from tests.models.stacks import block, gelu, inside, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 2, "hidden_dim": 20}
 
 
-def moved(config) -> torch.nn.Module:
-    torch.manual_seed(0)
-    model = config.build().double().eval()
-    for parameter in model.parameters():
-        parameter.data.add_(0.2 * torch.randn_like(parameter))
-    return model
-
-
 def make(**options) -> XLNet:
-    return moved(XLNetConfig(**{**SIZES, **options}))
+    return shaken(XLNetConfig(**{**SIZES, **options}))
 
 
 def draw(*shape: int, below: int = VOCAB, seed: int = 3) -> Tensor:
@@ -127,12 +119,8 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
     torch.testing.assert_close(*grads, rtol=0, atol=1e-11)
 
 
-def classifier(**options) -> XLNetClassifier:
-    return moved(XLNetClassifierConfig(num_classes=4, **{**SIZES, **options}))
-
-
 def test_fine_tuning_reads_one_stream_with_everything_seen():
-    model, tokens = classifier(), prompts()
+    model, tokens = shaken(XLNetClassifierConfig(**SIZES, num_classes=4)), prompts()
     separator, closing = (vector.expand(3, 1, -1) for vector in model.special)
     h = torch.cat([model.trunk.table(tokens), separator, closing], dim=1)
     segments = torch.tensor([0] * 8 + [2]).expand(3, 9)

@@ -24,6 +24,7 @@ from regard.models.transformer_xl import TransformerXLConfig
 from regard.nn.recorded import outermost
 from regard.parallel import elements, next_tokens, sequence, tensor_plan, way_of
 from tests.command import in_processes
+from tests.models.small import shaken
 from tests.parallel.simulated import on_ranks
 from tests.parallel.test_shards import cut
 
@@ -37,12 +38,7 @@ CLOSE = {"rtol": 0, "atol": 1e-10}
 
 
 def built(config):
-    torch.manual_seed(0)
-    model = config.build().double()
-    with torch.no_grad():
-        for z in model.parameters():
-            z.add_(0.1 * torch.randn_like(z))
-    return model
+    return shaken(config, by=0.1).train()
 
 
 def weighed(y):
@@ -77,28 +73,32 @@ def require_parts(config, inputs=(TOKENS,), valid=None):
         torch.testing.assert_close(sum(own[name] for _, own in found), expected, **CLOSE)
 
 
+def decoder(**options):
+    return LanguageModelConfig(**SIZES, **options)
+
+
+def encoder(**options):
+    return MaskedLanguageModelConfig(**SIZES, position="learned", **options)
+
+
 @pytest.mark.parametrize(
-    "options",
+    "config",
     [
-        *({"position": position} for position in ("sinusoidal", "learned", "rotary")),
-        {"position": "learned", "checkpoint": True},
-        {"mixer": "gau", "checkpoint": True},  # its block ends with the mixer
-        {"mixer": "local", "mixer_options": {"window_size": 3}, "residual": "reversible"},
-        {"mixer": (Layer("gated_delta"), Layer("softmax"))},
+        *(decoder(position=position) for position in ("sinusoidal", "learned", "rotary")),
+        decoder(position="learned", checkpoint=True),
+        decoder(mixer="gau", checkpoint=True),  # its block ends with the mixer
+        decoder(mixer="local", mixer_options={"window_size": 3}, residual="reversible"),
+        decoder(mixer=(Layer("gated_delta"), Layer("softmax"))),
+        encoder(),
+        encoder(mixer="longformer", global_tokens=2),
     ],
 )
-def test_a_causal_stack(options):
-    require_parts(LanguageModelConfig(**SIZES, **options))
+def test_a_stack(config):
+    require_parts(config)
 
 
 def test_documents_go_over_a_border_of_parts():
-    config = LanguageModelConfig(position="learned", **SIZES)
-    require_parts(config, valid={"documents": DOCUMENTS, "valid": VALID})
-
-
-@pytest.mark.parametrize("options", [{}, {"mixer": "longformer", "global_tokens": 2}])
-def test_a_bidirectional_stack(options):
-    require_parts(MaskedLanguageModelConfig(position="learned", **SIZES, **options))
+    require_parts(decoder(position="learned"), valid={"documents": DOCUMENTS, "valid": VALID})
 
 
 def test_encoder_and_decoder():
@@ -324,25 +324,25 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
         routing(torch.zeros(1, 2, 24))
 
 
-def test_ranks_that_give_unlike_masks_are_refused_on_each():
-    mixer = regard.build("nystrom", dim=24, num_heads=3)
+PAIRS = torch.ones(1, 1, 2, 4, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "values", "why"),
+    [
+        ("nystrom", "global_tokens", (torch.ones(1, 2).bool(), None), "must give the same fields"),
+        *(
+            ("softmax", "pairwise", (torch.ones(shape).bool(), PAIRS), r"\(2, 4\), \(2, 4\)")
+            for shape in ((2, 4), (1, 1, 2, 2), (1, 1, 1, 4))
+        ),
+    ],
+)
+def test_masks_that_do_not_fit_together_are_refused_on_each_rank(name, field, values, why):
+    mixer = regard.build(name, dim=24, num_heads=3)
 
     def job(ranks):
-        copy, marks = deepcopy(mixer), torch.ones(1, 2, dtype=torch.bool)
-        with sequence(copy, ranks), pytest.raises(ShapeError, match="must give the same fields"):
-            copy(torch.zeros(1, 2, 24), mask=Mask(global_tokens=None if ranks.rank else marks))
-
-    assert on_ranks(2, job) == [None, None]
-
-
-@pytest.mark.parametrize("shape", [(2, 4), (1, 1, 2, 2), (1, 1, 1, 4)])
-def test_pairs_that_do_not_fit_the_ranks_are_refused_on_each(shape):
-    mixer = regard.build("softmax", dim=24, num_heads=3)
-    fits = torch.ones(1, 1, 2, 4, dtype=torch.bool)
-
-    def job(ranks):
-        copy, pairs = deepcopy(mixer), fits if ranks.rank else torch.ones(shape, dtype=torch.bool)
-        with sequence(copy, ranks), pytest.raises(ShapeError, match=r"\(2, 4\), \(2, 4\)"):
-            copy(torch.zeros(1, 2, 24), mask=Mask(pairwise=pairs))
+        copy, mask = deepcopy(mixer), Mask(**{field: values[ranks.rank]})
+        with sequence(copy, ranks), pytest.raises(ShapeError, match=why):
+            copy(torch.zeros(1, 2, 24), mask=mask)
 
     assert on_ranks(2, job) == [None, None]
