@@ -81,18 +81,14 @@ def test_no_prompts_are_continued(recurrent):
 def slow_restrict(logits, top_k, top_p):
     kept = []
     for row in logits.tolist():
-        order = sorted(range(len(row)), key=lambda i: (-row[i], i))
-        order = order[: top_k or len(row)]
-        if top_p is not None:
-            total = sum(math.exp(row[i]) for i in order)
-            held, few = 0.0, []
-            for i in order:
+        order = sorted(range(len(row)), key=lambda i: (-row[i], i))[:top_k]
+        total = sum(math.exp(row[i]) for i in order)
+        held, few = 0.0, []
+        for i in order:
+            if top_p is None or held < top_p:
                 few.append(i)
                 held += math.exp(row[i]) / total
-                if held >= top_p:
-                    break
-            order = few
-        kept.append([i in order for i in range(len(row))])
+        kept.append([i in few for i in range(len(row))])
     return torch.tensor(kept)
 
 

