@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm
+from torch.nn.functional import gelu, layer_norm, linear
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
@@ -23,15 +23,13 @@ def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
     else:
         hidden = encoded(params, config, model.encoder.mixers, tokens, head == "language_model")
     if head.endswith("classifier"):
-        tokens = hidden
-        total = sum(hidden[t] for t in range(len(tokens))) / len(tokens)
-        return params["head.weight"] @ total + params["head.bias"]
+        return linear(hidden.mean(0), params["head.weight"], params["head.bias"])
     table = params["encoder.embedding.table.weight"]
     if head == "language_model":
         if "own_logits.weight" in params:
-            return hidden @ params["own_logits.weight"].T + params["own_logits.bias"]
+            return linear(hidden, params["own_logits.weight"], params["own_logits.bias"])
         return hidden @ table.T
-    turned = gelu(hidden @ params["transform.weight"].T + params["transform.bias"])
+    turned = gelu(linear(hidden, params["transform.weight"], params["transform.bias"]))
     return norm(params, "norm", turned) @ table.T + params["bias"]
 
 
@@ -114,9 +112,8 @@ def block(
 
 def feed(params: Params, x: Tensor, activation: Function) -> Tensor:
     params = inside(params, "layer.") or params  # of a layer in chunks
-    zero = x.new_zeros(())
-    hidden = activation(x @ params["value.weight"].T + params.get("value.bias", zero))
-    return hidden @ params["out.weight"].T + params.get("out.bias", zero)
+    hidden = activation(linear(x, params["value.weight"], params.get("value.bias")))
+    return linear(hidden, params["out.weight"], params.get("out.bias"))
 
 
 def norm(params: Params, name: str, x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """A small table: fields, a batch with values missing, and embeddings looked up one at a time."""
 
 import torch
+from torch.nn.functional import linear
 
 from regard.nn.fields import Categorical, Numeric, Sequence
 
@@ -50,8 +51,7 @@ def embedded(params, prefix, fields, batch, b):
 
 
 def dense(params, name, x):
-    y = (params[f"{name}.weight"] * x).sum(-1)
-    return y + params[f"{name}.bias"] if f"{name}.bias" in params else y
+    return linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
 
 def roused(model):

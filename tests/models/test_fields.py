@@ -1,7 +1,8 @@
-"""Models of a table's fields are their equations, computed one row and one field at a time."""
+"""Models of a table's fields are their equations, computed one row at a time, without what is missing."""
 
 import pytest
 import torch
+from torch.nn.functional import layer_norm
 
 from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded
 from tests.models.test_every_model import CASES, VECTORS, made
@@ -44,45 +45,33 @@ def cross_network(params, config, b):
 
 
 def compressed_interaction(params, config, b):
-    maps = e = zeros(3, embedded(params, "embedding", FIELDS, BATCH, b))
+    maps = e = joined(params, config, b).view(-1, 3)
     sums = []
     for layer in range(len(config.maps)):
-        maps = [
-            sum(of[i, j] * maps[i] * e[j] for i in range(len(maps)) for j in range(len(e)))
-            for of in params[f"weights.{layer}"]
-        ]
-        sums += [row.sum() for row in maps]
-    y = logistic_regression(params, config, b) + dense(params, "head", torch.stack(sums))
+        maps = torch.einsum("hij,id,jd->hd", params[f"weights.{layer}"], maps, e)
+        sums.append(maps.sum(1))
+    y = logistic_regression(params, config, b) + dense(params, "head", torch.cat(sums))
     if config.hidden_dims:
-        y = y + dense(params, "deep_head", network(params, torch.cat(e), 1))
+        y = y + dense(params, "deep_head", network(params, e.flatten(), 1))
     return y
 
 
 def autoint(params, config, b):
-    e, K = embedded(params, "embedding", FIELDS, BATCH, b), config.head_dim
-    act = torch.relu if config.official else (lambda x: x)
-    there = [i for i, x in enumerate(e) if x is not None]
+    e, act = embedded(params, "embedding", FIELDS, BATCH, b), torch.relu
+    there = [i for i, one in enumerate(e) if one is not None]
+    x, heads = torch.stack([e[i] for i in there]), (config.num_heads, config.head_dim)
     for i in range(config.num_layers):
-        layer = f"layers.{i}"
-        q, k, v, r = (
-            {i: act(dense(params, f"{layer}.{name}", e[i])) for i in there}
-            for name in ("query", "key", "value", "residual")
-        )
-        after = [None] * len(e)
-        for i in there:
-            heads = []
-            for part in (slice(h * K, (h + 1) * K) for h in range(config.num_heads)):
-                scores = [(q[i][part] * k[j][part]).sum() for j in there]
-                exps = [(s / K**0.5 if config.official else s).exp() for s in scores]
-                shares = zip(exps, there, strict=True)
-                heads.append(sum(w / sum(exps) * v[j][part] for w, j in shares))
-            z = torch.relu(torch.cat(heads) + r[i])
-            if config.official:
-                z = (z - z.mean()) / (z.var(unbiased=False) + 1e-8).sqrt()
-                z = params[f"{layer}.norm.weight"] * z + params[f"{layer}.norm.bias"]
-            after[i] = z
-        e = after
-    y = dense(params, "head", torch.cat(zeros(config.num_heads * K, e)))
+        names = (f"layers.{i}.{name}" for name in ("query", "key", "value", "residual"))
+        found = [dense(params, name, x) for name in names]
+        *qkv, r = map(act, found) if config.official else found
+        q, k, v = (z.unflatten(1, heads).transpose(0, 1) for z in qkv)
+        scores = q @ k.mT / (config.head_dim**0.5 if config.official else 1)
+        x = act((scores.softmax(-1) @ v).transpose(0, 1).flatten(1) + r)
+        if config.official:
+            gains = (params[f"layers.{i}.norm.{name}"] for name in ("weight", "bias"))
+            x = layer_norm(x, x.shape[1:], *gains, eps=1e-8)
+    whole = x.new_zeros(len(e), x.shape[1]).index_copy(0, torch.tensor(there), x)
+    y = dense(params, "head", whole.flatten())
     if config.hidden_dims:
         y = y + dense(params, "deep_head", network(params, joined(params, config, b), 2))
     return y
@@ -107,19 +96,18 @@ def din(params, config, b):
     others = [field for field in FIELDS if field.name not in config.history]
     x = torch.cat([interest, joined(params, config, b, others)])
     for i in (0, 2):
-        s, dice = dense(params, f"network.layers.{i}", x), f"network.layers.{i + 1}"
+        s, after = dense(params, f"network.layers.{i}", x), f"network.layers.{i + 1}"
         if config.activation == "prelu":
-            x = torch.where(s > 0, s, params[f"{dice}.weight"] * s)
-            continue
-        z = (s - params[f"{dice}.mean"]) / (params[f"{dice}.variance"] + 1e-8).sqrt()
-        x = z.sigmoid() * s + (1 - z.sigmoid()) * params[f"{dice}.alpha"] * s
+            x = torch.where(s > 0, s, params[f"{after}.weight"] * s)
+        else:
+            x = pools.dice(params, after, s)
     return dense(params, "head", x)
 
 
 def mmoe(params, config, b):
     x = joined(params, config, b) if config.fields else X[b]
-    n, outputs = config.num_experts, []
-    for i in range(n):
+    outputs = []
+    for i in range(config.num_experts):
         hidden = x
         for layer in range(2):
             weight = params[f"experts.weights.{layer}"][i]
@@ -135,9 +123,8 @@ def mmoe(params, config, b):
             scores = [(c * f).sum() / scale for f in outputs]
         else:
             W = params["gate.score.weight"][k if config.gate == "linear" else 0]
-            scores = [(W[i] * x).sum() for i in range(n)]
-        total = sum(s.exp() for s in scores)
-        fused = sum(s.exp() / total * f for s, f in zip(scores, outputs, strict=True))
+            scores = list(W @ x)
+        fused = sum(w * f for w, f in zip(pools.softmax(scores), outputs, strict=True))
         hidden = torch.relu(dense(params, f"towers.{k}.0", fused))
         logits.append(dense(params, f"towers.{k}.2", hidden))
     return torch.cat(logits)

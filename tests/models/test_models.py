@@ -19,7 +19,6 @@ from regard.models import (
     LanguageModelConfig,
     corrupt,
     count_parameters,
-    layers_per_block,
     match_parameters,
 )
 from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged, targets
@@ -106,13 +105,6 @@ def test_gradients_are_the_same_where_no_backward_by_hand_is_kept(options, how):
         exported(prompts(), **given).square().sum().backward()
         found = {name: z.grad for name, z in exported.named_parameters()}
     torch.testing.assert_close([found[name] for name in leaves], [*expected], rtol=0, atol=1e-10)
-
-
-def test_mixer_with_its_feed_forward_counts_half():
-    model = language_model(mixer="gau")
-    assert layers_per_block(model.encoder.mixers[0]) == 2
-    assert len(model.encoder.blocks) == 4
-    assert all(block.feed_forward is None for block in model.encoder.blocks)
 
 
 def test_corruption_is_eight_one_one_and_spares_what_it_must():

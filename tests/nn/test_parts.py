@@ -28,14 +28,6 @@ def test_its_gate_is_batch_normalisation_without_affine_part():
     torch.testing.assert_close(dice.variance, norm.running_var)
 
 
-def test_statistics_are_over_valid_positions():
-    dice, alone = make().train(), make().train()
-    valid = torch.arange(11) % 3 > 0
-    found = dice(S.masked_fill(~valid[:, None], 1e6), valid)
-    torch.testing.assert_close(found[valid], alone(S[valid]), rtol=0, atol=1e-12)
-    torch.testing.assert_close(dice.variance, alone.variance)
-
-
 def test_nothing_valid_moves_no_average():
     dice = make().train()
     assert dice(S, torch.zeros(11, dtype=torch.bool)).isfinite().all()

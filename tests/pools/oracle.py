@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 
 def softmax(scores: list[Tensor]) -> list[Tensor]:
@@ -9,26 +10,25 @@ def softmax(scores: list[Tensor]) -> list[Tensor]:
     return [e / sum(exps) for e in exps]
 
 
-def dense(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = torch.stack([(row * x).sum() for row in weight])
-    return rows if bias is None else rows + bias
+def dice(params, name: str, s: Tensor) -> Tensor:
+    z = (s - params[f"{name}.mean"]) / (params[f"{name}.variance"] + 1e-8).sqrt()
+    return z.sigmoid() * s + (1 - z.sigmoid()) * params[f"{name}.alpha"] * s
 
 
 def context_query(params, tokens: list[Tensor], queries) -> list[list[Tensor]]:
     W, b = params["hidden.weight"], params["hidden.bias"]
-    hidden = [torch.tanh(dense(W, h, b)) for h in tokens]
+    hidden = [torch.tanh(linear(h, W, b)) for h in tokens]
     return [softmax([(u * c).sum() for u in hidden]) for c in params["context.query"]]
 
 
 def attention_query_gate(params, tokens, queries):
-    return [
-        softmax([(x * c).sum() / len(c) ** 0.5 for x in tokens]) for c in params["context.query"]
-    ]
+    queries = params["context.query"] / tokens[0].shape[0] ** 0.5
+    return [softmax([(x * c).sum() for x in tokens]) for c in queries]
 
 
 def gate(params, tokens, queries):
     W = params["score.weight"]
-    return [softmax(list(dense(W[k], q))) for k, q in enumerate(queries)]
+    return [softmax(list(W[k] @ q)) for k, q in enumerate(queries)]
 
 
 def mean(params, tokens, queries):
@@ -37,8 +37,7 @@ def mean(params, tokens, queries):
 
 def unit_input(interaction: str, k: Tensor, q: Tensor) -> Tensor:
     if interaction == "outer":
-        products = [k[i] * q[j] for i in range(len(k)) for j in range(len(q))]
-        return torch.cat([k, torch.stack(products), q])
+        return torch.cat([k, torch.outer(k, q).flatten(), q])
     if interaction == "elementwise":
         return torch.cat([k, k * q, q])
     if interaction == "none":
@@ -56,7 +55,7 @@ def target_query(interaction: str, activation: str, normalise: bool):
             hidden = unit_input(interaction, k, q)
             count = sum(name.startswith("score.weights") for name in params)
             for i in range(count):
-                hidden = dense(params[f"score.weights.{i}"], hidden, params[f"score.biases.{i}"])
+                hidden = linear(hidden, params[f"score.weights.{i}"], params[f"score.biases.{i}"])
                 if i + 1 < count:
                     hidden = activate(params, i, hidden)
             scores.append(hidden[0])
@@ -64,12 +63,9 @@ def target_query(interaction: str, activation: str, normalise: bool):
 
     def activate(params, i, s):
         if activation == "sigmoid":
-            return 1 / (1 + (-s).exp())
+            return s.sigmoid()
         if activation == "prelu":
             return torch.where(s > 0, s, params[f"score.slopes.{i}"] * s)
-        dice = f"score.dices.{i}"
-        z = (s - params[f"{dice}.mean"]) / (params[f"{dice}.variance"] + 1e-8).sqrt()
-        p = 1 / (1 + (-z).exp())
-        return p * s + (1 - p) * params[f"{dice}.alpha"] * s
+        return dice(params, f"score.dices.{i}", s)
 
     return weights
