@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm, linear
+from torch.nn.functional import batch_norm, conv2d, gelu, layer_norm, linear
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
@@ -49,14 +49,20 @@ def encoded(
 
 
 def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
-    (height, width), p, C = config.image_size, config.patch_size, config.channels
-    picture = levels.view(C, height, width) * (2 / (config.vocab_size - 1)) - 1.0
+    p, levels = config.patch_size, levels.view(config.channels, *config.image_size)
+    picture = levels.double() * (2 / (config.vocab_size - 1)) - 1
+    for n, (_, stride) in enumerate(config.stem):
+        x = conv2d(picture[None], params[f"stem.{3 * n}.weight"], stride=stride, padding=1)
+        own = inside(params, f"stem.{3 * n + 1}.")
+        x = batch_norm(x, own["running_mean"], own["running_var"], own["weight"], own["bias"])
+        picture, p = x[0].relu(), p // stride
+    C, height, width = picture.shape
     rows = []
     for y in range(0, height, p):
         for x in range(0, width, p):
             near = [(y + dy, x + dx) for dy in range(p) for dx in range(p)]
             cells = [picture[c, i, j] for i, j in near for c in range(C)]
-            rows.append(params["project.weight"] @ torch.stack(cells).double())
+            rows.append(params["project.weight"] @ torch.stack(cells))
     return torch.stack(rows) + params["project.bias"]
 
 

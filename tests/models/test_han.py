@@ -2,8 +2,9 @@
 
 import torch
 
-from regard.models import HANConfig, pad_documents
+from regard.models import pad_documents
 from tests.models.table import assert_same
+from tests.models.test_every_model import made
 from tests.pools import oracle as pools
 
 DOCUMENTS = [
@@ -12,12 +13,6 @@ DOCUMENTS = [
     [[], [2, 7, 1], [], [8, 2]],
     [[]],
 ]
-
-
-def make(**options):
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 11, "num_classes": 3, "dim": 5, "hidden_dim": 4, "attention_dim": 3}
-    return HANConfig(**sizes, num_heads=2, **options).build().double().eval()
 
 
 def level(encoder, pool, xs):
@@ -43,7 +38,7 @@ def oracle(model, document):
 
 
 def test_it_is_its_equations():
-    model, slow = make(), make()
+    model, slow = made("han").eval(), made("han").eval()
     tokens, valid = pad_documents(DOCUMENTS)
     assert tokens.shape == (4, 4, 4) and valid.sum() == 14
     found = model.read(tokens, valid=valid)
@@ -67,9 +62,9 @@ def test_it_is_its_equations():
 
 def test_baselines_are_their_formulas():
     tokens, valid = pad_documents(DOCUMENTS)
-    mean = make(flat=True, word_encoder="none", pool="mean")
-    hierarchy = make(word_encoder="none", sentence_encoder="none", pool="max")
-    kernel = make(flat=True, word_encoder="convolution", pool="max")
+    mean = made("han", flat=True, word_encoder="none", pool="mean").eval()
+    hierarchy = made("han", word_encoder="none", sentence_encoder="none", pool="max").eval()
+    kernel = made("han", flat=True, word_encoder="convolution", pool="max").eval()
     for b, document in enumerate(DOCUMENTS[:3]):
         words = torch.tensor([i for sentence in document for i in sentence])
         sentences = [torch.tensor(sentence) for sentence in document if sentence]

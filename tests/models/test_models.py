@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch._dynamo.testing import CompileCounter
 from torch.func import functional_call, grad
 
@@ -22,7 +21,6 @@ from regard.models import (
     match_parameters,
 )
 from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged, targets
-from tests.models.test_every_model import PIXELS, made
 
 
 class Renamed(ClassifierConfig):
@@ -138,33 +136,6 @@ def test_pairs_are_compared_by_the_four_features():
     torch.testing.assert_close(model(first, second), wanted, rtol=0, atol=1e-11)
     assert two.weight.shape == (5, 10) and wanted.shape == (3, 3)
     assert not torch.allclose(model(second, first), wanted)
-
-
-STEM = ((5, 1), (6, 2))
-
-
-def test_patches_are_cut_from_what_the_convolutions_make():
-    model, cut = made("patch_classifier", stem=STEM), []
-    model.project.register_forward_hook(lambda module, given, made: cut.append(given[0]))
-    model(PIXELS)
-    p, x = dict(model.named_parameters()), PIXELS.double().view(3, 1, 8, 8) / 4 - 1
-    for n, (_, stride) in zip((0, 3), STEM, strict=True):
-        x = F.conv2d(x, p[f"stem.{n}.weight"], stride=stride, padding=1)
-        mean, spread = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), False, keepdim=True)
-        x = ((x - mean) / (spread + 1e-5).sqrt()).relu()
-    assert x.shape == (3, 6, 4, 4)
-    for row, patches in zip(x, cut[0], strict=True):
-        for n, patch in enumerate(patches):
-            y, across = 2 * (n // 2), 2 * (n % 2)
-            wanted = row[:, y : y + 2, across : across + 2].permute(1, 2, 0).flatten()
-            torch.testing.assert_close(patch, wanted, rtol=0, atol=1e-12)
-
-
-def test_in_evaluation_a_picture_does_not_depend_on_the_others():
-    model = made("patch_classifier", stem=STEM, summary="max")
-    model(PIXELS)
-    model.eval()
-    torch.testing.assert_close(model(PIXELS)[:1], model(PIXELS[:1]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,15 @@ def test_every_size_builds(entry):
         assert entry in IMAGES or made.max_len >= 256
 
 
+@pytest.mark.parametrize("stem", [(), ((5, 1), (6, 2))])
 @pytest.mark.parametrize("entry", IMAGES, ids=lambda entry: entry.name)
-def test_image_models_are_what_the_parts_say_and_read_numbers(entry):
-    made = entry("small", image_size=(4, 6), channels=3, num_classes=5, vocab_size=9)
+def test_image_models_are_what_the_parts_say_and_read_numbers(entry, stem):
+    sizes = {"image_size": (4, 6), "patch_size": 2, "channels": 3}
+    made = entry("small", **sizes, num_classes=5, vocab_size=9, stem=stem)
     model = shaken(replace(made, dim=16))
     pixels = torch.randint(0, 9, (3, 72), generator=torch.Generator().manual_seed(1))
+    model.train()(pixels)  # which moves the averages of the stem
+    model.eval()
     expected = torch.stack([stack_oracle(model, picture) for picture in pixels])
     torch.testing.assert_close(model(pixels), expected, rtol=0, atol=1e-10)
     numbers = pixels.view(3, 3, 4, 6).double() / 4 - 1

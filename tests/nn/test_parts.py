@@ -99,28 +99,16 @@ def test_widths_are_matched_in_parameters(name, dim, hidden_dim):
 
 @pytest.mark.parametrize("radius", [False, True])
 @pytest.mark.parametrize("height, width", [(5, 7), (1, 4), (6, 1)])
-def test_coordinates_are_the_formula_row_first(height, width, radius):
-    layer = CoordConv2d(1, 1, 1, bias=False, radius=radius).double()
-    seen = []
-    for channel in range(1, 3 + radius):
-        layer.conv.weight.data.zero_()
-        layer.conv.weight.data[0, channel] = 1
-        seen.append(layer(torch.randn(2, 1, height, width, dtype=torch.float64))[1, 0].detach())
-    for i in range(height):
-        for j in range(width):
-            y = 2 * i / (height - 1) - 1 if height > 1 else 0
-            x = 2 * j / (width - 1) - 1 if width > 1 else 0
-            wanted = [y, x, (y * y + x * x) ** 0.5][: len(seen)]
-            assert [float(s[i, j]) for s in seen] == pytest.approx(wanted)
-
-
-def test_without_weights_on_coordinates_it_is_a_convolution():
-    layer = CoordConv2d(3, 4, 3, stride=2, padding=1, radius=True)
-    assert layer.conv.weight.shape == (4, 6, 3, 3)
-    layer.conv.weight.data[:, 3:] = 0
-    x = torch.randn(2, 3, 9, 8)
-    plain = conv2d(x, layer.conv.weight[:, :3], layer.conv.bias, stride=2, padding=1)
-    torch.testing.assert_close(layer(x), plain)
+def test_a_convolution_reads_the_coordinates_row_first(height, width, radius):
+    layer = CoordConv2d(3, 4, 3, stride=2, padding=1, radius=radius).double()
+    x = torch.randn(2, 3, height, width, dtype=torch.float64)
+    ends = {n: 1.0 if n > 1 else 0.0 for n in (height, width)}  # one row is in the middle
+    axes = (torch.linspace(-ends[n], ends[n], n, dtype=x.dtype) for n in (height, width))
+    row, column = torch.meshgrid(*axes, indexing="ij")
+    where = torch.stack([row, column, (row**2 + column**2).sqrt()][: 2 + radius])
+    wide = torch.cat([x, where.expand(2, -1, -1, -1)], 1)
+    expected = conv2d(wide, layer.conv.weight, layer.conv.bias, stride=2, padding=1)
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
 
 
 def test_the_first_gain_grows_with_the_vocabulary():
