@@ -99,8 +99,7 @@ BREAKS = {"han", "han_mixed", "han_convolution", "han_flat"}
 DOCUMENTS = [[[3, 1, 4], [1], [5, 9, 2, 6]], [[7]], [[], [2, 7, 1], [], [8, 2]]]
 VECTORS = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
 PIXELS = torch.randint(0, 9, (3, 64), generator=torch.Generator().manual_seed(1))
-PER_TOKEN = {"language_model": 1, "masked_language_model": 1, "transformer": 2}
-PER_TOKEN |= {"transformer_xl": 1, "xlnet": 1}
+PER_TOKEN = {"language_model", "masked_language_model", "transformer", "transformer_xl", "xlnet"}
 PAIRS = ("first_valid", "second_valid")
 MASKS = {"transformer": ("valid", "target_valid"), "dual_encoder": PAIRS, "xlnet_matcher": PAIRS}
 
@@ -146,8 +145,9 @@ def given(name: str, b: int | None = None) -> tuple[tuple[Any, ...], dict[str, A
 
 
 def of_row(name: str, y: Tensor, b: int) -> Tensor:
-    sides = PER_TOKEN.get(CASES[name].name)
-    return y[b] if sides is None else y[b, (ragged() if sides == 1 else ragged_targets())[b]]
+    kind = CASES[name].name
+    valid = ragged_targets() if kind == "transformer" else ragged()
+    return y[b, valid[b]] if kind in PER_TOKEN else y[b]
 
 
 def none(value: Any) -> Any:

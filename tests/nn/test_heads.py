@@ -53,7 +53,6 @@ DIVIDED = {name: mixer for name in MIXERS.names() if (mixer := divided(name)) is
 SMALL = {name: with_heads(name, **OPTIONS.get(name, {})) for name in DIVIDED}
 OF_HEADS = {name: getattr(mixer, "heads", None) for name, mixer in SMALL.items()}
 ALIKE = [name for name, heads in OF_HEADS.items() if getattr(heads, "alike", False)]
-GROUPED = {"num_kv_heads": 2}
 
 
 def test_heads_are_alike_in_these():
@@ -68,7 +67,7 @@ def test_heads_are_alike_in_these():
         assert not with_heads(name, **options).heads.alike
 
 
-@pytest.mark.parametrize("options", [{}, GROUPED], ids=["", "grouped"])
+@pytest.mark.parametrize("options", [{}, {"num_kv_heads": 2}], ids=["", "grouped"])
 @pytest.mark.parametrize("name", ALIKE)
 def test_two_halves_of_the_heads_sum_to_the_whole(name, options):
     whole = with_heads(name, **OPTIONS.get(name, {}), **options)

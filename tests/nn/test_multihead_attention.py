@@ -67,11 +67,6 @@ def test_softmax_is_torchs_own(batch_first, widths, masked):
     torch.testing.assert_close(ours.grads, theirs.grads, rtol=1e-10, atol=1e-10)
 
 
-def layer(batch_first: bool = True, **options) -> nn.TransformerEncoderLayer:
-    torch.manual_seed(0)
-    return nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=batch_first, **options)
-
-
 @pytest.mark.parametrize("told", [True, False])
 def test_a_causal_mask_beside_padding_of_another_key_keeps_the_keys_places(told):
     theirs, ours = pair(batch_first=True)
@@ -121,7 +116,7 @@ def test_torchs_encoder_hides_the_same_tokens_in_every_mode(
     tensor. The layer is replaced before or after the stack is made.
     """
     torch.manual_seed(0)
-    one = layer()
+    one = nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=True)
 
     def replaced(block: nn.TransformerEncoderLayer) -> None:
         mixer = regard.build(name, dim=D, num_heads=4)
