@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -24,8 +25,8 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from unittest import mock
 import torch
 
 from regard import hf
-from regard.core import OptionError, PathError, RegardError, files
+from regard.core import PathError, RegardError, files
 from regard.explore import Page
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger, trial_key
@@ -44,7 +45,7 @@ from regard.lab.train import checkpoint, fit
 from regard.lab.train.checkpoint import Checkpoint
 from tests.bad_calls import bad_calls, small_llama
 from tests.conftest import origin
-from tests.formats import SAMPLES, Sample, absent_row, equal
+from tests.formats import SAMPLES, Sample, absent_row, equal, plain_files
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
 FORK = multiprocessing.get_context("fork")
@@ -71,30 +72,70 @@ class Counts:
 
 def kills(folder: Path, saving: int, training: int) -> Counts:
     counts = Counts()
-    _kills_in_saving(folder / "saving", saving, counts)
+    ways = [("checkpoint", Checkpoints(), False)]
+    _kills_in_saving(folder / "saving", saving, ways, counts)
     _kills_in_training(folder / "training", training, counts)
     return counts
 
 
-def _tensors(step: int) -> dict[str, torch.Tensor]:
-    return {"w": torch.full((256, 1024), float(step)), "b": torch.arange(7) + step}
+def saves(folder: Path, number: int) -> Counts:
+    counts = Counts()
+    savers = {"page": Pages(), "folder": Folders()}.items()
+    ways = [(name, saver, over) for name, saver in savers for over in (False, True)]
+    _kills_in_saving(folder, number, ways, counts)
+    return counts
 
 
-def _save_on(root: Path, first: int, said: Any) -> None:
-    for step in range(first, 10**6):
-        made = Checkpoint(_tensors(step), {}, {"step": step})
-        checkpoint.save(checkpoint.path_of(root, step), made)
-        said.send(step)
-        checkpoint.prune(root, 2, checkpoint.path_of(root, first))
+class Checkpoints:
+    """A checkpoint, whose weights are all its number; the first and the newest two stay."""
+
+    def save(self, path: Path, number: int) -> None:
+        weights = {"w": torch.full((256, 1024), float(number))}
+        checkpoint.save(path, Checkpoint(weights, {}, {"step": number}))
+        checkpoint.prune(path.parent, 2, checkpoint.path_of(path.parent, 1))
+
+    def read(self, path: Path) -> int:
+        stored = checkpoint.load(path)
+        (number,) = {stored.state["step"], *stored.model["w"].flatten().tolist()}
+        return int(number)
 
 
-def _killed(target: Callable[..., None], *arguments: Any, moments: random.Random) -> int:
-    """The last number that `target` said was saved, before its process was killed at a random moment behind its first."""
+class Pages:
+    """A page of `regard.explore`, which says its number many times."""
+
+    def save(self, path: Path, number: int) -> None:
+        Page(html=f"<p>{number}" * 20_000).save(path)
+
+    def read(self, path: Path) -> int:
+        (number,) = {*path.read_text().split("<p>")} - {""}
+        return int(number)
+
+
+class Folders:
+    """A folder of `regard.hf`, whose weights are all its number."""
+
+    def __init__(self) -> None:
+        self.model = small_llama()
+
+    def save(self, path: Path, number: int) -> None:
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight.fill_(number)
+        hf.save(self.model, path)
+
+    def read(self, path: Path) -> int:
+        (number,) = {*torch.cat([w.flatten() for w in hf.load(path).parameters()]).tolist()}
+        return int(number)
+
+
+def _last_saved(saver: Any, root: Path, over: bool, moments: random.Random) -> int:
+    """The last number that was said to be saved, before that process was killed at a random moment."""
     ours, theirs = FORK.Pipe(duplex=False)
-    child = FORK.Process(target=target, args=(*arguments, theirs))
+    child = FORK.Process(target=_save_again, args=(saver, root, over, theirs))
     child.start()
     theirs.close()
-    last = ours.recv()
+    for _ in range(moments.randint(1, 5)):
+        last = ours.recv()
     time.sleep(moments.uniform(0, 0.03))
     os.kill(child.pid, signal.SIGKILL)
     child.join()
@@ -105,31 +146,34 @@ def _killed(target: Callable[..., None], *arguments: Any, moments: random.Random
     return last
 
 
-def _kills_in_saving(root: Path, number: int, counts: Counts) -> None:
-    """A process saves without end and is killed at a random moment: what it said was saved is there, all of it."""
-    moments, last = random.Random(0), 0
-    for _ in range(number):
-        last = _killed(_save_on, root, last + 1, moments=moments)
-        counts.done["kills in saving"] += 1
-        if any(root.glob(f"*{files.PARTIAL}")):
-            counts.done["kills that left something half written"] += 1
-        checkpoint.clean(root)
-        found = checkpoint.committed(root)
-        is_there = checkpoint.path_of(root, last) in found
-        counts.check(is_there, "the newest checkpoint is there", "a checkpoint is gone")
-        for path in found:
-            counts.check(_is_whole(path), "checkpoints are whole", "a checkpoint is damaged")
-        last = int(found[-1].name.removeprefix("step-"))
-        for path in found[:-1]:
-            shutil.rmtree(path)
+def _kills_in_saving(root: Path, tries: int, ways: Sequence[Any], counts: Counts) -> None:
+    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it.
+
+    ways: each (name, saver, whether under one name).
+    """
+    moments = random.Random(0)
+    for index in range(tries):
+        name, saver, over = ways[index % len(ways)]
+        last = _last_saved(saver, root, over, moments)
+        counts.done[f"kills in saving a {name}, {'over' if over else 'beside'} the last"] += 1
+        for path in root.rglob("*"):
+            counts.done["partial files that were left"] += path.name.endswith(files.PARTIAL)
+        newest = checkpoint.path_of(root, 1 if over else last)
+        counts.check(newest.exists(), f"the newest {name} is there", f"a {name} is gone")
+        for path in checkpoint.committed(root):
+            try:
+                found = saver.read(path)
+                right = found in (last, last + 1) if over else path.name == f"step-{found:08d}"
+                counts.check(right, f"a {name} is whole", f"a {name} is of two versions")
+            except Exception as error:
+                counts.wrong[f"a {name} cannot be read: {type(error).__name__}"] += 1
+        shutil.rmtree(root)
 
 
-def _is_whole(path: Path) -> bool:
-    try:
-        stored = checkpoint.load(path)
-    except RegardError:
-        return False
-    return equal(stored.model, _tensors(stored.state["step"]))
+def _save_again(saver: Any, root: Path, over: bool, said: Any) -> None:
+    for number in itertools.count(1):
+        saver.save(checkpoint.path_of(root, 1 if over else number), number)
+        said.send(number)
 
 
 RUN = replace(CONFIG, eval_every=5, checkpoint_every=2)
@@ -179,74 +223,14 @@ def _end(run_dir: Path) -> Any:
     return last.model, last.optimizer, last.state["random"]
 
 
-class Pages:
-    """A page of `regard.explore`, which says its number many times."""
-
-    def save(self, path: Path, number: int) -> None:
-        Page(html=f"<p>{number}" * 20_000).save(path)
-
-    def read(self, path: Path) -> int:
-        (number,) = {*path.read_text().split("<p>")} - {""}
-        return int(number)
-
-
-class Folders:
-    """A folder of `regard.hf`, whose weights are all its number."""
-
-    def __init__(self) -> None:
-        self.model = small_llama()
-
-    def save(self, path: Path, number: int) -> None:
-        with torch.no_grad():
-            for weight in self.model.parameters():
-                weight.fill_(number)
-        hf.save(self.model, path)
-
-    def read(self, path: Path) -> int:
-        (number,) = {*torch.cat([w.flatten() for w in hf.load(path).parameters()]).tolist()}
-        return int(number)
-
-
-def saves(folder: Path, number: int) -> Counts:
-    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it."""
-    counts, moments = Counts(), random.Random(5)
-    ways = [*itertools.product({"page": Pages(), "folder": Folders()}.items(), (False, True))]
-    for index in range(number):
-        (name, saver), over = ways[index % len(ways)]
-        root = folder / str(index)
-        root.mkdir(parents=True)
-        last = _killed(_save_again, saver, root, over, moments=moments)
-        counts.done[f"kills in saving a {name}, {'over' if over else 'beside'} the last"] += 1
-        for path in root.rglob("*"):
-            counts.done["partial files that were left"] += path.name.endswith(files.PARTIAL)
-        named = [path for path in root.iterdir() if not path.name.endswith(files.PARTIAL)]
-        kept = {"one": {last, last + 1}} if over else {str(n): {n} for n in range(1, last + 2)}
-        is_there = (root / ("one" if over else str(last))).exists()
-        counts.check(is_there, f"the newest {name} is there", f"a {name} is gone")
-        for path in named:
-            try:
-                whole = saver.read(path) in kept[path.name]
-                counts.check(whole, f"a {name} is whole", f"a {name} is of two versions")
-            except Exception as error:
-                counts.wrong[f"a {name} cannot be read: {type(error).__name__}"] += 1
-        shutil.rmtree(root)
-    return counts
-
-
-def _save_again(saver: Pages | Folders, root: Path, over: bool, said: Any) -> None:
-    for number in itertools.count(1):
-        saver.save(root / ("one" if over else str(number)), number)
-        said.send(number)
-
-
 def flips(folder: Path, number: int) -> Counts:
     """One byte of a stored file is changed: it is refused, or what is read is the same to the last bit."""
     counts, draw = Counts(), random.Random(2)
     for index in range(number):
         sample = SAMPLES[KEPT[index % len(KEPT)]]
-        root, intact = _written(sample, folder)
-        path = draw.choice(sorted(intact))
-        changed = bytearray(intact[path])
+        root = copied(sample, folder)
+        path = draw.choice(plain_files(root))
+        changed = bytearray(path.read_bytes())
         changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
         path.write_bytes(changed)
         counts.done[f"flips in {path.name}"] += 1
@@ -257,29 +241,20 @@ def flips(folder: Path, number: int) -> Counts:
             counts.held["flips found"] += 1
         except Exception as error:
             counts.wrong[f"raw error: {type(error).__name__}"] += 1
-        _restored(root, intact)
     return counts
 
 
 KEPT = ("checkpoint", "ledger", "generated data")
 
 
-def _written(sample: Sample, folder: Path) -> tuple[Path, dict[Path, bytes]]:
-    """The sample's folder, and the content of each of its files; written when it is first used."""
-    root = folder / sample.name
-    if not root.exists():
-        root.mkdir(parents=True)
-        sample.write(root)
-    paths = (path for path in root.rglob("*") if path.is_file() and path.name[0] != ".")
-    return root, {path: path.read_bytes() for path in paths}
-
-
-def _restored(root: Path, intact: dict[Path, bytes]) -> None:
-    for path in list(root.rglob("*")):
-        if path.is_file() and path not in intact and path.name[0] != ".":
-            path.unlink()  # a journal, say
-    for path, content in intact.items():
-        path.write_bytes(content)
+def copied(sample: Sample, folder: Path) -> Path:
+    """A new copy of the sample's folder, which is written when it is first used."""
+    intact, copy = folder / sample.name, folder / "copy"
+    if not intact.exists():
+        intact.mkdir(parents=True)
+        sample.write(intact)
+    shutil.rmtree(copy, ignore_errors=True)
+    return shutil.copytree(intact, copy)
 
 
 def mutants(folder: Path, number: int) -> Counts:
@@ -287,15 +262,13 @@ def mutants(folder: Path, number: int) -> Counts:
     counts, draw = Counts(), random.Random(3)
     samples = list(SAMPLES.values())
     for sample in samples:
-        root, _ = _written(sample, folder)
-        sample.read(root)  # what it imports is not counted
+        sample.read(copied(sample, folder))  # what it imports is not counted
     for index in range(number):
         sample = samples[index % len(samples)]
-        root, intact = _written(sample, folder)
+        root = copied(sample, folder)
         sample.damage(root, draw)
-        sizes = (path.stat().st_size for path in intact if path.exists())
-        _read_mutant(sample, root, sum(sizes), counts)
-        _restored(root, intact)
+        size = sum(path.stat().st_size for path in plain_files(root))
+        _read_mutant(sample, root, size, counts)
     return counts
 
 
@@ -396,35 +369,24 @@ def _sweep(path: Path, trials: int, killed: int, counts: Counts) -> None:
     counts.held["trials finished by a worker that went on"] += len(finished)
 
 
-def _enter(path: Path, wait: bool, inside: Any, most: Any, refused: Any) -> None:
-    try:
-        with owned(path, wait=wait):
-            with inside.get_lock():
-                inside.value += 1
-                most.value = max(most.value, inside.value)
-            time.sleep(0.05)
-            with inside.get_lock():
-                inside.value -= 1
-    except OptionError:
-        with refused.get_lock():
-            refused.value += 1
+def _enter(path: Path, wait: bool) -> None:
+    inside = path.with_name("inside")
+    with owned(path, wait=wait):
+        inside.mkdir()  # an error where another is in
+        time.sleep(0.05)
+        inside.rmdir()
 
 
 def _one_folder(folder: Path, rounds: int, counts: Counts) -> None:
-    inside, most, refused = (FORK.Value("i", 0) for _ in "abc")
     for number in range(rounds):
         waits = number % 2 == 0
-        given = (folder / "run", waits, inside, most, refused)
-        pair = [FORK.Process(target=_enter, args=given) for _ in "ab"]
-        for process in pair:
-            process.start()
-        for process in pair:
-            process.join(120)
-            if process.exitcode != 0:
-                counts.wrong["a second writer failed otherwise than by a sentence"] += 1
+        with ProcessPoolExecutor(2, mp_context=FORK) as pool:
+            pair = [pool.submit(_enter, folder / "run", waits) for _ in "ab"]
         counts.done["pairs of writers on one folder"] += 1
-    counts.held["writers refused by a sentence"] += refused.value
-    counts.check(most.value == 1, "never two in one folder", "two wrote in one folder")
+        for said in map(_ended, pair):
+            counts.held["writers refused by a sentence"] += said.startswith("OptionError")
+            right = said.startswith("done" if waits else ("done", "OptionError"))
+            counts.check(right, "never two in one folder", f"a second writer: {said}"[:200])
 
 
 def disk(folder: Path, every: int, mounted: bool) -> Counts:
@@ -444,16 +406,11 @@ def disk(folder: Path, every: int, mounted: bool) -> Counts:
 def _no_space(folder: Path, every: int, counts: Counts) -> None:
     """The disk is full at the first, second, third... moment that something is written through to it, until a run ends."""
     config = replace(RUN, steps=6)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for number in itertools.count(1, every):
-        calls, real = itertools.count(1), os.fsync
-
-        def fsync(handle: int, calls=calls, number=number, real=real) -> None:
-            if next(calls) == number:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            real(handle)
-
+        outcomes = itertools.chain([None] * (number - 1), [full], itertools.repeat(None))
         try:
-            with mock.patch.object(os, "fsync", fsync):
+            with mock.patch.object(os, "fsync", side_effect=outcomes):
                 fit(tiny_model(), Majority(), config, folder / str(number), progress=False)
             return
         except PathError as error:
@@ -477,7 +434,18 @@ def _goes_on(run_dir: Path, counts: Counts) -> None:
 def _child(target: Callable[..., None], *arguments: Any) -> str:
     """How the call ended in a process of its own, which may change its limits and rights."""
     with ProcessPoolExecutor(1, mp_context=FORK) as pool:
-        error = pool.submit(target, *arguments).exception()
+        return _ended(pool.submit(target, *arguments))
+
+
+def _tried(counts: Counts, what: str, wanted: str, *call: Any) -> None:
+    """wanted: how it must end, a regular expression."""
+    said = _child(*call)
+    counts.done[what] += 1
+    counts.check(bool(re.match(wanted, said)), "ended as it must", f"{what}: {said}"[:200])
+
+
+def _ended(call: Future[None]) -> str:
+    error = call.exception()
     if error is None:
         return "done"
     return f"{'raw ' * (not isinstance(error, RegardError))}{type(error).__name__}: {error}"
@@ -505,9 +473,7 @@ def _too_large(folder: Path, counts: Counts) -> None:
     """Files may not grow beyond a limit: what a full quota looks like to SQLite and safetensors."""
     folder.mkdir(parents=True)
     for name, target, path in (("ledger", _fill, folder / "l.sqlite"), ("save", _big, folder)):
-        said = _child(_limited, target, path)
-        counts.done[f"{name}: a file at its limit"] += 1
-        counts.check(said.startswith("PathError"), "refused by our error", f"{name}: {said}"[:200])
+        _tried(counts, f"{name}: a file at its limit", "PathError", _limited, target, path)
     with Ledger(folder / "l.sqlite") as ledger:
         counts.check(len(ledger.rows()) >= 0, "the ledger is whole", "the ledger is damaged")
     counts.check(not checkpoint.committed(folder), "nothing half saved", "half a checkpoint")
@@ -527,7 +493,7 @@ def _count_rows(path: Path, rows: int) -> None:
 
 def _read_only(folder: Path, counts: Counts) -> None:
     """Folders and files that may be read and not written, by a user without special rights."""
-    _open_way(folder)
+    folder.mkdir(parents=True)
     _fill(folder / "l.sqlite")
     _train(folder / "run", 0)
     for path in sorted(folder.rglob("*"), reverse=True):
@@ -540,20 +506,9 @@ def _read_only(folder: Path, counts: Counts) -> None:
         ("a new ledger", _fill, (folder / "m.sqlite",), "PathError"),
         ("reading the ledger", _count_rows, (folder / "l.sqlite", 100), "done"),
     ):
-        said = _child(_as_nobody, target, *arguments)
-        counts.done[f"read-only: {name}"] += 1
-        counts.check(said.startswith(wanted), "as it must be", f"{name}: {said}"[:200])
+        _tried(counts, f"read-only: {name}", wanted, _as_nobody, target, *arguments)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def _open_way(folder: Path) -> None:
-    """Everybody may pass through the temporary folders above."""
-    folder.mkdir(parents=True)
-    for parent in (folder, *folder.parents):
-        with contextlib.suppress(PermissionError):
-            if parent.stat().st_uid == os.getuid() and parent.is_relative_to(tempfile.gettempdir()):
-                parent.chmod(parent.stat().st_mode | 0o555)
 
 
 def _full_disk(folder: Path, counts: Counts) -> None:
@@ -570,18 +525,12 @@ def _full_disk(folder: Path, counts: Counts) -> None:
             (folder / "l.sqlite").unlink(missing_ok=True)
             free = shutil.disk_usage(folder).free
             ballast.write_bytes(bytes(max(0, free - room)))
-            for name, target, *arguments in (
-                ("train", _train, folder / "run", 0),
-                ("ledger", _fill, folder / "l.sqlite"),
-            ):
-                said = _child(target, *arguments)
-                counts.done[f"full disk: {name}"] += 1
-                right = said == "done" or "the disk is full" in said
-                counts.check(right, "called a full disk", f"{name}: {said}"[:200])
+            wanted = "done|PathError: .*the disk is full"
+            _tried(counts, "full disk: train", wanted, _train, folder / "run", 0)
+            _tried(counts, "full disk: ledger", wanted, _fill, folder / "l.sqlite")
             ballast.unlink()
             _goes_on(folder / "run", counts)
-            said = _child(_train, folder / "run", 1)
-            counts.check(said == "done", "went on with free space", f"afterwards: {said}"[:200])
+            _tried(counts, "full disk: afterwards", "done", _train, folder / "run", 1)
     finally:
         subprocess.run(["umount", str(folder)], check=False)
 
@@ -610,7 +559,9 @@ PARTS: dict[str, Callable[[Path, bool], Counts]] = {
 def run(part: str, *, small: bool = False) -> dict[str, Any]:
     """The counts of one part as JSON values."""
     began = time.perf_counter()
+    os.umask(0o022)  # a user without rights tries some of it
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        os.chmod(folder, 0o755)
         counts = PARTS[part](Path(folder) / part, small)
     found = {name: dict(sorted(values.items())) for name, values in vars(counts).items()}
     return found | {"seconds": round(time.perf_counter() - began, 1)} | origin()

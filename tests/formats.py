@@ -27,9 +27,13 @@ from regard.lab.train import checkpoint
 from tests.bad_calls import small_llama
 
 
+def plain_files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file() and path.name[0] != ".")
+
+
 def damage(root: Path, draw: random.Random) -> None:
     """One file of the sample, chosen and damaged at random."""
-    path = draw.choice(sorted(p for p in root.rglob("*") if p.is_file() and p.name[0] != "."))
+    path = draw.choice(plain_files(root))
     path.write_bytes(damaged(path.read_bytes(), draw))
 
 

@@ -28,6 +28,6 @@ def test_a_raw_error_is_counted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "_unsealed", careless)
     sample, counts = faults.SAMPLES["checkpoint"], faults.Counts()
-    root, _ = faults._written(sample, tmp_path)
+    root = faults.copied(sample, tmp_path)
     faults._read_mutant(sample, root, 10**6, counts)
     assert any("raw error: KeyError" in name for name in counts.wrong)
