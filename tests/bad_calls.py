@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -48,34 +49,27 @@ from tests.models.test_every_model import CASES, given as given_to, made
 B, T, D, VOCAB = 2, 5, 8, 9
 FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
 
-WORDS = (
+VALUES: tuple[Any, ...] = (
     *("zz", "false", "", "softmax", b"x"),
     *(None, True, False, ..., object(), int, abs, NotImplemented),
-)
-INTEGERS = (-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400))
-REALS = (0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j)
-HOLDERS = (
+    *(-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400)),
+    *(0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j),
     *([], (), {}, set(), [1], (1, 2)),
     *(["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
 )
-VALUES: tuple[Any, ...] = (*WORDS, *INTEGERS, *REALS, *HOLDERS)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A call that gave neither an error of this library nor a result that its signature promises."""
-
-    call: str
-    what: str
 
 
 @dataclass(frozen=True)
 class BadCalls:
-    """Outcomes of generated calls. by_subject: how many calls went to mixers, pools, states and so on."""
+    """Outcomes of generated calls.
+
+    by_subject: how many calls went to mixers, pools, states and so on. findings: calls that gave neither an error of this
+    library nor a result that its signature promises.
+    """
 
     outcomes: Counter[str]  # refused, valid, raw or silent
     by_subject: Counter[str]
-    findings: tuple[Found, ...]
+    findings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class Case:
     subject: str
     label: str
     call: Callable[..., Any]
-    given: Callable[[], dict[str, Any]]
+    given: Mapping[str, Any]
     types: Mapping[str, Any]
     never: bool = False  # no value of the argument makes it a call that can be served
 
@@ -93,7 +87,7 @@ class Case:
 def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     """Generate and make so many calls; the same seed makes the same calls."""
     rng, outcomes, subjects = random.Random(seed), Counter[str](), Counter[str]()
-    findings: list[Found] = []
+    findings: list[str] = []
     by_subject: dict[str, list[Case]] = {}
     with (
         torch.random.fork_rng(devices=[]),
@@ -114,8 +108,9 @@ def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     return BadCalls(outcomes, subjects, tuple(findings))
 
 
-def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
-    given = case.given()
+def _outcome(case: Case, rng: random.Random) -> tuple[str, str | None]:
+    # A call may take a state for good.
+    given = {key: deepcopy(z) if key == "state" else z for key, z in case.given.items()}
     name = rng.choice(list(case.types))
     value = given[name] = _likely_wrong(given.get(name), case.types[name], rng)
     text = f"{case.label}({outline({name: value})[:120]})"
@@ -125,10 +120,10 @@ def _outcome(case: Case, rng: random.Random) -> tuple[str, Found | None]:
     except RegardError:
         return "refused", None
     except Exception as error:
-        return "raw", Found(text, f"{type(error).__name__}: {error}".splitlines()[0])
+        return "raw", f"{text}: {type(error).__name__}: {error}".splitlines()[0]
     wrong = all(_plainly_not(kind, value) for kind in _members(case.types[name]))
     if case.never or (wrong and not isinstance(value, _Made)):
-        return "silent", Found(text, "it is accepted")
+        return "silent", f"{text}: it is accepted"
     return "valid", None
 
 
@@ -272,9 +267,7 @@ def _cases() -> Iterator[Case]:
     of_parts = (_mixers, functionals, _parts, _pools_scores_positions, _models, _torchs_layer)
     for part in (*of_parts, _explorer, _adapters, _laboratory, _tables):
         yield from part()
-    types = get_type_hints(Mask.__init__, include_extras=True)
-    types.pop("return", None)
-    yield Case("masks", "Mask", Mask, dict, types)
+    yield Case("masks", "Mask", Mask, {}, _hints(Mask.__init__))
 
 
 LATER = {"Column": regard.lab.Column, "ModelConfig": ModelConfig, "dist": torch.distributed}
@@ -286,18 +279,22 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in found.items() if name != "return"}
 
 
+def _taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, as far as the function has parameters of these names."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in given.items() if name in known}
+
+
 def _constructor(subject: str, cls: Any, given: Mapping[str, Any]) -> Case:
-    known = set(inspect.signature(cls.__init__).parameters)
-    taken = {name: value for name, value in given.items() if name in known}
     types = _hints(cls.__init__) | {"num_head": int}  # an option that nothing has
-    return Case(subject, cls.__name__, cls, lambda: dict(taken), types)
+    return Case(subject, cls.__name__, cls, _taken(cls.__init__, given), types)
 
 
-def _method(subject: str, made: Any, name: str, given: Callable[[], dict[str, Any]]) -> Case:
+def _method(subject: str, made: Any, name: str, given: Mapping[str, Any]) -> Case:
     function = getattr(made, name)
     types = _hints(type(made).__dict__.get(name, function))
-    call = torch.no_grad()(function)
-    return Case(subject, f"{type(made).__name__}.{name}", call, given, types)
+    label, call = f"{type(made).__name__}.{name}", torch.no_grad()(function)
+    return Case(subject, label, call, _taken(function, given), types)
 
 
 def _mixers() -> Iterator[Case]:
@@ -317,24 +314,24 @@ def _requests(mixer: Mixer) -> Iterator[Case]:
         for context in [None, *([torch.randn(B, 4, D)] if can.cross else [])]:
             given = {"x": torch.randn(B, T, D), "context": context, "mask": Mask(causal=causal)}
             for name in names:
-                yield _method("requests", mixer, name, partial(dict, given))
+                yield _method("requests", mixer, name, given)
 
 
 def _streams(mixer: Mixer) -> Iterator[Case]:
     x, valid = torch.randn(B, 3, D), torch.ones(B, 3, dtype=torch.bool)
 
-    @torch.no_grad()
-    def later() -> Any:
-        return mixer.extend(x, mixer.initial_state(B))[1]
-
-    given = {"x": x, "valid": valid if mixer.capabilities.padding else None, "donate": False}
-    yield _method("states", mixer, "extend", lambda: given | {"state": mixer.initial_state(B)})
-    yield _method("states", mixer, "extend", lambda: given | {"state": later()})
-    yield _method("states", mixer, "initial_state", lambda: {"batch_size": B, "max_len": 7})
+    given = {"x": x, "donate": False}
+    given |= {"valid": valid} if mixer.capabilities.padding else {}
+    state = mixer.initial_state(B)
+    with torch.no_grad():
+        later = mixer.extend(x, state)[1]
+    for one in (state, later):
+        yield _method("states", mixer, "extend", given | {"state": one})
+    yield _method("states", mixer, "initial_state", {"batch_size": B, "max_len": 7})
     for cls in MIXERS.values():
         if cls.capabilities.streaming and cls.name != mixer.name:
             call, label = partial(_go_on, mixer, build(cls, **FACTS), x), f"{mixer.name}.extend"
-            yield Case("states of others", label, call, dict, {"state": Any}, never=True)
+            yield Case("states of others", label, call, {}, {"state": Any}, never=True)
 
 
 def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> Any:
@@ -348,29 +345,25 @@ def _pools_scores_positions() -> Iterator[Case]:
         **{"dim": D, "query_dim": D, "num_queries": 2, "num_experts": T, "mixer": mixer},
         **{"max_len": 16, "num_heads": 2, "grid": (4, 4)},
     }
-    x, valid = torch.randn(B, T, D), torch.ones(B, T, dtype=torch.bool)
-    for pool_class in POOLS.values():
-        case = _constructor("pools", pool_class, given)
-        yield case
-        pool = pool_class(**case.given()).eval()
-        query = None if pool.query_dim is None else torch.randn(B, 2, D)
-        for name in ("forward", "weights"):
-            yield _method("pools", pool, name, partial(dict, x=x, query=query, valid=valid))
-    for score_class in SCORES.values():
-        case = _constructor("scores", score_class, given)
-        yield case
-        q, k = torch.randn(B, 2, 3, D), torch.randn(B, 2, T, D)
-        score = score_class(**case.given()).eval()
-        yield _method("scores", score, "forward", partial(dict, q=q, k=k))
-    for position_class in POSITIONS.values():
-        if "args" in inspect.signature(position_class.__init__).parameters:
-            continue
-        case = _constructor("positions", position_class, given)
-        yield case
-        made = position_class(**case.given())
-        if made.kind == "absolute":
-            given_here = {"x": x, "position": torch.arange(T)[None]}
-            yield _method("positions", made, "forward", partial(dict, given_here))
+    arguments = {
+        **{"x": torch.randn(B, T, D), "valid": torch.ones(B, T, dtype=torch.bool)},
+        **{"q": torch.randn(B, 2, 3, D), "k": torch.randn(B, 2, T, D)},
+        "position": torch.arange(T)[None],
+    }
+    catalogues = {"pools": POOLS, "scores": SCORES, "positions": POSITIONS}
+    for subject, catalogue in catalogues.items():
+        for cls in catalogue.values():
+            if "args" in inspect.signature(cls.__init__).parameters:
+                continue
+            case = _constructor(subject, cls, given)
+            yield case
+            made = cls(**case.given).eval()
+            has_query = getattr(made, "query_dim", None) is not None
+            query = {"query": torch.randn(B, 2, D)} if has_query else {}
+            if subject != "positions" or made.kind == "absolute":
+                yield _method(subject, made, "forward", arguments | query)
+            if subject == "pools":
+                yield _method(subject, made, "weights", arguments | query)
 
 
 def _models() -> Iterator[Case]:
@@ -384,26 +377,24 @@ def _models() -> Iterator[Case]:
         hints = _hints(config_class.__init__)
         kinds = {f.name: hints[f.name] for f in fields(config_class) if f.init}
         sizes = {field: getattr(CASES[case], field) for field in kinds}
-        yield Case("models", config_class.__name__, built, partial(dict, sizes), kinds)
-        yield Case("models", entry.__name__, entry, dict, {"config": config_class})
+        yield Case("models", config_class.__name__, built, sizes, kinds)
+        yield Case("models", entry.__name__, entry, {}, {"config": config_class})
         model = made(case).eval()
+        arguments = _model_arguments(case, model)
         for method in ("forward", "generate", "beam_search", "initial_state", "extend"):
             if hasattr(model, method):
-                arguments = partial(_model_arguments, case, model, method)
                 yield _method("models", model, method, arguments)
 
 
-def _model_arguments(name: str, model: Any, method: str) -> dict[str, Any]:
+@torch.no_grad()
+def _model_arguments(name: str, model: Any) -> dict[str, Any]:
     args, options = given_to(name)
     known = {"tokens": prompts(), "start": prompts(), "batch_size": 3, "max_new_tokens": 2}
     known |= inspect.signature(model.forward).bind(*args, **options).arguments
-    parameters = inspect.signature(getattr(model, method)).parameters
-    given = {key: value for key, value in known.items() if key in parameters}
-    if "state" in parameters:
-        begins = inspect.signature(model.initial_state).parameters
-        begun = {key: known[key] for key in ("source", "valid", "batch_size") if key in begins}
-        given["state"] = model.initial_state(**begun)
-    return given
+    if hasattr(model, "initial_state"):
+        begun = {key: known[key] for key in ("source", "valid", "batch_size") if key in known}
+        known["state"] = model.initial_state(**_taken(model.initial_state, begun))
+    return known
 
 
 def functionals() -> Iterator[Case]:
@@ -413,10 +404,8 @@ def functionals() -> Iterator[Case]:
         types, label = _hints(function), f"functional.{name}"
         takes_more = "S" in str(types.get("k"))
         for causal, S in itertools.product((False, True), (T, *([T + 2] if takes_more else []))):
-            known = functional_arguments(name, S, causal)
-            given = {name: value for name, value in known.items() if name in types}
-            call = partial(_unwrapped, function)
-            yield Case("functional", label, call, partial(dict, given), types)
+            given = _taken(function, functional_arguments(name, S, causal))
+            yield Case("functional", label, partial(_unwrapped, function), given, types)
 
 
 def _unwrapped(function: Callable[..., Any], **given: Any) -> Any:
@@ -471,7 +460,7 @@ def _parts() -> Iterator[Case]:
             yield _constructor("parts", entry, given)
     yield _constructor("parts", regard.mixers.HeadGroup, given | {"mixer": "softmax"})
     wanted = {"mixer": "softmax", "dim": D, "num_heads": 2}
-    yield Case("parts", "build", build, partial(dict, wanted), BUILT)
+    yield Case("parts", "build", build, wanted, BUILT)
     given |= dict(length=8, model=stack.build(), size=2)
     rooms = (regard.nn, regard.models, regard.pools, regard.positions, regard.parallel)
     sizes = dict(before=2, after=1, size=2, stride=2, block=4, width=2, count=1, start=0, stop=2)
@@ -483,10 +472,12 @@ def _parts() -> Iterator[Case]:
         for case in _functions("parts", package, given):
             if case.label.islower() and case.label != "extend":  # which takes ranks
                 yield case
-    made = {"mixer": lambda: mixer, "pool": partial(POOLS["mean"], D)}
-    made["score"] = partial(SCORES["dot"], D)
-    for kind, law in {"mixer": "empty_batch", "pool": "batch", "score": "shapes"}.items():
-        checked = {"factory": made[kind], "laws": law}
+    for kind, factory, law in (
+        ("mixer", lambda: mixer, "empty_batch"),
+        ("pool", partial(POOLS["mean"], D), "batch"),
+        ("score", partial(SCORES["dot"], D), "shapes"),
+    ):
+        checked = {"factory": factory, "laws": law}
         for case in _functions("parts", regard.testing, checked):
             if case.label.endswith(kind):
                 yield case
@@ -504,8 +495,8 @@ def _torchs_layer() -> Iterator[Case]:
     where, hints = "torch's layer", _hints(MultiheadAttention.__init__)
     mixer, x = build("softmax", dim=D, num_heads=2), torch.randn(B, T, D)
     of_torch = torch.nn.MultiheadAttention(D, 2, batch_first=True)
-    yield Case(where, "MultiheadAttention", MultiheadAttention, lambda: {"mixer": mixer}, hints)
-    replacing = partial(dict, attention=of_torch, mixer=mixer)
+    yield Case(where, "MultiheadAttention", MultiheadAttention, {"mixer": mixer}, hints)
+    replacing = {"attention": of_torch, "mixer": mixer}
     yield _method(where, MultiheadAttention, "replacing", replacing)
     for other in (mixer, build("linear", dim=D, num_heads=2)):
         layer = MultiheadAttention(other, batch_first=True).eval()
@@ -514,7 +505,7 @@ def _torchs_layer() -> Iterator[Case]:
             given = dict(query=x, key=key, value=key, key_padding_mask=absent, need_weights=False)
             if other is mixer:
                 given["attn_mask"] = torch.zeros(T, key.shape[1], dtype=torch.bool)
-            yield _method(where, layer, "forward", partial(dict, given))
+            yield _method(where, layer, "forward", given)
 
 
 def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator[Case]:
@@ -530,7 +521,7 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
             hints = _hints(entry.__init__ if inspect.isclass(entry) else entry)
             kinds = {key: kind for key, kind in hints.items() if key not in MORE}
             if kinds:
-                yield Case(subject, name, partial(_exhausted, entry), partial(dict, taken), kinds)
+                yield Case(subject, name, partial(_exhausted, entry), taken, kinds)
 
 
 MADE = (patterns.Scattered, patterns.Union, patterns.All)
@@ -556,7 +547,7 @@ def _explorer() -> Iterator[Case]:
     given |= dict(a=line, b=line.flip(0), scores={"one": line, "two": line.flip(0)})
     given |= dict(function=torch.tanh, output=torch.randn(B, T, VOCAB), kind="stochastic")
     yield from _functions("explorer", regard.explore, given)
-    yield _method("explorer", regard.explore.Page("x"), "save", lambda: {"path": "page.html"})
+    yield _method("explorer", regard.explore.Page("x"), "save", {"path": "page.html"})
 
 
 def _llama() -> tuple[Any, Any]:
@@ -579,14 +570,13 @@ def _adapters() -> Iterator[Case]:
     given |= dict(optimizer=torch.optim.SGD(made.parameters(), lr=0.0))
     own = {"wrap": {"model": LanguageModelConfig(vocab_size=VOCAB)}, "register": {}}
     for case in _functions("adapters", regard.hf, given):
-        yield replace(case, given=partial(dict, own[case.label])) if case.label in own else case
-    valid = torch.ones_like(ids, dtype=torch.bool)
-    for name in ("forward", "attention_maps"):
-        yield _method("adapters", made, name, lambda: {"tokens": ids, "valid": valid})
-    state = made.initial_state(B)
-    yield _method("adapters", made, "extend", lambda: {"tokens": ids, "state": state})
-    wrapped = {"input_ids": ids, "attention_mask": valid.long(), "labels": ids}
-    yield _method("adapters", regard.hf.wrap(made), "forward", lambda: dict(wrapped))
+        yield replace(case, given=own.get(case.label, case.given))
+    called = dict(tokens=ids, valid=torch.ones_like(ids, dtype=torch.bool))
+    called |= dict(state=made.initial_state(B))
+    for name in ("forward", "attention_maps", "extend"):
+        yield _method("adapters", made, name, called)
+    wrapped = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+    yield _method("adapters", regard.hf.wrap(made), "forward", wrapped)
 
 
 def _laboratory() -> Iterator[Case]:
@@ -600,7 +590,7 @@ def _laboratory() -> Iterator[Case]:
     for case in _functions("laboratory", lab, given):
         if case.label not in ("ask", "Fitted"):
             own = {"kind": "screen"} if case.label == "Question" else {}
-            yield replace(case, given=partial(dict, case.given() | own))
+            yield replace(case, given={**case.given, **own})
 
 
 def _tables() -> Iterator[Case]:
@@ -614,7 +604,7 @@ def _tables() -> Iterator[Case]:
         return TableClassifier(**options).fit(X, y)
 
     kinds = _hints(TableClassifier.__init__) | {"X": Any, "y": Any}
-    yield Case("tables", "TableClassifier.fit", fitted, partial(dict, given), kinds)
+    yield Case("tables", "TableClassifier.fit", fitted, given, kinds)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -623,7 +613,7 @@ def main(arguments: Sequence[str]) -> int:
     made = bad_calls(count, seed)
     print(dict(made.outcomes), dict(made.by_subject))
     for finding in dict.fromkeys(made.findings):
-        print(f"  {finding.call}: {finding.what}")
+        print(f"  {finding}")
     return int(bool(made.findings))
 
 

@@ -541,7 +541,7 @@ def calls(number: int) -> Counts:
     counts.done.update({f"bad calls, {subject}": n for subject, n in found.by_subject.items()})
     held = {"refused by name": "refused", "a value that is taken": "valid"}
     counts.held.update({what: found.outcomes[of] for what, of in held.items()})
-    counts.wrong.update(f"{one.call}: {one.what}"[:200] for one in found.findings)
+    counts.wrong.update(one[:200] for one in found.findings)
     return counts
 
 

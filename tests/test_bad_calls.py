@@ -13,7 +13,7 @@ COUNT = int(os.environ.get("REGARD_BAD_CALLS", "16000"))
 
 def test_no_bad_call_gives_a_raw_error_or_silence():
     found = bad_calls(COUNT, seed=0)
-    assert not found.findings, "\n".join(f"{f.call}: {f.what}" for f in found.findings)
+    assert not found.findings, "\n".join(found.findings)
     made = found.outcomes
     assert made.total() == COUNT and made["refused"] > COUNT // 2 and made["valid"] > COUNT // 20
     assert set(found.by_subject) == SUBJECTS

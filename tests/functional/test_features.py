@@ -43,10 +43,6 @@ def estimates(phi, w):
     return (phi(x, w) * phi(y, w)).sum(-1)
 
 
-def standard_errors_off(found, truth):
-    return (found.mean(0) - truth).abs() / (found.std(0) / len(found) ** 0.5)
-
-
 def arc_cosines(x, y):
     lengths = x.norm(dim=1) * y.norm(dim=1)
     angle = ((x * y).sum(-1) / lengths).acos()
@@ -64,24 +60,17 @@ def exponentials(x, y):
 @pytest.mark.parametrize("orthogonal", [False, True])
 @pytest.mark.parametrize(
     ("phi", "kernel"),
-    zip(
-        (positive, hyperbolic, fourier, arc_cosine),
-        (exponentials, exponentials, gaussians, arc_cosines),
-        strict=True,
-    ),
+    [
+        (positive, exponentials),
+        (hyperbolic, exponentials),
+        (fourier, gaussians),
+        (arc_cosine, arc_cosines),
+    ],
 )
 def test_features_are_unbiased(phi, kernel, orthogonal):
-    off = standard_errors_off(estimates(phi, projections(orthogonal)), kernel(*pairs()))
+    found = estimates(phi, projections(orthogonal))
+    off = (found.mean(0) - kernel(*pairs())).abs() / (found.std(0) / DRAWS**0.5)
     assert (off < 4).all(), off
-
-
-def test_without_the_sign_of_r_orthogonal_rows_are_biased():
-    generator = torch.Generator().manual_seed(0)
-    normal = torch.randn(DRAWS, K, K, generator=generator, dtype=torch.float64)
-    norms = torch.randn(DRAWS, K, K, generator=generator, dtype=torch.float64).norm(dim=-1)
-    unsigned = torch.linalg.qr(normal).Q.transpose(1, 2) * norms[..., None]
-    off = standard_errors_off(estimates(positive, unsigned), exponentials(*pairs()))
-    assert off.max() > 10, off
 
 
 def test_orthogonal_rows_have_no_larger_variance():
@@ -99,16 +88,6 @@ def test_orthogonal_rows_are_orthogonal_and_unit_norms_are_alike():
     alike = gaussian_rows(3 * K - 2, K, orthogonal=True, generator=generator, unit_norms=True)
     assert alike.shape == (3 * K - 2, K)
     torch.testing.assert_close(alike.norm(dim=1), torch.full((3 * K - 2,), K**0.5).double())
-
-
-def test_a_learned_scale_multiplies_the_frequencies():
-    """w ~ N(0, 1 / s^2) is the Gaussian kernel of bandwidth s; sigma = 1 / s."""
-    x, y = pairs()
-    s = 1.7
-    off = standard_errors_off(estimates(fourier, projections(False) / s), gaussians(x / s, y / s))
-    assert (off < 4).all(), off
-    mixer = build("rfa", dim=16, num_heads=2)
-    assert torch.equal(mixer._w(), mixer.projection.w)
 
 
 def test_the_error_of_attention_shrinks_as_one_over_the_root_of_the_features():

@@ -21,7 +21,7 @@ def turned(z: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("case", functionals(), ids=lambda case: case.label)
 def test_functions_read_tensors_of_any_strides(case: Case):
-    given = case.given()
+    given = dict(case.given)
     expected = tree_leaves(case.call(**given))
     floats = [key for key, z in given.items() if torch.is_tensor(z) and z.is_floating_point()]
     for key in floats:
