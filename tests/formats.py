@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_flatten
 
 from regard import hf
 from regard.lab.data import generated
@@ -53,17 +54,15 @@ class Sample:
 
 def equal(one: Any, other: Any) -> bool:
     """To the last bit."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
+    (ones, kind), (others, other_kind) = tree_flatten(one), tree_flatten(other)
+    return kind == other_kind and all(map(_same, ones, others))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor | np.ndarray):
+        one, other = (torch.as_tensor(z) for z in (one, other))
         return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
+    return type(one) is type(other) and one == other
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:

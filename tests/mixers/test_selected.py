@@ -6,9 +6,9 @@ import torch
 import regard
 from regard.functional.selected import largest
 from regard.testing import check_mixer
+from tests.mixers.test_softmax_kin import CAUSAL, built
 
 X = torch.randn(2, 12, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-CAUSAL = regard.Mask(causal=True)
 SMALL = [
     ("moba", {"block_size": 3, "top_k": 2}),
     ("indexed", {"top_k": 3}),
@@ -16,11 +16,6 @@ SMALL = [
     ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}),
 ]
 """Sizes at which the tokens of the laws are many blocks."""
-
-
-def built(name, **options):
-    torch.manual_seed(1)
-    return regard.build(name, dim=24, num_heads=3, **options).double().eval()
 
 
 @pytest.mark.parametrize(("name", "options"), SMALL)
