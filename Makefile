@@ -83,11 +83,9 @@ types: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/tables.py
-	$(BIN)/python docs/matrices.py
 
 docs-check: $(READY)
 	$(BIN)/python docs/tables.py --check
-	$(BIN)/python docs/matrices.py --check
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

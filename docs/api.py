@@ -13,27 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 SNAPSHOT = Path(__file__).parent.parent / "tests/public_names.json"
-MODULES = (
-    "regard",
-    "regard.core",
-    "regard.functional",
-    "regard.mixers",
-    "regard.nn",
-    "regard.positions",
-    "regard.pools",
-    "regard.models",
-    "regard.parallel",
-    "regard.testing",
-    "regard.hf",
-    "regard.explore",
-    "regard.lab.data",
-    "regard.lab.tasks",
-    "regard.lab.train",
-    "regard.lab.tables",
-    "regard.lab",
-    "regard.lab.report",
-)
+MODULES = """
+regard regard.core regard.functional regard.mixers regard.nn regard.positions regard.pools
+regard.models regard.parallel regard.testing regard.hf regard.explore
+regard.lab.data regard.lab.tasks regard.lab.train regard.lab.tables regard.lab regard.lab.report
+""".split()
 """A name outside these may change without notice."""
+IN_MEMORY = re.compile(r"<(?:function )?(?:[\w<>]+\.)*([\w<>]+)(?: object)? at 0x\w+>")
+"""A default whose text is an address: its name or its type is shown."""
 
 
 class Name(NamedTuple):
@@ -45,7 +32,8 @@ class Name(NamedTuple):
     def parameters(self) -> list[str] | None:
         """Parameters of a function or class with their defaults, without annotations; None of other values."""
         found = _parameters(self.value)
-        return found and [str(_plain(p.replace(annotation=p.empty))) for p in found]
+        plain = found and [str(p.replace(annotation=p.empty)) for p in found]
+        return plain and [IN_MEMORY.sub(r"<\1>", parameter) for parameter in plain]
 
     @property
     def signature(self) -> str:
@@ -58,15 +46,6 @@ def _parameters(value: Any) -> list[inspect.Parameter] | None:
         return list(inspect.signature(value).parameters.values()) if callable(value) else None
     except (TypeError, ValueError):  # of C, or of classes of errors
         return None
-
-
-def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
-    """A default whose text has an address in memory is shown by its type."""
-    shown = repr(parameter.default)
-    if parameter.default is parameter.empty or " at 0x" not in shown:
-        return parameter
-    name = getattr(parameter.default, "__name__", type(parameter.default).__name__)
-    return parameter.replace(default=type("Shown", (), {"__repr__": lambda self: f"<{name}>"})())
 
 
 def public() -> Iterator[Name]:
@@ -116,11 +95,9 @@ def broken(old: dict[str, list[str] | None], new: dict[str, list[str] | None]) -
     for name in old.keys() & new.keys():
         before, now = old[name] or [], new[name] or []
         found += [f"{name}: {one}" for one in before if one not in now]
-        found += [
-            f"{name}: {one} is needed"
-            for one in now
-            if one not in before and not (one[0] == "*" or "=" in one)
-        ]
+        added = [one for one in now if one not in before]
+        needed = [one for one in added if one[0] != "*" and "=" not in one]
+        found += [f"{name}: {one} is needed" for one in needed]
     return sorted(found)
 
 

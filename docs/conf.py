@@ -30,14 +30,8 @@ html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }
-suppress_warnings = [
-    "myst.header",
-    "misc.highlighting_failure",
-    "toc.empty_glob",
-    "toc.not_included",
-]
-
-
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+suppress_warnings += ["toc.empty_glob", "toc.not_included"]
 INCLUDED = {
     "examples/README.md": "docs/examples.md",
     "CONTRIBUTING.md": "docs/contributing.md",

@@ -1,4 +1,4 @@
-"""Draws who attends to whom, from the weights that the mixers really use: `make docs`. With --check, says whether they are fresh.
+"""Draws who attends to whom, from the weights that the mixers really use.
 
 Each drawing is the `attention_map` of a small mixer on one random sequence: rows are queries, columns are keys, and a cell is
 the darker the larger its weight beside the largest of its row. `docs/patterns.md` shows them all. docs/effective.json holds, for every mixer, how far each output
@@ -8,8 +8,7 @@ moves with each token, which needs no weights; the site draws it.
 import inspect
 import json
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +75,8 @@ def svg(maps: dict[str, list[str]], attributes: str) -> str:
     parts, left, height = [], 0, HEAD
     for title, rows in maps.items():
         high, wide = len(rows) * CELL, len(rows[0]) * CELL
-        parts.append(f'<text x="{left}" y="10">{title}</text>')
-        parts.append(
-            f'<rect x="{left}" y="{HEAD}" width="{wide}" height="{high}" fill-opacity=".07"/>'
-        )
+        ground = f'x="{left}" y="{HEAD}" width="{wide}" height="{high}" fill-opacity=".07"'
+        parts += [f'<text x="{left}" y="10">{title}</text>', f"<rect {ground}/>"]
         for shade in range(1, SHADES + 1):
             path = "".join(
                 f"M{left + s * CELL} {HEAD + t * CELL}h{CELL}v{CELL}h-{CELL}z"
@@ -90,10 +87,9 @@ def svg(maps: dict[str, list[str]], attributes: str) -> str:
             if path:
                 parts.append(f'<path d="{path}" fill-opacity="{shade / SHADES:g}"/>')
         left, height = left + wide + GAP, max(height, HEAD + high)
-    return (
-        f'<svg {attributes} viewBox="0 0 {left - GAP} {height}" width="{left - GAP}" '
-        f'font-family="sans-serif" font-size="10">{"".join(parts)}</svg>'
-    )
+    box = f'viewBox="0 0 {left - GAP} {height}" width="{left - GAP}"'
+    font = 'font-family="sans-serif" font-size="10"'
+    return f"<svg {attributes} {box} {font}>{''.join(parts)}</svg>"
 
 
 def pictures() -> dict[Path, str]:
@@ -127,25 +123,7 @@ def effective(name: str) -> dict[str, list[str]]:
     return found
 
 
-def main(check: bool) -> int:
-    made = pictures()
-    made[EFFECTIVE] = json.dumps({name: effective(name) for name in regard.MIXERS}, indent=1) + "\n"
-    return refresh(made, check, gone=[path for path in FOLDER.glob("*") if path not in made])
-
-
-def refresh(made: dict[Path, str], check: bool, gone: Sequence[Path] = ()) -> int:
-    """Writes the files that are not as they should be and removes those that are gone, or says which; 1 where a check found some."""
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    for path in () if check else stale:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(made[path])
-    for path in () if check else gone:
-        path.unlink()
-    if stale or gone:
-        names = ", ".join(sorted(str(path.relative_to(ROOT)) for path in (*stale, *gone)))
-        print(f"{'stale' if check else 'rewritten'}: {names}")
-    return int(check and bool(stale or gone))
-
-
-if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+def drawn() -> dict[Path, str]:
+    """Every file that is made here -> its text."""
+    found = {name: effective(name) for name in regard.MIXERS}
+    return pictures() | {EFFECTIVE: json.dumps(found, indent=1) + "\n"}

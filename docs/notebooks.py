@@ -29,11 +29,8 @@ def write(name: str) -> None:
     makers = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     for index, (kind, source) in enumerate(cells((EXAMPLES / f"{name}.py").read_text())):
         book.cells.append(makers[kind](source, id=f"cell-{index}"))
-    book.metadata["kernelspec"] = {
-        "name": "python3",
-        "display_name": "Python 3",
-        "language": "python",
-    }
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    book.metadata["kernelspec"] = kernel
     NotebookClient(book, timeout=300, kernel_name="python3").execute()
     for cell in book.cells:
         cell.metadata.clear()  # the clock

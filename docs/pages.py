@@ -8,14 +8,16 @@ import inspect
 import json
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import api
 import matrices
+import speed
 import torch
 from docutils import nodes
-from speed import table
 from sphinx.util.docutils import SphinxDirective
 
 import regard
@@ -29,10 +31,7 @@ SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
 MOVES = """How far output t moves when token s moves: the norm of dy_t / dx_s, of a small layer with random weights at 32 tokens, \
 relative to the largest of its row. Rows are outputs."""
 
-
-@cache
-def _read(name: str) -> Any:
-    return json.loads((DOCS / name).read_text())
+_read = cache(speed.read)
 
 
 class Matrix(SphinxDirective):
@@ -49,21 +48,17 @@ def timings(mixer: str) -> list[dict[str, Any]]:
     rows = []
     for length in sorted(int(path.stem) for path in (DOCS / "peers").glob("*.json")):
         found = _read(f"peers/{length}.json")["rows"]
-        exact = {_setting(row): row["ours"] for row in found if row["mixer"] == "softmax"}
+        exact = speed.fused(found)
         for row in found:
-            if row["mixer"] == mixer and _setting(row) in exact and row["ours"]:
+            setting = speed.setting(row)
+            if row["mixer"] == mixer and setting in exact and row["ours"]:
                 what = f"{row['pass']}, {row['scope']}{', causal' if row['causal'] else ''}"
-                facts: dict[str, Any] = {"length": length, "what": what}
-                for whose, side in (("", row["ours"]), ("softmax_", exact[_setting(row)])):
+                facts = {"length": length, "what": what}
+                for whose, side in (("", row["ours"]), ("softmax_", exact[setting])):
                     held = side.get("peak_bytes")
-                    facts[f"{whose}ms"] = side["ms"]
-                    facts[f"{whose}mib"] = None if held is None else held / 2**20
+                    facts |= {f"{whose}ms": side["ms"], f"{whose}mib": held and held / 2**20}
                 rows.append(facts)
     return rows
-
-
-def _setting(row: dict[str, Any]) -> tuple[str, bool, str]:
-    return row["scope"], row["causal"], row["pass"]
 
 
 class Saved(SphinxDirective):
@@ -85,36 +80,40 @@ def mechanism(cls: type[regard.Mixer]) -> str:
     taken = inspect.signature(cls).parameters
     taken = ", ".join(f"{name}={size}" for name, size in SIZES.items() if name in taken)
     can = {name.replace("_", " "): answer for name, answer in told["capabilities"].items()}
-    finite = f"finite results to a scale of {told['finite_to']:g}, where softmax's are"
+    largest = f"{told['finite_to']:g}"
+    can["inputs in float16"] = f"finite results to a scale of {largest}, where softmax's are"
     cost = ((of, f"`{growth}`" if growth else "-") for of, growth in told["cost"].items())
-    use = (f'mixer = regard.build("{cls.name}", {taken})', "y = mixer(x)")
-    lines = [
-        *(f"# {cls.name}", "", told["paper"] + (f". It approximates `{whole}`." if whole else ".")),
-        *("", *_fenced("text", told["text"])),
-        *(
-            "",
-            "The text says equation, cost, and where this differs from the paper or popular code.",
-        ),
-        *_section("Shapes and use", "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`."),
-        *("", *_fenced("python", *use)),
-        *_section("Options"),
-        *_table(("option", "default", "values", "meaning"), _options(told)),
-        *_section("What it can do"),
-        *_table(("capability", "answer"), (can | {"inputs in float16": finite}).items()),
-        *_section("Cost", *_table(("of", "grows as"), cost)),
+    use = f'mixer = regard.build("{cls.name}", {taken})\ny = mixer(x)'
+    return _paragraphs(
+        f"# {cls.name}",
+        told["paper"] + (f". It approximates `{whole}`." if whole else "."),
+        _fenced("text", told["text"]),
+        "The text says equation, cost, and where this differs from the paper or popular code.",
+        "## Shapes and use",
+        "`x [B T D] -> y [B T D]`; B rows, T tokens, D = `dim`.",
+        _fenced("python", use),
+        "## Options",
+        _table(("option", "default", "values", "meaning"), _options(told)),
+        "## What it can do",
+        _table(("capability", "answer"), can.items()),
+        "## Cost",
+        _table(("of", "grows as"), cost),
         *_state(cls),
-        *_section("Effective matrix", MOVES, "", *_fenced(f"{{matrix}} {cls.name}")),
-        *_section("Measured", *_fenced(f"{{saved}} {cls.name}"), "", _laws(cls.name)),
-    ]
-    return "\n".join([*lines, ""])
+        "## Effective matrix",
+        MOVES,
+        _fenced(f"{{matrix}} {cls.name}"),
+        "## Measured",
+        _fenced(f"{{saved}} {cls.name}"),
+        *_laws(cls.name),
+    )
 
 
-def _section(title: str, *lines: str) -> list[str]:
-    return ["", f"## {title}", "", *lines]
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(texts) + "\n"
 
 
-def _fenced(kind: str, *lines: str) -> list[str]:
-    return [f"```{kind}", *lines, "```"]
+def _fenced(kind: str, *lines: str) -> str:
+    return "\n".join([f"```{kind}", *lines, "```"])
 
 
 def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -124,15 +123,15 @@ def _options(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         yield f"`{option['name']}`", needed + stack, option["values"], option["meaning"]
 
 
-def _state(cls: type[regard.Mixer]) -> list[str]:
-    if not cls.capabilities.streaming:
-        return []
-    torch.manual_seed(0)
-    state = regard.build(cls.name, **SIZES).initial_state(2)
-    rows = ((f"`{name}`", _shape(value)) for name, value in tensors(state).items())
-    sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
-    before = f"`initial_state(2)` before the first token, with {sizes}:"
-    return _section("Streaming state", before, "", *_table(("field", "holds"), rows))
+def _state(cls: type[regard.Mixer]) -> Iterator[str]:
+    if cls.capabilities.streaming:
+        torch.manual_seed(0)
+        state = regard.build(cls.name, **SIZES).initial_state(2)
+        sizes = ", ".join(f"{name} {size}" for name, size in SIZES.items())
+        yield "## Streaming state"
+        yield f"`initial_state(2)` before the first token, with {sizes}:"
+        rows = ((f"`{name}`", _shape(value)) for name, value in tensors(state).items())
+        yield _table(("field", "holds"), rows)
 
 
 def _shape(value: Any) -> str:
@@ -143,53 +142,41 @@ def _shape(value: Any) -> str:
     return f"`{type(value).__name__}`" if value is not None else "nothing"
 
 
-def _laws(name: str) -> str:
+def _laws(name: str) -> Iterator[str]:
     told = _read("laws.json")
-    found = told["matrix"].get(name, {})
-    if not found:
-        return ""
-    comparisons = sum(law["comparisons"] for law in found.values())
-    return (
-        f"{len(found)} laws were run on it, with {comparisons:,} comparisons, at commit {told['commit']} "
-        f"([trust](../trust.md))."
-    )
+    if found := told["matrix"].get(name):
+        comparisons = sum(law["comparisons"] for law in found.values())
+        run = f"{len(found)} laws were run on it, with {comparisons:,} comparisons"
+        yield f"{run}, at commit {told['commit']} ([trust](../trust.md))."
 
 
-def _table(head: tuple[str, ...], rows: Any) -> list[str]:
-    return table(head, ([str(cell).replace("|", "\\|") for cell in row] for row in rows))
+def _table(head: tuple[str, ...], rows: Any) -> str:
+    return speed.table(head, ([str(cell).replace("|", "\\|") for cell in row] for row in rows))
 
 
 def names() -> str:
-    """The page of the public names: signature and docstring."""
-    lines = ["# Public names", "", "Any other name may change without notice.", ""]
-    module = ""
-    for name in api.public():
-        if name.module.startswith("regard.mixers."):
-            continue  # they have pages of their own
-        if name.module != module:
-            module = name.module
-            lines += [f"## {module}", ""]
-        lines += [f"### {name.name}", "", *_fenced("python", name.name + name.signature), ""]
-        told = inspect.getdoc(name.value)
-        if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
-            lines += [*_fenced("text", told), ""]
-        rows = [(f"`{p}`", f"`{shape}`") for p, shape in api.shapes(name.value).items()]
-        if rows:
-            lines += [*_table(("argument", "shape"), rows), ""]
-    return "\n".join(lines)
-
-
-def index() -> str:
-    """The list of the mechanisms' pages."""
-    head = ["# Mechanisms, one by one", "", "```{toctree}", ":maxdepth: 1", ""]
-    return "\n".join([*head, *regard.MIXERS.names(), "```", ""])
+    """The page of the public names: signature and docstring; mixers have pages of their own."""
+    parts = ["# Public names", "Any other name may change without notice."]
+    public = [name for name in api.public() if not name.module.startswith("regard.mixers.")]
+    for module, members in groupby(public, key=attrgetter("module")):
+        parts.append(f"## {module}")
+        for name in members:
+            parts += [f"### {name.name}", _fenced("python", name.name + name.signature)]
+            told = inspect.getdoc(name.value)
+            if told and (inspect.isclass(name.value) or inspect.isroutine(name.value)):
+                parts.append(_fenced("text", told))
+            rows = [(f"`{p}`", f"`{shape}`") for p, shape in api.shapes(name.value).items()]
+            if rows:
+                parts.append(_table(("argument", "shape"), rows))
+    return _paragraphs(*parts)
 
 
 def write() -> None:
     """Writes what has changed, so that Sphinx reads only that anew."""
     FOLDER.mkdir(exist_ok=True)
     made = {name: mechanism(cls) for name, cls in regard.MIXERS.items()}
-    made |= {"index": index(), "names": names()}
+    listed = _fenced("{toctree}", ":maxdepth: 1", "", *made)
+    made |= {"index": _paragraphs("# Mechanisms, one by one", listed), "names": names()}
     for name, text in made.items():
         path = FOLDER / f"{name}.md"
         if not path.exists() or path.read_text() != text:

@@ -6,6 +6,8 @@ among RANKS; both are carried on to other lengths by how they grow. The last col
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,17 @@ LENGTHS, SMALL = (2048, 8192), (1024, 2048)
 RANKS = [2**n for n in range(13)]
 FLOPS_OF_ELEMENT = 16_000
 """Operations in the time of one sent element: 2 bytes at 50 GB/s, beside 400 TFLOP/s."""
-FEED_FORWARD = 16 * D * D
-"""Operations of a token in a feed-forward layer of width 4 D."""
+FEED_FORWARD = 16 * D * D  # operations of a token in a layer of width 4 D
 SHOWN = ((8, 2**16, "64 k"), (64, 2**20, "1 M"), (4096, 2**24, "16 M"))
 """Ranks and tokens of the columns of elements."""
 
 
 def built(name: str, length: int) -> Mixer:
-    sizes, bounded = {"dim": D, "num_heads": H}, {"max_len": length}
-    more = bounded if not regard.MIXERS[name].capabilities.any_length else {}
     with torch.device("meta"):
         try:
-            return regard.build(name, **sizes, **more).eval()
+            return regard.build(name, dim=D, num_heads=H).eval()
         except OptionError:  # its structure comes from max_len
-            return regard.build(name, **sizes, **bounded).eval()
+            return regard.build(name, dim=D, num_heads=H, max_len=length).eval()
 
 
 def counted(name: str, causal: bool) -> dict[str, Any]:
@@ -48,12 +47,10 @@ def counted(name: str, causal: bool) -> dict[str, Any]:
     small, can = [(built(name, length), length) for length in SMALL], mixer.capabilities
     ways = {size: way_of(mixer, mask, size=size) for size in RANKS}
     first = {way: size for size, way in reversed(ways.items())}
-    many = RANKS if can.exchange == "means" else first.values()
+    sent = {}
     with torch.no_grad():
-        sent = {
-            str(size): [elements(one, length, mask, size=size) for one, length in small]
-            for size in many
-        }
+        for size in RANKS if can.exchange == "means" else first.values():
+            sent[str(size)] = [elements(one, length, mask, size=size) for one, length in small]
     reach = getattr(mixer, "reach", None) or 0
     return {
         "mixer": name, "causal": causal, "flops": flops, "growth": growth(can.time, *LENGTHS), "ways": ways, "first": first,
@@ -89,12 +86,9 @@ def sent(row: dict[str, Any], length: int, size: int) -> float:
     low, high = row["sent"][at]
     slope = (high - low) / (SMALL[1] - SMALL[0])
     total = low + slope * (length - SMALL[0])
-    return (
-        total
-        * (row["first"][way] / size if way == "heads" and at != str(size) else 1)
-        * size
-        / length
-    )
+    if way == "heads" and at != str(size):
+        total *= row["first"][way] / size
+    return total * size / length
 
 
 def busy(row: dict[str, Any], length: int, size: int) -> float:
@@ -115,17 +109,14 @@ def last(row: dict[str, Any], length: int) -> int:
 
 def scales() -> str:
     """One row for each mechanism; where its orders of time differ: causal / any."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in json.loads(FILE.read_text()):
-        found.setdefault(row["mixer"], []).append(row)
     rows = []
-    for name, orders in found.items():
-        cells = [list(_cells(row)) for row in orders]
-        same = (" / ".join(dict.fromkeys(cell)) for cell in zip(*cells, strict=True))
+    for name, orders in groupby(json.loads(FILE.read_text()), key=itemgetter("mixer")):
+        cells = zip(*map(_cells, orders), strict=True)
+        same = (" / ".join(dict.fromkeys(cell)) for cell in cells)
         rows.append((f"`{name}`", *same))
     many = [f"elements, w = {size:,}, T = {name}" for size, _, name in SHOWN]
     head = ("mechanism", "way, ranks from", "FLOPs, T = 4 k", "T = 256 k", "T = 16 M", *many)
-    return "\n".join(table((*head, "ranks at T = 64 k, 1 M, 16 M"), rows))
+    return table((*head, "ranks at T = 64 k, 1 M, 16 M"), rows)
 
 
 def _cells(row: dict[str, Any]) -> Iterator[str]:

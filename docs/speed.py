@@ -5,8 +5,9 @@ python benchmarks/peers.py --lengths 4096 --json > docs/peers/4096.json && make 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,44 @@ PASSES = {"forward": "forward", "train": "forward + backward"}
 SHORT = ("mechanism", "pass", "ms", "best peer", "ratio to it", "ratio to fused softmax", "share of the machine")  # fmt: skip
 
 
+def read(name: str) -> Any:
+    """What a file of docs/ holds as JSON."""
+    return json.loads((FOLDER / name).read_text())
+
+
+def setting(row: dict[str, Any]) -> tuple[str, bool, str]:
+    return row["scope"], row["causal"], row["pass"]
+
+
+def fused(rows: list[dict[str, Any]]) -> dict[tuple[str, bool, str], dict[str, Any]]:
+    """Setting -> what was measured of fused softmax in it."""
+    return {setting(row): row["ours"] for row in rows if row["mixer"] == "softmax"}
+
+
 def beside_peers(length: int, columns: tuple[str, ...] = ()) -> str:
     """One row for each mechanism and pass: time, beside its best peer, beside fused softmax, share of the machine."""
-    found = json.loads((FOLDER / f"peers/{length}.json").read_text())
-    of = [(row["scope"], row["causal"], row["pass"]) for row in found["rows"]]
-    exact = {
-        key: row["ours"]["ms"]
-        for key, row in zip(of, found["rows"], strict=True)
-        if row["mixer"] == "softmax"
-    }
-    rows = []
-    for key, row in zip(of, found["rows"], strict=True):
-        ours = row["ours"]
-        best = next((one for one in row["peers"] if one["peer"] == row["best_peer"]), None)
+    found = read(f"peers/{length}.json")
+    exact, rows = fused(found["rows"]), []
+    for row in found["rows"]:
+        ours, softmax = row["ours"], exact.get(setting(row))
+        best = next((one for one in row["peers"] if one["peer"] == row["best_peer"]), {})
+        other = "" if best.get("function") == "same" else " (nearest)"
         rows.append(
             {
                 "mechanism": row["pair"],
                 "pass": PASSES[row["pass"]],
                 "ms": ours["ms"],
                 "peak MiB": _mebibytes(ours),
-                "best peer": best
-                and best["peer"] + ("" if best["function"] == "same" else " (nearest)"),
-                "its ms": best and best["ms"],
-                "its peak MiB": best and _mebibytes(best),
+                "best peer": best["peer"] + other if best else None,
+                "its ms": best.get("ms"),
+                "its peak MiB": _mebibytes(best),
                 "ratio to it": _against(row),
-                "ratio to fused softmax": (key in exact and exact[key] / ours["ms"]) or None,
+                "ratio to fused softmax": softmax and softmax["ms"] / ours["ms"],
                 "share of the machine": row["share"] and f"{row['share']:.0%}",
             }
         )
-    return f"{_packages(found)}\n\n{_shown(rows, columns)}"
+    columns = columns or tuple(rows[0])
+    return f"{_packages(found)}\n\n{table(columns, map(itemgetter(*columns), rows))}"
 
 
 def page(length: int) -> str:
@@ -51,10 +61,8 @@ def page(length: int) -> str:
     return f"# {length:,} tokens beside public packages\n\n{method}\n\n{beside_peers(length)}\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    f"{length}.md": partial(page, length) for length in (1024, 4096, 16384)
-}
-"""File name in docs/speed -> what makes its text."""
+PAGES = {f"speed/{length}.md": partial(page, length) for length in (1024, 4096, 16384)}
+"""Page -> what makes its text."""
 
 
 def on_cuda(folder: Path = FOLDER / "cuda") -> str:
@@ -65,44 +73,34 @@ def on_cuda(folder: Path = FOLDER / "cuda") -> str:
     )
     if not speed:
         return "**Not run on CUDA.** `python benchmarks/cuda.py --out docs/cuda`, then `make docs`, fills this half."
-    rows = [
-        {
-            "mechanism": f"{row['key'][4]}{' causal' if row['causal'] else ''}",
-            "pass": row["key"][2],
-            "tokens": int(row["key"][3]),
-            "type": row["key"][1],
-            "path": row["impl"],
-            "ms": row["ms"],
-            "ratio to fused softmax": row["baseline_ms"] / row["ms"],
-            "peak MiB": row["peak_bytes"] / 2**20,
-        }
-        for row in speed
-        if row["key"][0] == "mixer" and row["key"][-1] == "auto" and "ms" in row
-    ]
-    rows.sort(key=lambda row: (row["tokens"], row["type"], row["pass"], row["mechanism"]))
+    head = ("mechanism", "pass", "tokens", "type", "path", "ms", "ratio to fused softmax", "peak MiB")  # fmt: skip
+    rows = []
+    for row in speed:
+        if row["key"][0] == "mixer" and row["key"][-1] == "auto" and "ms" in row:
+            _, kind, work, tokens, name, _ = row["key"]
+            name += " causal" * row["causal"]
+            ratio, held = row["baseline_ms"] / row["ms"], row["peak_bytes"] / 2**20
+            rows.append((name, work, int(tokens), kind, row["impl"], row["ms"], ratio, held))
+    rows.sort(key=itemgetter(2, 3, 1, 0))
     outcomes = Counter(row.get("outcome", "did not end") for row in laws)
     checks = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     where = speed[0]["origin"]
     told = f"{where['device']}; torch {where['torch']}, python {where['python']}. Checks on the device: {checks or 'none'}."
-    return f"{told}\n\n{_shown(rows)}"
+    return f"{told}\n\n{table(head, rows)}"
 
 
 def _packages(found: dict[str, Any]) -> str:
     """The origin, with the packages that were timed and the rate of matrix products in the same run."""
-    where = found["origin"]
+    where, rows = found["origin"], found["rows"]
     versions = ", ".join(" ".join(pair) for pair in where["versions"].items())
-    rates = sorted(row["matrix_rate"] / 1e9 for row in found["rows"])
-    peers = {
-        f"{peer['package']} {peer['version']}"
-        for row in found["rows"]
-        for peer in row["peers"]
-        if peer["package"] and peer["version"]
-    }
+    rates = [row["matrix_rate"] / 1e9 for row in rows]
+    timed = [(peer["package"], peer["version"]) for row in rows for peer in row["peers"]]
+    peers = ", ".join(sorted({" ".join(pair) for pair in timed if all(pair)}))
     return (
         f"Commit {where['commit']}; {where['device']}; allocator {where['allocator']}; {versions}. "
         f"Command: `python benchmarks/{where['command']}`. "
-        f"Matrix products {rates[0]:.0f} to {rates[-1]:.0f} GFLOP/s in the same run; laws "
-        f"{'checked' if found['checked'] else 'not checked'} in it. Peers: {', '.join(sorted(peers))}."
+        f"Matrix products {min(rates):.0f} to {max(rates):.0f} GFLOP/s in the same run; laws "
+        f"{'checked' if found['checked'] else 'not checked'} in it. Peers: {peers}."
     )
 
 
@@ -114,16 +112,11 @@ def _against(row: dict[str, Any]) -> str | None:
     return "{} ({} to {})".format(*(_cell(row[name]) for name in names))
 
 
-def _shown(rows: list[dict[str, Any]], columns: tuple[str, ...] = ()) -> str:
-    columns = columns or tuple(rows[0])
-    return "\n".join(table(columns, ([_cell(row[name]) for name in columns] for row in rows)))
-
-
-def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> list[str]:
-    """Lines of a table in Markdown."""
+def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A table in Markdown; numbers have three digits."""
     names = list(head)
-    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (names, *rows)]
-    return [lines[0], "|---" * len(names) + "|", *lines[1:]]
+    first, *rest = (f"| {' | '.join(map(_cell, cells))} |" for cells in (names, *rows))
+    return "\n".join([first, "|---" * len(names) + "|", *rest])
 
 
 def _cell(value: Any) -> str:
@@ -133,4 +126,5 @@ def _cell(value: Any) -> str:
 
 
 def _mebibytes(side: dict[str, Any]) -> int | None:
-    return None if side["peak_bytes"] is None else round(side["peak_bytes"] / 2**20)
+    held = side.get("peak_bytes")
+    return None if held is None else round(held / 2**20)

@@ -4,14 +4,11 @@ make test LAWS=docs/laws.json               every law on every mechanism
 make faults                                 kills, damaged files, several writers, full disks, bad calls: docs/faults.json
 """
 
-import json
-from collections import Counter
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any
 
-from speed import table
+from speed import read, table
 
-FOLDER = Path(__file__).parent
 PARTS = {
     "kills": "Kills of saving and of training",
     "saves": "Kills of saving pages and folders of Hugging Face",
@@ -29,10 +26,6 @@ WITHIN = (
 )
 """What is counted in other lines of its part too."""
 OUTCOMES = ("passed", "does not apply", "cannot judge")
-
-
-def measured(name: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 LAWS = """\
@@ -53,44 +46,42 @@ Kills, flipped bytes, damaged files, two writers, full and read-only disks, and 
 
 def counts() -> str:
     """One row for each part: how often it was tried, and how often something went wrong."""
-    found = measured("laws")
-    verdicts = Counter[str]()
-    for row in found["matrix"].values():
-        for cell in row.values():
-            verdicts.update({name: cell.get(name, 0) for name in (*OUTCOMES, "comparisons")})
-    laws = len({law for row in found["matrix"].values() for law in row})
+    found = read("laws.json")
+    cells = [pair for row in found["matrix"].values() for pair in row.items()]
+    passed, *_, compared = _totals([cell for _, cell in cells])
+    laws = len({law for law, _ in cells})
     what = f"{laws} laws on {len(found['matrix'])} mechanisms and their variants"
-    often = f"{verdicts['passed']:,} times, with {verdicts['comparisons']:,} comparisons"
+    often = f"{passed:,} times, with {compared:,} comparisons"
     rows = [(what, often, 0, "[laws](trust/laws.md)")]
-    for part, one in measured("faults").items():
+    for part, one in read("faults.json").items():
         tried = sum(count for what, count in one["done"].items() if what not in WITHIN)
         wrong = sum(one["wrong"].values())
         rows.append((PARTS[part], f"{tried:,}", f"{wrong:,}", "[faults](trust/faults.md)"))
     head = ("what was run", "how often", "went wrong", "one by one")
-    return "\n".join([_origin(found), *table(head, rows)])
+    return f"{_origin(found)}\n{table(head, rows)}"
+
+
+def _totals(cells: Collection[dict[str, Any]]) -> list[int]:
+    """How often each outcome came, and last the number of comparisons."""
+    return [sum(cell.get(what, 0) for cell in cells) for what in (*OUTCOMES, "comparisons")]
 
 
 def laws() -> str:
     """One row for each law over all mechanisms; below it, the worst error in each mechanism and law."""
-    found = measured("laws")
+    found = read("laws.json")
     matrix: dict[str, dict[str, Any]] = found["matrix"]
     names = sorted({law for row in matrix.values() for law in row})
     rows = []
     for law in names:
         cells = {name: row[law] for name, row in matrix.items() if law in row}
         worst = max(cells, key=lambda name: cells[name]["worst"])
-        compared = sum(cell["comparisons"] for cell in cells.values())
+        *of, compared = _totals(cells.values())
         told = (_share(cells[worst]["worst"]), f"`{worst}`") if compared else ("-", "-")
-        of = (sum(cell.get(outcome, 0) for cell in cells.values()) for outcome in OUTCOMES)
         rows.append((law, *of, f"{compared:,}", *told))
     head = ("law", *OUTCOMES, "comparisons", "worst error of what is allowed", "in")
     every = ((f"`{name}`", *(_cell(row.get(law)) for law in names)) for name, row in matrix.items())
-    lines = [LAWS, _origin(found), *table(head, rows), "", *table(("mechanism", *names), every)]
-    return "\n".join([*lines, ""])
-
-
-PAGES = {"laws.md": lambda: laws(), "faults.md": lambda: faults()}
-"""Files of docs/trust/, which are generated whole."""
+    tables = (table(head, rows), "", table(("mechanism", *names), every), "")
+    return "\n".join([LAWS, _origin(found), *tables])
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
@@ -107,7 +98,7 @@ def _share(error: float) -> str:
 def faults() -> str:
     """For each part: what was done, what came out as it must, what went wrong."""
     lines = [FAULTS]
-    for part, found in measured("faults").items():
+    for part, found in read("faults.json").items():
         lines += [f"## {PARTS[part]}", "", _origin(found)]
         rows = [
             (f"{word}: {what}", f"{count:,}")
@@ -116,10 +107,14 @@ def faults() -> str:
         ]
         rows += [("wrong", 0)] * (not found["wrong"])
         rows += [(f"most: {what}", f"{value:,.3g}") for what, value in found["worst"].items()]
-        lines += [*table(("what", "count"), rows), ""]
+        lines += [table(("what", "count"), rows), ""]
     return "\n".join(lines)
 
 
 def _origin(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return f"Commit {found['commit']}, {found['date']}; {found['machine']}; {versions}.\n"
+
+
+PAGES = {"trust/laws.md": laws, "trust/faults.md": faults}
+"""Page -> what makes its text."""
