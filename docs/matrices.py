@@ -22,7 +22,8 @@ FOLDER, PAGE, EFFECTIVE = ROOT / "matrices", ROOT / "patterns.md", ROOT / "effec
 STEP, LEAST = 1e-4, 1e-6  # of the difference quotient; the share of its row that counts as none
 T, DIM, HEADS, CELL, GAP, HEAD = 32, 16, 2, 6, 16, 14
 SHADES = 8  # from zero to the largest weight of a row
-
+ORDER = torch.Generator().manual_seed(1)
+INPUTS = torch.randn(1, T, DIM, dtype=torch.float64, generator=ORDER)
 
 SHOWN = re.compile(
     r"!\[.*?\]\(matrices/(\S+\.svg)\)\n\n`regard\.build\(\"(\w+)\", (.*?)\.\.\.\)`(?:, global tokens? ([\d and]+))?"
@@ -33,11 +34,6 @@ SHOWN = re.compile(
 def build(name: str, **options: Any) -> regard.Mixer:
     torch.manual_seed(0)
     return regard.build(name, dim=DIM, num_heads=HEADS, max_len=T, **options).double().eval()
-
-
-def inputs() -> torch.Tensor:
-    order = torch.Generator().manual_seed(1)
-    return torch.randn(1, T, DIM, dtype=torch.float64, generator=order)
 
 
 def directions(mixer: regard.Mixer) -> Iterator[tuple[str, bool]]:
@@ -56,7 +52,7 @@ def maps(name: str, options: dict[str, Any], chosen: list[int]) -> dict[str, tor
     for title, causal in directions(mixer):
         with torch.no_grad():
             mask = regard.Mask(causal=causal, global_tokens=marked)
-            weights = mixer.attention_map(inputs(), mask=mask)[0]
+            weights = mixer.attention_map(INPUTS, mask=mask)[0]
         several = isinstance(options.get("patterns"), tuple)
         for head in range(HEADS if several else 1):
             found[f"{title}, head {head}" if several else title] = weights[head]
@@ -117,7 +113,7 @@ def effective(name: str) -> dict[str, list[str]]:
     for title, causal in directions(mixer):
         mask = regard.Mask(causal=causal)
         with torch.no_grad():
-            moved = mixer(inputs() + steps, mask=mask) - mixer(inputs() - steps, mask=mask)
+            moved = mixer(INPUTS + steps, mask=mask) - mixer(INPUTS - steps, mask=mask)
         size = moved.view(T, DIM, T, DIM).pow(2).sum((1, 3)).sqrt().T  # [outputs tokens]
         found[title] = digits(size, LEAST)
     return found

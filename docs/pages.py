@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import api
@@ -24,8 +23,7 @@ import regard
 from regard.cli.describe import about
 from regard.core.states import tensors
 
-DOCS = Path(__file__).parent
-FOLDER = DOCS / "reference"
+FOLDER = speed.FOLDER / "reference"
 SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}
 """Sizes of the mixer whose streaming state a page shows."""
 MOVES = """How far output t moves when token s moves: the norm of dy_t / dx_s, of a small layer with random weights at 32 tokens, \
@@ -46,7 +44,7 @@ class Matrix(SphinxDirective):
 def timings(mixer: str) -> list[dict[str, Any]]:
     """What was measured of this mixer at any length, with fused softmax of the same length, scope and pass beside it where it was."""
     rows = []
-    for length in sorted(int(path.stem) for path in (DOCS / "peers").glob("*.json")):
+    for length in sorted(int(path.stem) for path in (speed.FOLDER / "peers").glob("*.json")):
         found = _read(f"peers/{length}.json")["rows"]
         exact = speed.fused(found)
         for row in found:

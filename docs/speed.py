@@ -13,6 +13,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 PASSES = {"forward": "forward", "train": "forward + backward"}
+setting = itemgetter("scope", "causal", "pass")
 SHORT = ("mechanism", "pass", "ms", "best peer", "ratio to it", "ratio to fused softmax", "share of the machine")  # fmt: skip
 
 
@@ -21,11 +22,7 @@ def read(name: str) -> Any:
     return json.loads((FOLDER / name).read_text())
 
 
-def setting(row: dict[str, Any]) -> tuple[str, bool, str]:
-    return row["scope"], row["causal"], row["pass"]
-
-
-def fused(rows: list[dict[str, Any]]) -> dict[tuple[str, bool, str], dict[str, Any]]:
+def fused(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
     """Setting -> what was measured of fused softmax in it."""
     return {setting(row): row["ours"] for row in rows if row["mixer"] == "softmax"}
 
