@@ -1,17 +1,23 @@
-"""Data are generated once for equal options, whoever comes at once; `tests.faults` damages what is kept."""
+"""Who comes at once: data are generated once for equal options, and a run folder has one writer; `tests.faults` damages files and kills owners."""
 
+import json
 import multiprocessing
+import os
+import time
 
 import numpy as np
 import pytest
 
-from regard.lab.data import generated as module
+from regard.core import OptionError
+from regard.lab.data import generated as module, owners
 from regard.lab.data.generated import generated, path_of
+from regard.lab.data.owners import owned
 
+FORK = multiprocessing.get_context("fork")
 OPTIONS = {"count": 3, "seed": 0}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     monkeypatch.setattr(module, "WORTH_KEEPING", 10)
@@ -28,10 +34,9 @@ def _generate(started, makers):
     assert generated("thing", {"seed": 0}, make)["a"][-1] == 999
 
 
-def test_processes_that_come_at_once_generate_once():
-    context = multiprocessing.get_context("fork")
-    started, makers = context.Barrier(3), context.Value("i", 0)
-    workers = [context.Process(target=_generate, args=(started, makers)) for _ in "abc"]
+def test_processes_that_come_at_once_generate_once(folder):
+    started, makers = FORK.Barrier(3), FORK.Value("i", 0)
+    workers = [FORK.Process(target=_generate, args=(started, makers)) for _ in "abc"]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -59,3 +64,41 @@ def test_made_once_for_equal_options_and_little_is_not_kept(folder, monkeypatch)
     assert len(list(folder.rglob("*.npz"))) == kept == 3
     path_of("thing", OPTIONS).unlink()
     assert generated("thing", OPTIONS, make(8))["a"][0] == 8
+
+
+def _hold(path, held, seconds):
+    with owned(path):
+        held.set()
+        time.sleep(seconds)
+
+
+def test_one_that_waits_gets_it(tmp_path):
+    held = FORK.Event()
+    FORK.Process(target=_hold, args=(tmp_path / "run", held, 0.5)).start()
+    assert held.wait(30)
+    with owned(tmp_path / "run", wait=True):
+        with pytest.raises(OptionError, match=f"process {os.getpid()} on"), owned(tmp_path / "run"):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
+
+
+NOBODY = 2**22 + 7  # a number that no process has
+DEAD = {"pid": NOBODY}
+ALIVE = [{"pid": os.getpid()}, {"pid": NOBODY, "space": "elsewhere"}, {"pid": "seven"}]
+
+
+@pytest.mark.parametrize("note", [DEAD, *ALIVE, [], b"\xff", None])
+def test_helpers_of_a_dead_owner_are_waited_for_and_nobody_else(tmp_path, monkeypatch, note):
+    monkeypatch.setattr(owners, "_ORPHANS", 0.5)
+    path = tmp_path / ".run.owner"
+    with owners.locked(tmp_path / "run"):
+        if note is None:
+            os.mkfifo(path)
+        elif isinstance(note, bytes):
+            path.write_bytes(note)
+        else:
+            path.write_text(json.dumps({"space": owners.space()} | note if note else note))
+        began = time.monotonic()
+        with pytest.raises(OptionError, match="another process trains"), owned(tmp_path / "run"):
+            pass
+        assert (time.monotonic() - began > 0.4) == (note is DEAD)
