@@ -131,7 +131,8 @@ class Mask:
         if pattern is not None:
             if self.global_tokens is not None:
                 seen_by_all = self.global_tokens[:, None, None, cols]
-                pattern = pattern | seen_by_all | self.global_tokens[:, None, rows, None]
+                own = self.global_tokens[:, S - T :]  # the last query stands at the last key
+                pattern = pattern | seen_by_all | own[:, None, rows, None]
             restrictions.append(pattern)
         if self.causal:
             ahead = S - T if self.shift is None else self.shift[:, None, None, None]

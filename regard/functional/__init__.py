@@ -81,6 +81,16 @@ _DECAYS = (
     (lambda a: a.log_decay is None or a.log_decay.shape[3:] in ((), (a.K,))),
     "log_decay must be one number a token, or one a channel of k",
 )
+_MARKS = (
+    (
+        lambda a: (
+            a.max_global is None
+            or a.mask.global_tokens is None
+            or not (a.mask.global_tokens.sum(1) > a.max_global).any()
+        )
+    ),
+    "a row has more global tokens than max_global",
+)
 RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "softmax_attention": (
         *(_GROUPS, _ORDER),
@@ -97,6 +107,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
             "terms.r must be of the distances that `distances` gives",
         ),
     ),
+    "pattern_attention": (_MARKS,),
     **dict.fromkeys(("decayed_attention", "delta_attention"), (_DECAYS,)),
     "random_feature_attention": (
         ((lambda a: a.gate is None or a.mask.causal), "a gate needs Mask(causal=True)"),

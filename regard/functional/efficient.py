@@ -35,6 +35,9 @@ from regard.functional.rows import (
 CHUNK = 16
 """Tokens of a chunk, C: pairs cost C K for each token, states K V / C."""
 
+LEAST = 0.5
+"""Below the z of any key, since the largest counts 1: what z is divided as, where there is no key."""
+
 State = tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B H K"]]
 
 
@@ -124,7 +127,7 @@ def causal_means(
     pairs = exp((k[:, :, :, None] - m_i[:, :, :, :, None]).masked_fill(later, -torch.inf))  # i j c
     carried = exp(before[:, :, :, None] - m_i)
     z_i = pairs.sum(-2) + carried * states[..., None, :, -1]
-    a = rho / z_i.clamp_min(torch.finfo(z_i.dtype).tiny)
+    a = rho / z_i.clamp_min(LEAST)
     y = (pairs @ a[..., None])[..., 0] @ v[..., :-1] + (a * carried) @ states[..., :-1]
     S, z = last[..., :-1].to(dtype), last[..., -1].to(dtype)
     return in_time(y, T).to(dtype), S, z, m[:, :, -1].to(dtype)
@@ -137,4 +140,4 @@ def _one(rho, k, v, S, z, m, ours: bool) -> tuple[Tensor, Tensor, Tensor, Tensor
     z = torch.addcmul(e, z, shrink[..., 0])
     S = S.mul_(shrink) if ours else S * shrink
     S = S.addcmul_(e[..., None], v)
-    return (rho / z.clamp_min(torch.finfo(z.dtype).tiny)[:, :, None]) @ S, S, z, top
+    return (rho / z.clamp_min(LEAST)[:, :, None]) @ S, S, z, top

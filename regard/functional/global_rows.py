@@ -38,7 +38,8 @@ def prefix_keys(
             return None, []
         at = torch.full((1, E), -1, device=k.device)
         return Prefix(*learned, at, at < 0), []
-    at, present = global_places(mask.global_tokens, max_global)
+    marks = mask.global_tokens
+    at, present = global_places(marks if mask.valid is None else marks & mask.valid, max_global)
     both = joined(learned, (pick(k, at), pick(v, at)))
     padded = F.pad(at, (E, 0), value=-1), F.pad(present, (E, 0), value=True)
     return Prefix(*both, *padded), [(at, present)]

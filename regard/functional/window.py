@@ -76,9 +76,9 @@ def attend(
 
         def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
             place = torch.arange(S, device=q.device)
-            ahead = place - place[rows, None]
+            ahead = place - place[S - T :][rows, None]
             near = (ahead.abs() <= window * d) & (ahead % d == 0)
-            pairs = mask.dense(S, S, pattern=near[None, None], rows=rows)
+            pairs = mask.dense(T, S, pattern=near[None, None], rows=rows)
             return _weights(q, k, pairs, soft_cap, sinks).type_as(v) @ v
 
         return tiled(some, tile, q, k, v)

@@ -48,8 +48,10 @@ class AttentionConfig(metaclass=CheckedOptions):
     seed: Seed = 0
 
     def __post_init__(self):
-        check_own("AttentionConfig", self.options)
+        check_own("AttentionConfig", self.options, "head_dim", "num_kv_heads")
         _mixer(self, 2, 2, 8)
+        if self.cross is not None and _reads_earlier_queries(self.cross):
+            raise UnsupportedError(REFUSED_CROSS.format(self.cross.cls.name))
 
     @property
     def cls(self) -> type[Mixer]:
@@ -167,6 +169,10 @@ def _request(
 # ---------------------------------------------------------------------- attention
 
 
+REFUSED_CROSS = (
+    "{} does not support cross attention by attn_implementation: what a query finds depends on those before it, which a cache "
+    "does not keep. Give AttentionConfig another mechanism as cross=."
+)
 REFUSED = {
     "head_mask": "heads are not switched off one by one",
     "cache": "its keys and values are not paged",
@@ -235,6 +241,11 @@ def _mixed(
     # stored keys may be a context: the causal order then counts from the last valid key, the last query
     may_be = mixer.capabilities.cross and (mask.valid is None or T == 1)
     if not as_context and (T == S or (mask.causal and T < S and not may_be)):
+        if T < S and getattr(mixer, "sort_net", mixer) is None:
+            raise UnsupportedError(
+                f"{mixer.name} does not support a cache of keys and values: it sorts by earlier queries, too, which are "
+                "not stored. Use use_cache=False."
+            )
         # queries that come after stored keys take their places in the whole sequence
         x, context = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v), None
     elif T == S:
@@ -289,6 +300,8 @@ def _chosen(
     if mask.causal:
         return config, False
     if config.cross is None and mask.documents is None and _same_as_context(config):
+        if _reads_earlier_queries(config) and keys_of_others(module) is not False:
+            raise UnsupportedError(REFUSED_CROSS.format(config.cls.name))
         return config, True
     others = keys_of_others(module)
     if others is None:
@@ -306,6 +319,18 @@ def _chosen(
 def _same_as_context(config: AttentionConfig) -> bool:
     """True if a sequence mixes with itself as with a context that is the same sequence, unless in causal order."""
     return config.cls in MIXERS.values() and bool(_mixer(config, 2, 2, 8).capabilities.cross)
+
+
+@cache
+def _reads_earlier_queries(config: AttentionConfig) -> bool:
+    """True if what a query finds in a context depends on the queries before it, or on their number."""
+    mixer: Any = _mixer(config, 2, 2, 8)
+    if not mixer.capabilities.cross:
+        return False
+    k, v = torch.randn(2, 1, config.max_len, 16, generator=torch.Generator().manual_seed(0))
+    many, context = packed(mixer, k[:, :1024]), packed(mixer, None, k, v)
+    found = (mixer(x, context=context)[:, -1] for x in (many, many[:, -1:]))
+    return not torch.allclose(*found, atol=1e-5)
 
 
 @cache

@@ -34,6 +34,8 @@ from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
 Batch = tuple[Tokens, Valid]
+_FACTS = "bias", "gate", "head_dim", "key_dim", "num_kv_heads", "qk_norm", "value_dim"
+"""What the layers have, or have not: their projections are taken over."""
 
 
 def converted(
@@ -49,7 +51,7 @@ def converted(
             f"convert does not support {type(model).__name__}: it takes a causal model of Transformers, or a stack that "
             "regard.hf.load gave, such as the encoder of an encoder-decoder"
         )
-    check_own("convert", options)
+    check_own("convert", options, *_FACTS)
     chosen = sorted(range(len(model.blocks)) if layers is None else set(layers))
     if not chosen or chosen[0] < 0 or chosen[-1] >= len(model.blocks):
         raise OptionError(
@@ -220,6 +222,7 @@ def _options_like(old: Any, cls: type[Mixer], position: object, given: Options) 
     """The options that the new mixer has of the old one, where `given` does not say otherwise."""
     options, names = dict(given), option_names(cls)
     if isinstance(position, Rotary) and "position" in names:
+        check_own("convert", given, "position", "position_options")
         options["position"] = position.name
         own = "base", "pairing", "channels"
         options["position_options"] = {name: getattr(position, name) for name in own}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard import Mask
+from regard.functional import efficient_attention
 from regard.functional.rows import exp, exp_
 from regard.mixers.mixed_chunk import MixedChunk
 
@@ -22,6 +23,15 @@ def test_equals_exp_and_is_exactly_zero_at_minus_infinity():
 def test_has_the_gradient_of_exp():
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(exp, x)
+
+
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+def test_queries_before_the_first_key_leave_gradients_finite(impl):
+    torch.manual_seed(0)
+    for keys, valid in ((7, None), (100, torch.arange(100)[None] >= 60)):
+        q, k, v = (torch.randn(1, 1, n, 4).requires_grad_() for n in (100, keys, keys))
+        y = efficient_attention(q, k, v, mask=Mask(causal=True, valid=valid), impl=impl)
+        assert all(z.isfinite().all() for z in torch.autograd.grad(y.sum(), (q, k, v)))
 
 
 def test_scores_of_mixed_chunks_overflow_no_exponential():

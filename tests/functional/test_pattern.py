@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard import Mask, OptionError, ShapeError
-from regard.functional import pattern_attention
+from regard.functional import pattern_attention, window_attention
 from regard.functional.pattern import weights
 from regard.functional.patterns import (
     All,
@@ -79,6 +79,27 @@ def test_it_equals_the_dense_softmax_in_outputs_and_gradients(pattern, causal, i
             torch.testing.assert_close(own, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("impl", ["auto", "plain"])
+def test_a_mark_on_an_absent_token_is_no_mark(impl):
+    q, k, v = (normal(1, 1, 6, 4, seed=seed) for seed in range(3))
+    valid, marks = torch.arange(6)[None] < 5, torch.arange(6)[None] % 5 == 0
+    for pattern in PATTERNS[:3]:
+        y, expected = (
+            pattern_attention(q, k, v, pattern=pattern, mask=mask, max_global=2, impl=impl)
+            for mask in (Mask(valid=valid, global_tokens=z) for z in (marks, marks & valid))
+        )
+        torch.testing.assert_close(y[:, :, :5], expected[:, :, :5])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_windows_of_the_last_queries_and_marks_are_rows_of_the_whole(causal):
+    q, k, v = (normal(1, 1, 7, 4, seed=seed) for seed in range(3))
+    mask = Mask(causal=causal, global_tokens=torch.arange(7)[None] % 5 == 0)
+    whole = window_attention(q, k, v, window=1, mask=mask)
+    last = window_attention(q[:, :, 4:], k, v, window=1, mask=mask)
+    torch.testing.assert_close(last, whole[:, :, 4:])
+
+
 def test_union_is_a_set():
     a, b, c = Window(2, 2), Strided(3), First(1)
     assert torch.equal(picture(a | b, 13), picture(a, 13) | picture(b, 13))
@@ -113,6 +134,9 @@ def test_errors_name_the_argument():
         pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
     with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
         pattern_attention(q, q, q, pattern=PerHead((All(),)))
+    marks = Mask(global_tokens=torch.ones(1, 5, dtype=torch.bool))
+    with pytest.raises(ShapeError, match="more global tokens than max_global"):
+        pattern_attention(q, q, q, pattern=All(), mask=marks, max_global=4)
 
 
 def test_a_pattern_wider_than_its_row_costs_no_more_than_the_row():

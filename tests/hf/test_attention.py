@@ -7,14 +7,21 @@ from tests.hf import small
 from tests.hf.small import assert_refused, greedy, inputs, model, transformers
 
 import regard.hf  # isort: skip
-from regard import UnknownNameError, UnsupportedError
+from regard import OptionError, UnknownNameError, UnsupportedError
 from regard.hf import AttentionConfig
 from regard.hf.attention import AttentionFunction, TokenMask, token_mask
 
 NAMES = regard.hf.register()
 ONE_AXIS = "local strided global head_mix head_groups bigbird mixed_chunk".split()
 WINDOW = AttentionConfig("local", {"window_size": 3}, cross=AttentionConfig("softmax"))
+PLACED = {
+    "luong_local": {"window_size": 3, "score": "dot"},
+    "nystrom": {"num_landmarks": 4, "conv_size": None},
+}
 regard.hf.register("window", WINDOW)
+regard.hf.register("placed", AttentionConfig("luong_local", PLACED["luong_local"]))
+SORTING = AttentionConfig("sinkhorn", {"block_size": 3, "sort_net": "attention"})
+regard.hf.register("sorting", SORTING)
 
 
 def valid_logits(name, made, given):
@@ -131,6 +138,12 @@ def test_what_would_be_ignored_is_refused():
         (UnsupportedError, "reformer does not support given queries, keys and values: its keys", lambda: model("bert", "regard_reformer")),
         (UnknownNameError, "unknown attn_implementation 'regard_liner'. Did you mean 'regard_linear'", lambda: model("bert", "regard_liner")),
         (UnsupportedError, "it learns centroids", lambda: AttentionConfig("routing")),
+        (OptionError, "head_dim cannot be among", lambda: AttentionConfig("softmax", {"head_dim": 16})),
+        (OptionError, "num_kv_heads cannot be among", lambda: AttentionConfig("softmax", {"num_kv_heads": 1})),
+        *((UnsupportedError, f"{name} does not support cross .*depends on those before it",
+           lambda name=name, how=how: AttentionConfig("softmax", cross=AttentionConfig(name, how))) for name, how in PLACED.items()),
+        (UnsupportedError, "luong_local does not support cross", lambda: model("bart", "regard_placed")(**inputs("bart"))),
+        (UnsupportedError, "sinkhorn does not support a cache", lambda: greedy(model("llama", "regard_sorting"), **inputs("llama"))),
         (UnsupportedError, "this model changes masks itself", lambda: mask[:, :, :, :3]),
         (UnsupportedError, "softmax does not support head_mask: ", lambda: attend(head_mask=torch.ones(2))),
         (UnsupportedError, "softmax does not support cache: ", lambda: attend(cache=torch.ones(2))),

@@ -344,6 +344,7 @@ REFUSED = {
             NEST, NEST, NEST, attn_mask=torch.zeros(5, 5).bool())),
     ],
     OptionError: [
+        (r"heads must have dim / num_heads channels", lambda: made(options={"head_dim": 2 * D // H})),
         (r"only torch\.nn\.MultiheadAttention itself is replaced, got Linear", lambda: of_torch(
             lambda layer: nn.Linear(2, 2))),
         ("got Doubled", lambda: of_torch(lambda layer: Doubled(D, H))),

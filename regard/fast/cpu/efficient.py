@@ -6,6 +6,8 @@ The largest key is that of a piece, not of each token, so pairs are one matrix p
 piece is halved: what an early query sees would leave the range of the numbers.
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +15,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.fast.cpu.favor import KEPT, TILE
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
-from regard.functional.efficient import no_keys, present_keys
+from regard.functional.efficient import LEAST, no_keys, present_keys
 from regard.functional.linear import CHUNK
 from regard.functional.rows import Form, exp, recomputed, unrounded, wide_type
 
@@ -28,7 +30,7 @@ def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
         R = torch.maximum(m, k.detach().amax(2))
         e, shrink = exp(k - R[:, :, None]), exp(m - R)
         z_i = e.cumsum(2) + (z * shrink)[:, :, None]
-        a = q.softmax(-1) / z_i.clamp_min(torch.finfo(wide).tiny)
+        a = q.softmax(-1) / z_i.clamp_min(LEAST * math.exp(-RANGE))
         y, S = chunk_sums(a, e, v, S * shrink[..., None], form.chunk or CHUNK)
         return y, S, z_i[:, :, -1], R
 
