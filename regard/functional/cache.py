@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.errors import ShapeError
 from regard.core.mask import OPEN, Mask
 from regard.core.states import longest
-from regard.functional.rows import plain_alone
+from regard.functional.rows import plain_alone, upto
 
 
 class Columns(NamedTuple):
@@ -31,7 +31,7 @@ class Columns(NamedTuple):
     @property
     def key(self) -> Int[Tensor, "B S"]:
         """Positions of the columns that are read."""
-        return torch.arange(self.seen, device=self.new.device).expand(self.new.shape[0], -1)
+        return upto(self.seen, self.new).expand(self.new.shape[0], -1)
 
     @property
     def mask(self) -> Mask:
@@ -114,7 +114,7 @@ def place(
 ) -> Int[Tensor, "B N"]:
     """Positions of the next N tokens of each row; -1 where there is no token."""
     position = length[:, None]
-    position = position if N == 1 else position + torch.arange(N, device=length.device)
+    position = position if N == 1 else position + upto(N, length)
     return position if valid is None else torch.where(valid, position, -1)
 
 
@@ -129,7 +129,7 @@ def last_rows(
     kept: Float[Tensor, "B M D"], new: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
 ) -> Float[Tensor, "B M D"]:
     """The last M rows of those that were kept and the first `count` new ones."""
-    row = count[:, None] + torch.arange(kept.shape[1], device=new.device)
+    row = count[:, None] + upto(kept.shape[1], new)
     return torch.cat([kept, new], 1).take_along_dim(row[..., None], 1)
 
 

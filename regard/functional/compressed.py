@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
-from regard.functional.rows import TILE, Impl, choose, cleared, in_chunks, pick, tiled
+from regard.functional.rows import TILE, Impl, choose, cleared, in_chunks, pick, tiled, upto
 from regard.functional.softmax import attend as attend_rows, softmax_rows
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
@@ -101,7 +101,7 @@ def slot_attention(
             seen = max(lead + (rows.stop + ahead - late) // factor, 1)
             k, v = k[:, :, :seen], v[:, :, :seen]
         count = torch.where(last < 0, 0, lead + (last + 1 - late) // factor)
-        allowed = (torch.arange(k.shape[2], device=k.device) < count) | (count < 1)
+        allowed = (upto(k.shape[2], k) < count) | (count < 1)
         return softmax(q, k, v, allowed).masked_fill(count < 1, 0)
 
     return tiled(some, getattr(impl, "tile", None), (q, last[:, None, :, None]), k, v)
@@ -148,12 +148,12 @@ def extend(
         )
         return y, replace(state, length=length)
     before, now = state.length // factor, length // factor
-    slot = torch.arange((factor - 1 + N) // factor, device=q.device)
+    slot = upto((factor - 1 + N) // factor, q)
     exists, column = slot < (now - before)[:, None], lead + before[:, None] + slot
     most = most_in(length, None if state.most is None else state.most + N)
     room = lead + (state.k.shape[2] + len(slot) if most is None else most // factor)
     begins = (state.length == 0)[:, None]
-    waiting = ((now - before) * factor)[:, None] + torch.arange(factor - 1, device=q.device)
+    waiting = ((now - before) * factor)[:, None] + upto(factor - 1, q)
 
     def kept(store, rest, new, begin, compress) -> tuple[Tensor, Tensor]:
         """Slots and waiting tokens of one side."""
@@ -219,7 +219,7 @@ def _append_rest(
     factor: int,
 ) -> Float[Tensor, "B H n K"]:
     """The waiting tokens and the new ones behind them, without a gap in any row."""
-    column = torch.arange(rest.shape[2] + new.shape[2], device=new.device)
+    column = upto(rest.shape[2] + new.shape[2], new)
     waiting = (length % factor)[:, None]
     index = torch.where(column < waiting, column, column + rest.shape[2] - waiting)
     return _rows(torch.cat([rest, new], 2), index)

@@ -28,6 +28,7 @@ from regard.functional.rows import (
     in_chunks,
     in_time,
     pick,
+    upto,
     wide_type,
     with_ones,
 )
@@ -62,7 +63,7 @@ def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
     if T != S or mask.shift is not None:
         # b T: the last key that each query sees; below 0: none
         last = mask.last_key(T, S, k.device)
-        every = torch.arange(S, device=k.device) < last[:, :1]
+        every = upto(S, k) < last[:, :1]
         state = all_before(present_keys(k, every), v)
         k, v = (pick(z, last.clamp_min(0)) for z in (k, v))
         k = present_keys(k, last >= 0)

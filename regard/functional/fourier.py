@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.request import permute
-from regard.functional.rows import Impl, choose
+from regard.functional.rows import Impl, choose, upto
 
 Norm = Literal["backward", "ortho"]
 
@@ -42,7 +42,7 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm = "backward") -> Tenso
     else:
         n = mask.valid.sum(1).clamp_min(1)
         half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
-        row = (n[:, None] - torch.arange(T, device=x.device)) % n[:, None]
+        row = (n[:, None] - upto(T, x)) % n[:, None]
         opposite = permute(half, row)
     y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], 2)
     if norm == "ortho":
@@ -53,7 +53,7 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm = "backward") -> Tenso
 def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[Tensor, "B T D"]:
     """X_k = sum_{j < n_b} x_j exp(-2 pi i j k / n_b) for k < n_b in each row b; later entries have no meaning."""
     T = x.shape[1]
-    index = torch.arange(T, device=x.device)
+    index = upto(T, x)
     turns = index * index % (2 * n[:, None])
     angle = math.pi * turns.type_as(x.real) / n[:, None]
     chirp = torch.polar(torch.ones_like(angle), angle)

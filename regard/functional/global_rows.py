@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.core.request import compaction
-from regard.functional.rows import Impl, pick
+from regard.functional.rows import Impl, pick, upto
 from regard.functional.softmax import attend as attend_rows
 
 KeysAndValues = tuple[Float[Tensor, "B H E K"], Float[Tensor, "B H E V"]]
@@ -70,7 +70,7 @@ def replace_rows(
     T = q.shape[2]
     allowed = present[:, None, :, None].expand(-1, 1, -1, T)
     if mask.causal:
-        allowed = allowed & (torch.arange(T, device=q.device) <= at[:, None, :, None])
+        allowed = allowed & (upto(T, q) <= at[:, None, :, None])
     if mask.valid is not None:
         allowed = allowed & mask.valid[:, None, None, :]
     if mask.pairwise is not None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
-from regard.functional.rows import Impl, masked_softmax, scores, take_each
+from regard.functional.rows import Impl, masked_softmax, scores, take_each, upto
 from regard.functional.sorted import last_of_group, pairs_at, sorted_attention
 
 
@@ -124,7 +124,7 @@ def within(
     queries, keys = queries.clamp_min(0), keys.clamp_min(0)
     a = masked_softmax(scores(take_each(q, queries), take_each(k, keys), scale), allowed)
     y = (a.type_as(v) @ take_each(v, keys)).flatten(0, 3)
-    at = (queries + T * torch.arange(B * H, device=q.device).view(B, H, 1, 1)).flatten()
+    at = (queries + T * upto(B * H, q).view(B, H, 1, 1)).flatten()
     some = allowed.any(-1).expand(queries.shape).flatten().type_as(y)
     total = y.new_zeros(B * H * T, V).index_add(0, at, y)
     times = y.new_zeros(B * H * T).index_add(0, at, some)
@@ -143,7 +143,7 @@ def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H
     begin = torch.searchsorted(ordered, queries.contiguous())
     code = ordered * (S + 1) + source
     end = torch.searchsorted(code, queries * (S + 1) + last, right=True)
-    place = end[..., None] - 1 - torch.arange(window_size, device=keys.device)
+    place = end[..., None] - 1 - upto(window_size, keys)
     index = source.gather(2, place.clamp(0, S - 1).flatten(2)).view(place.shape)
     return index.masked_fill(place < begin[..., None], -1)
 
@@ -152,7 +152,7 @@ def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | N
     """Each query over its own list of keys; -1: none."""
     allowed = (index >= 0)[..., None, :]
     if mask.pairwise is not None:
-        i = torch.arange(q.shape[2], device=q.device)[:, None, None]
+        i = upto(q.shape[2], q)[:, None, None]
         allowed = allowed & pairs_at(mask.pairwise, i, index[..., None, :])
     at = index.clamp_min(0)
     a = masked_softmax(scores(q[..., None, :], take_each(k, at), scale), allowed)

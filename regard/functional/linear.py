@@ -46,6 +46,7 @@ from regard.functional.rows import (
     ranged,
     recomputed,
     unrounded,
+    upto,
     wide_type,
 )
 
@@ -295,7 +296,7 @@ def _beside_queries(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     """The last key that each query sees, its value and decay, and the sums S, z of the keys that all queries see."""
     last = mask.last_key(T, v.shape[2], v.device)  # b T; below 0: none
-    all_see = torch.arange(v.shape[2], device=v.device) < last[:, :1]
+    all_see = upto(v.shape[2], v) < last[:, :1]
     g = None if log_decay is None else present(log_decay, all_see)
     before = summed(present(phi_k, all_see), v, g)
     at, seen = last.clamp_min(0), last >= 0

@@ -26,6 +26,7 @@ from regard.functional.rows import (
     masked_softmax,
     of_any_length,
     scores,
+    upto,
     wide_type,
 )
 
@@ -96,7 +97,7 @@ def within(
     """Every token attends to its own chunk."""
     T = v.shape[2]
     C = fitted(chunk_size, T)
-    place = torch.arange(C, device=v.device)
+    place = upto(C, v)
     ahead = place - place[:, None]
     allowed: Tensor | None = (ahead <= 0)[None, None, None]  # what a valid token sees is valid
     if not mask.causal:
@@ -127,7 +128,7 @@ def between(
     C = fitted(chunk_size, T)
     q, k, v = (in_chunks(z, C) for z in (q, k, v))
     M = F.pad((k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide), (0, 0, 0, 0, 1, 0))  # B H N K V
-    summed = C * torch.arange(q.shape[2], device=v.device)
+    summed = C * upto(q.shape[2], v)
     y = q @ (M * share(summed, wide)[:, None, None]).type_as(v)
     return in_time(y, T)
 

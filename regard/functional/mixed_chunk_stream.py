@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
-from regard.functional.rows import in_chunks, in_time, pick, wide_type
+from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type
 
 
 @as_state
@@ -68,8 +68,8 @@ def extend(
             old = filled.view(-1, *[1] * (column.ndim - 1))
             return torch.where(column < old, column, column - old + C).clamp_max(C + N - 1)
 
-        column = torch.arange(C + c, device=v.device)
-        at = stored(c * torch.arange(q.shape[2], device=v.device)[None, :, None] + column)
+        column = upto(C + c, v)
+        at = stored(c * upto(q.shape[2], v)[None, :, None] + column)
         ahead = column - place[:, None, None, :, None]
         allowed = (ahead <= 0) & (later == (column >= C))
         near = sums.inside(q, pick(k, at), pick(values, at), allowed, ahead)
@@ -85,12 +85,12 @@ def extend(
         gains = F.pad(first, (0, 0, 0, 0, 0, 1)) + F.pad(then, (0, 0, 0, 0, 1, 0))
         gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], 2)
         M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], 2).cumsum(2)  # before each chunk
-        chunk = begun[:, None] + torch.arange(M.shape[2], device=v.device)
+        chunk = begun[:, None] + upto(M.shape[2], v)
         shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
         far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])
         far = in_time(far, N)
         y = far if y is None else y + far
-        row = torch.arange(B, device=v.device)
+        row = upto(B, v)
         state = replace(state, M=M[row, :, closed], P=gains[row, :, closed])
 
     assert y is not None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.projected import segment_means
-from regard.functional.rows import masked_softmax, ranged
+from regard.functional.rows import masked_softmax, ranged, upto
 
 STEPS = 6
 """Steps of the inverse."""
@@ -50,7 +50,7 @@ def landmarks(
     length = (z.new_ones(1, S, dtype=torch.bool) if valid is None else valid).sum(1)
     used = length.clamp_max(count)
     means = segment_means(length, S, count, z.dtype, used)
-    return means @ z, torch.arange(count, device=z.device) < used[:, None]
+    return means @ z, upto(count, z) < used[:, None]
 
 
 def pseudo_inverse(A: Float[Tensor, "*b m n"]) -> Float[Tensor, "*b n m"]:

@@ -33,6 +33,7 @@ from regard.functional.rows import (
     take,
     take_each,
     tiled,
+    upto,
 )
 from regard.functional.softmax import attend as attend_rows
 
@@ -84,7 +85,7 @@ def pattern_attention(
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
     marked = [term for term in pattern.terms if isinstance(term, Global)]
     if spans := marked and _spans(marked, mask.causal):
-        every = torch.arange(q.shape[2], device=q.device)
+        every = upto(q.shape[2], q)
         at = torch.cat([every[span] for span in spans]).expand(q.shape[0], -1)
         rows.append((at, torch.ones_like(at, dtype=torch.bool)))
     for at, present in rows:
@@ -188,7 +189,7 @@ def _part(
     if prefix is not None:
         k, v = joined((prefix.k, prefix.v), (k, v))
         E = prefix.k.shape[2]
-        column = beside(torch.arange(E, device=q.device), at + E)
+        column = beside(upto(E, q), at + E)
     if column.shape[0] == 1:
         k, v = take(k, column[0]), take(v, column[0])
     else:
@@ -226,7 +227,7 @@ def _masked(
         pairs = pairs & (j <= i)
     if mask.pairwise is None:
         return pairs
-    b, h = (torch.arange(n, device=j.device) for n in mask.pairwise.shape[:2])
+    b, h = (upto(n, j) for n in mask.pairwise.shape[:2])
     b, h = (z.view(shape) for z, shape in ((b, (-1, 1, 1, 1, 1, 1)), (h, (-1, 1, 1, 1, 1))))
     return pairs & mask.pairwise[b, h, i, j]
 

@@ -18,7 +18,17 @@ from regard.functional.cache import advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
-from regard.functional.rows import TILE, Impl, in_time, masked_softmax, pick, scores, take, tiled
+from regard.functional.rows import (
+    TILE,
+    Impl,
+    in_time,
+    masked_softmax,
+    pick,
+    scores,
+    take,
+    tiled,
+    upto,
+)
 
 CHUNK = 64
 """New tokens that are compared with the same keys."""
@@ -61,7 +71,7 @@ def extend(
         y = attention(q, *seen, query=at.query, key=at.key)
         return y, replace(state, k=k, v=v, length=at.length)
 
-    before, column = state.length[:, None], torch.arange(sinks + reach + N, device=q.device)
+    before, column = state.length[:, None], upto(sinks + reach + N, q)
     sink = torch.where(column < before, column, sinks + column - before)[:, :sinks]
     sink = sink.clamp_max(sinks + torch.sym_min(sinks, N) - 1)
     length = advance(state.length, valid, N)
@@ -76,7 +86,7 @@ def extend(
     k, v = stored(state.first_k, state.k, k), stored(state.first_v, state.v, v)
     key = before + column - sinks - reach
     key = torch.where(column < sinks, column, key.masked_fill(key < sinks, -1))
-    query, seen = before + torch.arange(N, device=q.device), joined(prefix, (k, v))
+    query, seen = before + upto(N, q), joined(prefix, (k, v))
     y = attention(q, *seen, query=query, key=key, store=(sinks, reach))
     latest = [z[:, :, sinks + N :] if valid is None else pick(z, last) for z in (k, v)]
     return y, State(latest[0], latest[1], k[:, :, :sinks], v[:, :, :sinks], length)
@@ -94,13 +104,13 @@ def attend_next(
     E = k.shape[2] - S
     if store is not None and N > chunk:
         sinks, reach = store
-        first = chunk * torch.arange((N + chunk - 1) // chunk, device=q.device)[:, None]
-        i = first + torch.arange(chunk, device=q.device)
-        near = first + sinks + torch.arange(reach + chunk, device=q.device)
-        j = beside(torch.arange(sinks, device=q.device), near)
+        first = chunk * upto((N + chunk - 1) // chunk, q)[:, None]
+        i = first + upto(chunk, q)
+        near = first + sinks + upto(reach + chunk, q)
+        j = beside(upto(sinks, q), near)
         key = torch.where(j < S, key[:, j.clamp_max(S - 1)], -1)
         i, j = i.clamp_max(N - 1), j.clamp_max(S - 1) + E
-        j = beside(torch.arange(E, device=q.device), j)
+        j = beside(upto(E, q), j)
         q, k, v, query = take(q, i), take(k, j), take(v, j), query[:, i]
     else:
         q, k, v = (z.unsqueeze(2) for z in (q, k, v))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import Impl, cleared
+from regard.functional.rows import Impl, cleared, upto
 from regard.functional.softmax import attend
 
 
@@ -42,9 +42,9 @@ def segment_means(
     With no more tokens than segments each token is alone in one; a segment without a token has a row of zeros. used: the first
     segments, which alone have tokens.
     """
-    place = torch.arange(S, device=count.device)
+    place = upto(S, count)
     segment = place * (M if used is None else used[:, None]) // count.clamp_min(1)[:, None]
-    member = segment[:, None, :] == torch.arange(M, device=count.device)[:, None]
+    member = segment[:, None, :] == upto(M, count)[:, None]
     member = (member & (place < count[:, None])[:, None, :])[:, None].to(dtype)
     return member / member.sum(-1, keepdim=True).clamp_min(1)
 

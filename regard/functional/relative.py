@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Rate
 from regard.core.request import permute
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.functional.softmax import Bias, softmax_attention
 
 
@@ -116,7 +116,7 @@ def last_aligned(
     if mask.valid is None:
         return k, v, mask
     S = k.shape[2]
-    source = (torch.arange(S, device=k.device) + mask.valid.sum(1, keepdim=True)) % S
+    source = (upto(S, k) + mask.valid.sum(1, keepdim=True)) % S
     pairwise = None if mask.pairwise is None else permute(mask.pairwise, source, 3)
     aligned = Mask(mask.causal, permute(mask.valid, source), pairwise)
     return permute(k, source, 2), permute(v, source, 2), aligned

@@ -243,6 +243,11 @@ def apart(z: Float[Tensor, "B T HK"], K: int) -> Float[Tensor, "B H T K"]:
     return z.unflatten(2, (-1, K)).transpose(1, 2)
 
 
+def upto(n: int, like: Tensor) -> Int[Tensor, "n"]:
+    """0 .. n - 1, on the device of `like`."""
+    return torch.arange(n, device=like.device)
+
+
 def side_by_side(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T HK"]:
     return z.transpose(1, 2).flatten(2)
 

@@ -19,6 +19,7 @@ from regard.functional.rows import (
     ranged,
     take_each,
     tiled,
+    upto,
     visible_keys,
 )
 
@@ -128,7 +129,7 @@ def _weights(
     renormalise: bool,
 ) -> tuple[Float[Tensor, "B H T W"], Int[Tensor, "b h T W"]]:
     S = k.shape[2]
-    j = windows.start[..., None] + torch.arange(windows.width, device=q.device)
+    j = windows.start[..., None] + upto(windows.width, q)
     allowed = (j >= 0) & (j < S) & (j <= windows.high[:, None, :, None])
     if windows.low is not None:
         allowed = allowed & (j >= windows.low[:, None, None, None])

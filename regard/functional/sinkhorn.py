@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import columns, put
-from regard.functional.rows import cleared, in_time, masked_softmax, pick, scores, wide_type
+from regard.functional.rows import cleared, in_time, masked_softmax, pick, scores, upto, wide_type
 from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
@@ -49,7 +49,7 @@ def earlier_blocks(
     logits: Float[Tensor, "B H G N"], block: Int[Tensor, "#B G"] | None = None
 ) -> Float[Tensor, "B H G N"]:
     """The causal form: each row is a softmax over the blocks before its own, `block` (by default 0, 1, ..). The first has none."""
-    source = torch.arange(logits.shape[-1], device=logits.device)
+    source = upto(logits.shape[-1], logits)
     block = source[None] if block is None else block
     logits = logits.to(wide_type(logits))
     return masked_softmax(logits, (source < block[..., None])[:, None])
@@ -86,7 +86,7 @@ def sinkhorn_attention(
         return y[:, :, :T]
     own = valid[:, :, None]
     if mask.causal:
-        place, block = torch.arange(C, device=q.device), torch.arange(q.shape[2], device=q.device)
+        place, block = upto(C, q), upto(q.shape[2], q)
         own = (place <= place[:, None])[None, None]
         shared = (block > 0)[None, :, None].expand(-1, -1, C)
     y = beside_sorted(q, k, v, sorted_k, sorted_v, own, shared[:, :, None], join, scale)
@@ -157,9 +157,9 @@ def extend(
     at = columns(state, valid, N, state.k, donate)
     store = put(state.k, k, at, donate), put(state.v, v, at, donate)
     G = (N + C - 2) // C + 1
-    filled, g = (state.length % C)[:, None], torch.arange(G, device=q.device)
+    filled, g = (state.length % C)[:, None], upto(G, q)
     block = (state.length // C)[:, None] + g  # B G
-    place = torch.arange(C, device=q.device)
+    place = upto(C, q)
 
     first = [z[:, :, None].expand(-1, -1, G, -1, -1) for z in (state.sorted_k, state.sorted_v)]
     n = (at.seen - 1) // C  # blocks that may be complete before one begins
@@ -182,8 +182,8 @@ def extend(
         queries, seen = pick(q, token), (place <= place[:, None])[None, None]
     shared = (block > 0)[..., None, None].expand(-1, -1, -1, C)
     y = beside_sorted(queries, own[0], own[1], first[0], first[1], seen, shared, join).flatten(2, 3)
-    y = y if N == 1 else pick(y, filled + torch.arange(N, device=q.device))
+    y = y if N == 1 else pick(y, filled + upto(N, q))
     last = ((filled[:, 0] + at.length - state.length - 1) // C).clamp_min(0)  # of the G
-    row = torch.arange(q.shape[0], device=q.device)
+    row = upto(q.shape[0], q)
     kept_k, kept_v = (z[:, :, 0] if G == 1 else z[row, :, last] for z in first)
     return y, State(*store, kept_k, kept_v, state.total, at.length)

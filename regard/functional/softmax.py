@@ -23,6 +23,7 @@ from regard.functional.rows import (
     of_any_length,
     scores,
     tiled,
+    upto,
     visible_keys,
 )
 
@@ -136,7 +137,7 @@ def softmax_rows(
         found = found if soft_cap is None else capped(found, soft_cap)
         here = mask if mask is None or mask.shape[2] == 1 else mask[:, :, rows]
         if causal:
-            place = torch.arange(k.shape[2], device=q.device)
+            place = upto(k.shape[2], q)
             here = place <= place[rows, None]
         if here is not None and here.dtype == torch.bool:
             found = found.masked_fill(~here, torch.finfo(found.dtype).min)
@@ -191,7 +192,7 @@ def behind_sink(
     scale, bias = how["scale"], how.get("bias")
     scale = q.shape[3] ** -0.5 if scale is None else scale
     logit = (sinks / scale).type_as(q)[:, None, None].expand(*q.shape[:3], 1)
-    q, first = torch.cat([q, logit], -1), torch.arange(k.shape[2] + 1, device=k.device) == 0
+    q, first = torch.cat([q, logit], -1), upto(k.shape[2] + 1, k) == 0
     if _only_causal(mask) and q.shape[2] == k.shape[2] and bias is None:
         q = F.pad(q, (0, 0, 1, 0))
     channel = first[:, None].type_as(k).expand(*k.shape[:2], -1, 1)

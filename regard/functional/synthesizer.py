@@ -30,6 +30,7 @@ from regard.functional.rows import (
     of_any_length,
     ranged,
     tiled,
+    upto,
     visible_keys,
     wide_type,
 )
@@ -149,5 +150,5 @@ def attend(
         w = L.masked_fill(~allowed, torch.finfo(L.dtype).min).softmax(-1, wide)
         return mixed(w.type_as(v), v).masked_fill(~allowed.any(-1, keepdim=True), 0)
 
-    place = torch.arange(T, device=v.device)[:, None]
+    place = upto(T, v)[:, None]
     return tiled(some, tile, (place, *(z[:, :, :T] for z in tensors[:n])), *tensors[n:], v)

@@ -30,7 +30,7 @@ from torch import Tensor
 from regard.core import Mask, No
 from regard.core.options import Count, Seed
 from regard.functional.patterns import Block, First, Scattered, Span, Union
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
@@ -110,7 +110,7 @@ class BigBird(PatternMixer):
         """The last block of every row, and the global tokens of the mask."""
         given = mask.global_tokens if mask.valid is None else mask.valid
         assert given is not None
-        place = torch.arange(T, device=given.device)
+        place = upto(T, given)
         length = T if mask.valid is None else mask.valid.sum(1, keepdim=True)
         start = (length - 1) // self.block_size * self.block_size
         last = ((place >= start) & (place < length)).expand(given.shape[0], T)

@@ -20,7 +20,7 @@ import torch
 
 from regard.core import Mask, No, OptionError, UnknownNameError
 from regard.functional.fixed import CAUSAL_PATTERNS, PATTERNS, fixed_attention
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._synthesizer import ValuesMixer
@@ -94,7 +94,7 @@ class FixedPatterns(ValuesMixer):
         fixed_mask, learned_mask = _by_heads(mask, F)
         if F:
             if query is None or key is None:
-                query = key = torch.arange(q.shape[2], device=q.device)[None]
+                query = key = upto(q.shape[2], q)[None]
             n = key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
             fixed = v[:, :F], query, key, n
             parts.append(fixed_attention(self.patterns, *fixed, mask=fixed_mask, impl=self.impl))

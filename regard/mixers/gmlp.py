@@ -14,14 +14,13 @@ Args:
     toeplitz: True: one number for each distance in the place of a full matrix
 """
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, No, Observation
 from regard.core.shapes import check_divisible
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
@@ -91,7 +90,7 @@ class GMLP(CachedMixer):
         """W between the first T places."""
         if not self.toeplitz:
             return self.weight[:T, :T]
-        place = torch.arange(T, device=self.weight.device)
+        place = upto(T, self.weight)
         return self._between(place, place)
 
     def _between(

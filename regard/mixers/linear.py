@@ -14,14 +14,13 @@ Args:
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums
-from regard.functional.rows import Impl, ranged
+from regard.functional.rows import Impl, ranged, upto
 from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
 
@@ -71,7 +70,7 @@ class Linear(RecurrentMixer):
         S, z = (None, None) if state is None else ranged(state.S, state.z)
         q, k, v = ranged(q, k, v)
         phi_q, phi_k = self.phi(q), present(self.phi(k), mask.valid)
-        place = torch.arange(q.shape[2], device=q.device)
+        place = upto(q.shape[2], q)
         place = place if state is None else state.length[:, None] + place
         a, e = (self.position.rotate(phi, place) for phi in (phi_q, phi_k))
         sums, total, S, z = turned_sums(

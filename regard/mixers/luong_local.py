@@ -28,7 +28,7 @@ from torch import Tensor
 
 from regard.core import Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.rows import Impl, wide_type
+from regard.functional.rows import Impl, upto, wide_type
 from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
@@ -142,7 +142,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
             return Windows((last - D_w)[:, None], D_w + 1, last)
         count = torch.full((1,), S, device=q.device) if mask.valid is None else mask.valid.sum(1)
         final = (count - 1)[:, None]
-        middle = (torch.arange(T, device=q.device)[None] if query is None else query)[:, None]
+        middle = (upto(T, q)[None] if query is None else query)[:, None]
         p = None
         if self.predictive:
             share = (torch.tanh(q @ self.W_p.mT) @ self.v_p[..., None])[..., 0]
@@ -165,10 +165,10 @@ class LuongLocal(CachedMixer, HeadsMixer):
         N, D_w = x.shape[1], self.window_size
         q, *new = self._split(x, None, place(state.length, valid, N))
         k, v = (torch.cat(z, 2) for z in zip((state.k, state.v), new, strict=True))
-        start = torch.arange(N, device=x.device)[None]  # column c: the token at length - D_w + c
+        start = upto(N, x)[None]  # column c: the token at length - D_w + c
         windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
         y = self._read_windows(q, k, v, windows)
         length = advance(state.length, valid, N)
-        last = (length - state.length)[:, None] + torch.arange(D_w, device=x.device)
+        last = (length - state.length)[:, None] + upto(D_w, x)
         k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
         return y, State(k, v, length)

@@ -23,7 +23,7 @@ from torch import nn
 
 from regard.core.shapes import check_even
 from regard.functional.positions.rotary import rotate
-from regard.functional.rows import side_by_side, wide_type
+from regard.functional.rows import side_by_side, upto, wide_type
 from regard.mixers._scan import ScanMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import Decay
@@ -87,7 +87,7 @@ class ScalarDecay(ScanMixer):
             g = -(2 ** (-8 * (head + 1) / self.num_heads))
         else:
             g = (-(2 ** (-5 - head))).log1p()
-            place = torch.arange(x.shape[1], device=x.device)
+            place = upto(x.shape[1], x)
             place = place if after is None else after[:, None] + place
             q, k = rotate(q * q.shape[-1] ** -0.5, place), rotate(k, place)
         return q, k, v, None, g[:, None].expand(q.shape[:3])

@@ -38,7 +38,7 @@ from torch import Tensor
 from regard.core import Mask, No, OptionError
 from regard.core.options import Above0
 from regard.functional.cache import place
-from regard.functional.rows import apart, plain_alone, side_by_side
+from regard.functional.rows import apart, plain_alone, side_by_side, upto
 from regard.functional.sinkhorn import (
     Join,
     State,
@@ -164,7 +164,7 @@ class Sinkhorn(HeadsMixer):
         how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
-            key = torch.arange(after.k.shape[2], device=x.device)
+            key = upto(after.k.shape[2], x)
             seen = key <= place(state.length, None, x.shape[1])[..., None]
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
         return y, replace(after, total=total[:, -1])

@@ -20,13 +20,12 @@ Args:
 from copy import copy
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Mask, Observation
 from regard.core.options import Above0, Rate
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.functional.softmax import behind_sink, softmax_attention, softmax_weights
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer
@@ -152,7 +151,7 @@ class Softmax(CachedMixer, HeadsMixer):
         biased = isinstance(of, BiasPosition)
         if not biased and added is None:
             return how
-        first = torch.arange(q.shape[2], device=q.device)[None]
+        first = upto(q.shape[2], q)[None]
         i, j = (first if at is None else at for at in (query, key))
 
         def bias(rows: slice, cols: slice) -> Float[Tensor, "b h t s"]:

@@ -43,7 +43,7 @@ from regard.functional.relative import (
     last_aligned,
     relative_attention,
 )
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, upto
 from regard.mixers._base import ALL, HeadsMixer
 from regard.positions.relative import RelativePosition, SegmentTerm
 
@@ -154,7 +154,7 @@ class TransformerXL(HeadsMixer):
 
     def _step(self, x, state, valid, donate):
         source = torch.cat([state.memory, x], 1)
-        held = torch.arange(self.mem_len, device=x.device) >= self.mem_len - state.length[:, None]
+        held = upto(self.mem_len, x) >= self.mem_len - state.length[:, None]
         new = existing(x[..., 0], valid)
         mask = Mask(causal=True, valid=torch.cat([held, new], 1))
         q, k, v = self.heads.split(x, source)

@@ -26,6 +26,7 @@ from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
 from regard.core.states import stamped
+from regard.functional.rows import upto
 from regard.models.config import Model
 from regard.models.encoder import Embedding
 from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest
@@ -133,7 +134,7 @@ class Search(metaclass=CheckedOptions):
         each = 2 * held + 4 * prompt.logits.nbytes + 16 * B * last
         _require_memory(self.name, f"{beams} beams", beams, each, prompt.logits.device)
         eos = -1 if prompt.eos is None else prompt.eos
-        rows = torch.arange(B, device=prompt.logits.device)[:, None]
+        rows = upto(B, prompt.logits)[:, None]
         state = reorder(prompt.state, rows.expand(B, beams).flatten())
         logits = prompt.logits.repeat_interleave(beams, 0)
         dtype = torch.promote_types(logits.dtype, torch.float32)
@@ -322,5 +323,5 @@ def last_valid(x: Hidden, valid: Valid) -> Float[Tensor, "B D"]:
     """The last valid token of each row."""
     if valid is None:
         return x[:, -1]
-    last = torch.where(valid, torch.arange(valid.shape[1], device=valid.device), -1).amax(1)
-    return x[torch.arange(x.shape[0], device=x.device), last]
+    last = torch.where(valid, upto(valid.shape[1], valid), -1).amax(1)
+    return x[upto(x.shape[0], x), last]

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core import Mask
 from regard.core.options import Rate
 from regard.functional.relative import Segments, segment_bias
-from regard.functional.rows import masked_softmax
+from regard.functional.rows import masked_softmax, upto
 from regard.mixers.transformer_xl import TransformerXL
 from regard.models.block import Block
 from regard.models.config import SizesConfig
@@ -101,7 +101,7 @@ class TwoStreamLayer(Block):
         assert mask.pairwise is not None
         allowed = mask.pairwise.gather(2, place[:, None, :, None].expand(-1, -1, -1, S))
         behind = place + (S - mask.pairwise.shape[2])  # the memory
-        scores = mixer.position.scores(q, k, behind, torch.arange(S, device=g.device)[None])
+        scores = mixer.position.scores(q, k, behind, upto(S, g)[None])
         if segments is not None:
             assert mixer.segment is not None
             here, keys = segments.gather(1, place), _of_keys(segments, seen)

@@ -27,7 +27,7 @@ from regard.core.memory import require_memory
 from regard.core.options import Count, check_option
 from regard.core.request import clear, compaction, existing, permute
 from regard.functional.cache import last_rows, readable
-from regard.functional.rows import recomputed
+from regard.functional.rows import recomputed, upto
 from regard.models.config import Model
 from regard.models.tokens import (
     Hidden,
@@ -96,7 +96,7 @@ class Trunk(nn.Module):
         num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
         """
         M, T = state.memory[0].shape[1], h.shape[1]
-        rows = torch.arange(M, device=h.device)
+        rows = upto(M, h)
         masks = ranks.masks(rows >= M - state.length[:, None])
         added = ranks.valid.sum(1)
         predicted = index = None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core.errors import UnsupportedError
 from regard.core.request import clear, existing
 from regard.functional.kmeans import nearest, standardised
-from regard.functional.rows import plain_alone
+from regard.functional.rows import plain_alone, upto
 from regard.nn.seeded import normal
 
 EPS = 1e-5
@@ -101,7 +101,7 @@ class Centroids(nn.Module):
         """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
         valid = existing(tokens[..., 0], valid)
         z = standardised(project(clear(tokens, valid)))
-        head = torch.arange(z.shape[1], device=z.device)[:, None]
+        head = upto(z.shape[1], z)[:, None]
         squares = (z - self.value[head, nearest(z, self.value)]).square().mean(-1)
         return (squares * valid[:, None]).sum() / (valid.sum().clamp_min(1) * z.shape[1])
 

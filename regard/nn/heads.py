@@ -12,7 +12,7 @@ from regard.core.errors import OptionError, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions
 from regard.core.shapes import check_divisible
 from regard.functional.positions.rotary import Pairing, rotate
-from regard.functional.rows import apart, autocast_dtype, side_by_side, unit_norm
+from regard.functional.rows import apart, autocast_dtype, side_by_side, unit_norm, upto
 from regard.nn.norm import RMSNorm
 from regard.nn.starts import Glorot, glorot, projection
 
@@ -181,7 +181,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         z = split_heads(z, H, K, alike=self.alike)
         z = z if norm is None or together else norm(z)
         if of != "value" and self.rotation is not None:
-            place = torch.arange(z.shape[2], device=z.device)  # rows are compact: valid ones first
+            place = upto(z.shape[2], z)  # rows are compact: valid ones first
             z = self.rotation.rotate(z, place if after is None else after[:, None] + place)
         z = z if self.copies == 1 or of == "query" else z.repeat_interleave(self.copies, 1)
         return z if of != "value" or self.of is None else self.of(z)

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
+from regard.functional.rows import upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
@@ -144,14 +145,14 @@ class FixedPatternLogits(PositionLogits):
 
     def forward(self, x, position=None, keys=None):
         if position is None:
-            position = torch.arange(x.shape[1], device=x.device)[None]
+            position = upto(x.shape[1], x)[None]
         return Logits(self._logits, (position[:, None, :, None],))
 
     def _logits(
         self, rows: slice, S: int, position: Int[Tensor, "b 1 t 1"]
     ) -> Float[Tensor, "b H t S"]:
         i = position[:, 0, :, 0]
-        j = torch.arange(S, device=i.device)[None]
+        j = upto(S, i)[None]
         weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype)
         return (weights + self.floor).log()
 
