@@ -104,7 +104,7 @@ def slot_attention(
         allowed = (upto(k.shape[2], k) < count) | (count < 1)
         return softmax(q, k, v, allowed).masked_fill(count < 1, 0)
 
-    return tiled(some, getattr(impl, "tile", None), (q, last[:, None, :, None]), k, v)
+    return tiled(some, impl, (q, last[:, None, :, None]), k, v)
 
 
 @as_state

@@ -64,4 +64,4 @@ def fixed_attention(
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
         return weights.type_as(v) @ v
 
-    return tiled(some, getattr(impl, "tile", None), query[..., None], v)
+    return tiled(some, impl, query[..., None], v)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.functional.rows import Impl, cleared, upto
+from regard.functional.rows import Impl, apart, cleared, side_by_side, upto
 from regard.functional.softmax import attend
 
 
@@ -53,5 +53,5 @@ def in_slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[
     """E z. A matrix shared by all heads multiplies them side by side: one product and one gradient, not H."""
     if E.shape[1] > 1:
         return E @ z
-    together = E[:, 0] @ z.transpose(1, 2).flatten(2)
-    return together.unflatten(2, (z.shape[1], -1)).transpose(1, 2)
+    together = E[:, 0] @ side_by_side(z)
+    return apart(together, z.shape[3])

@@ -170,17 +170,17 @@ def masked_softmax(
 
 def tiled(
     f: Callable[..., Float[Tensor, "*B t V"]],
-    size: int | None,
+    size: Impl | int | None,
     q: Shaped[Tensor, "*q T K"] | tuple[Tensor, ...],
     *others: Any,
     random: bool = False,
 ) -> Float[Tensor, "*y T V"]:
-    """f(rows, q[rows], *others) for tiles of `size` queries (None: TILE), one after the other; each is computed again in the backward.
+    """f(rows, q[rows], *others) for tiles of `size` queries (or the tile of an `impl`; none: TILE), one after the other; each is computed again in the backward.
 
     A bare loop would keep every tile for its backward. Under `torch.func`, and in a program for any length, it is one tile of all queries.
     q: or several tensors, all cut alike. random: f draws random numbers, the same ones both times.
     """
-    size = size or TILE
+    size = (size if isinstance(size, int) else getattr(size, "tile", None)) or TILE
     cut = q if isinstance(q, tuple) else (q,)
     T = cut[0].shape[-2]
     if plain_alone() or (is_compiling() and of_any_length(T)) or T <= size:

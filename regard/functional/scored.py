@@ -117,7 +117,7 @@ def luong_attention(
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :].type_as(v) @ take_each(v, index))[..., 0, :]
 
-    return tiled(attend, getattr(impl, "tile", None), q, k, v)
+    return tiled(attend, impl, q, k, v)
 
 
 def _weights(

@@ -24,7 +24,7 @@ def spatial_mixing(
         return mixed(w[..., cols] * allowed, z[:, cols])
 
     if mask.causal or mask.pairwise is not None:
-        y = tiled(some, getattr(impl, "tile", None), w, z)
+        y = tiled(some, impl, w, z)
     else:
         y = mixed(w, z if mask.valid is None else z * mask.valid[..., None])
     return y if bias is None else y + bias[..., None]

@@ -40,7 +40,7 @@ def squared_relu_attention(
         # The product comes last: a tile that is computed again for its backward ends before it.
         return weights(q, k[:, :, cols], allowed, bias=b, divisor=divisor) @ v[:, :, cols]
 
-    return tiled(some, getattr(impl, "tile", None), q, k, v)
+    return tiled(some, impl, q, k, v)
 
 
 def weights(

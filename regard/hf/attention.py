@@ -21,7 +21,7 @@ from transformers.masking_utils import (
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions, Seed
-from regard.functional.rows import grouped
+from regard.functional.rows import grouped, side_by_side
 from regard.functional.softmax import behind_sink, softmax_attention
 from regard.hf.packing import packed_causal, with_documents
 from regard.hf.sources import keys_of_others
@@ -234,7 +234,7 @@ def _mixed(
     """Outputs and weights. Keys and values reach up to the last query; as_context: as in `_chosen`."""
     heads: Any = mixer.heads
     k, v = (grouped(z, heads.num_kv_heads) for z in (k, v))
-    q, k, v = (z.transpose(1, 2).flatten(2) for z in (q, k, v))
+    q, k, v = map(side_by_side, (q, k, v))
     T, S = q.shape[1], k.shape[1]
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")

@@ -23,7 +23,7 @@ from torch import nn
 from regard.core import OPEN, No, OptionError
 from regard.core.documents import mean_of_queries
 from regard.core.shapes import check_even
-from regard.functional.rows import Impl, apart, first_places, unrounded
+from regard.functional.rows import Impl, apart, first_places, side_by_side, unrounded
 from regard.functional.selected import index_of_keys
 from regard.mixers._base import Options
 from regard.mixers._selected import SelectedMixer
@@ -86,7 +86,7 @@ class Indexed(SelectedMixer):
                 at = first_places(x) if at is None else at
                 qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
             w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
-        return (q, qi, w), torch.cat([k.transpose(1, 2).flatten(2)[:, None], ki], -1), v
+        return (q, qi, w), torch.cat([side_by_side(k)[:, None], ki], -1), v
 
     def _index(self, q, k, mask):
         return index_of_keys(q[1], q[2], k[..., -self.index_dim :], mask, self.block_size)

@@ -26,7 +26,7 @@ from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
 from regard.core.states import stamped
-from regard.functional.rows import upto
+from regard.functional.rows import upto, wide_type
 from regard.models.config import Model
 from regard.models.encoder import Embedding
 from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest
@@ -137,7 +137,7 @@ class Search(metaclass=CheckedOptions):
         rows = upto(B, prompt.logits)[:, None]
         state = reorder(prompt.state, rows.expand(B, beams).flatten())
         logits = prompt.logits.repeat_interleave(beams, 0)
-        dtype = torch.promote_types(logits.dtype, torch.float32)
+        dtype = wide_type(logits)
         sums = logits.new_full((B, beams), -math.inf, dtype=dtype)
         hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
         sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], 1)  # beams start as one sequence

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core.errors import UnsupportedError
 from regard.core.request import clear, existing
 from regard.functional.kmeans import nearest, standardised
-from regard.functional.rows import plain_alone, upto
+from regard.functional.rows import plain_alone, upto, wide_type
 from regard.nn.seeded import normal
 
 EPS = 1e-5
@@ -139,7 +139,7 @@ class Centroids(nn.Module):
 
 def _at_least_float32(fn: Callable[[Tensor], Tensor], old: Tensor) -> Tensor:
     new = fn(old)
-    wide = torch.promote_types(new.dtype, torch.float32)
+    wide = wide_type(new)
     return new if new.dtype == wide else old.to(new.device, wide)
 
 

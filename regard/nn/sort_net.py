@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.functional.rows import plain_alone
+from regard.functional.rows import plain_alone, wide_type
 from regard.nn.heads import read
 
 Kind = Literal["linear", "mlp", "attention"]
@@ -48,6 +48,6 @@ def block_scores(
 
 def gumbel(like: Tensor) -> Tensor:
     """Gumbel(0, 1) noise, from torch's own generator."""
-    uniform = torch.rand_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
+    uniform = torch.rand_like(like, dtype=wide_type(like))
     tiny = torch.finfo(uniform.dtype).tiny
     return -(-uniform.clamp(min=tiny, max=1 - 1e-7).log()).log()
