@@ -299,8 +299,14 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             pairwise = pairwise if queries is None else permute(pairwise, queries.source, 2)
         if marks is not None:
             marks = permute(marks, keys.source) & keys.valid
-        facts = {"valid": keys.valid, "pairwise": pairwise, "global_tokens": marks}
-        mask = with_facts(mask, **facts, shift=shift, compact=True)
+        mask = with_facts(
+            mask,
+            valid=keys.valid,
+            pairwise=pairwise,
+            global_tokens=marks,
+            shift=shift,
+            compact=True,
+        )
     T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
     answered = None
     if context is None:

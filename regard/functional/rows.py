@@ -234,7 +234,7 @@ def pick(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "b *n"]) -> Shaped[Tensor
     return take_each(z, at[:, None].expand(*z.shape[:2], *at.shape[1:]))
 
 
-def first_places(x: Float[Tensor, "B T D"]) -> Int[Tensor, "1 T"]:
+def first_places(x: Shaped[Tensor, "B T *D"]) -> Int[Tensor, "1 T"]:
     return torch.arange(x.shape[1], device=x.device)[None]
 
 

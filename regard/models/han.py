@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.core import Mask, OptionError, ShapeError
 from regard.core.request import compaction, existing, one_row, permute
 from regard.core.shapes import check_divisible
+from regard.functional.rows import first_places
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.models.config import Logits, Model, ModelConfig, Options, check_mixer
@@ -229,8 +230,7 @@ class Mixed(nn.Module):
         x = self.into(x)
         if self.block is None:
             return x
-        place = torch.arange(x.shape[1], device=x.device)[None]
-        return self.block(self.position(x, place), mask=Mask(valid=valid))
+        return self.block(self.position(x, first_places(x)), mask=Mask(valid=valid))
 
 
 PLAIN: Mapping[str, Callable[[int, int], nn.Module]] = {

@@ -13,7 +13,6 @@ import math
 from dataclasses import field
 from typing import Any
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.request import check_place
+from regard.functional.rows import first_places
 from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary
 from regard.models.config import Logits, Model, StackConfig
@@ -145,7 +145,7 @@ class PatchClassifier(Model):
         check_place(self.who, "images", images, self.project.weight)
         p = self.side
         patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
-        place = torch.arange(patches.shape[1], device=patches.device)[None]
+        place = first_places(patches)
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
         marked = self.config.global_at(place, len(x))
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))

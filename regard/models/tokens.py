@@ -12,6 +12,7 @@ from regard.core.errors import shown
 from regard.core.request import clear
 from regard.core.shapes import is_dense
 from regard.functional.cache import advance
+from regard.functional.rows import first_places
 from regard.nn.fields import outside
 
 IDS = (torch.int64, torch.int32)
@@ -108,7 +109,7 @@ def looked_up(table: nn.Embedding, tokens: Tokens, valid: Valid) -> Hidden:
 
 def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Int[Tensor, "b T"]:
     """The position of each token among the valid ones of its row, or of its document."""
-    place = columns = torch.arange(tokens.shape[1], device=tokens.device)[None]
+    place = columns = first_places(tokens)
     if valid is not None:
         place = (valid.cumsum(1) - 1).clamp_min(0)
     if documents is None:

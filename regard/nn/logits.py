@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
-from regard.functional.rows import upto
+from regard.functional.rows import first_places, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
@@ -144,8 +144,7 @@ class FixedPatternLogits(PositionLogits):
         nn.init.constant_(self.floor, FLOOR)
 
     def forward(self, x, position=None, keys=None):
-        if position is None:
-            position = upto(x.shape[1], x)[None]
+        position = first_places(x) if position is None else position
         return Logits(self._logits, (position[:, None, :, None],))
 
     def _logits(
