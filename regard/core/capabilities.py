@@ -73,8 +73,8 @@ def growth(cost: str, low: int, high: int) -> float:
     """
 
     def term_slope(term: str) -> float:
-        powers = [float(p or 1) for p in re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term)]
-        slope = sum(powers)
+        powers = re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term)
+        slope = sum(float(p or 1) for p in powers)
         if "log T" in term:
             slope += math.log(math.log(high) / math.log(low)) / math.log(high / low)
         return slope

@@ -38,7 +38,9 @@ class Pool(Recorded):
 
     def __init__(self, dim: int, *, query_dim: int | None = None, num_queries: int | None = None):
         super().__init__()
-        self.dim, self.query_dim, self.num_queries = dim, query_dim, num_queries
+        self.dim = dim
+        self.query_dim = query_dim
+        self.num_queries = num_queries
 
     @final  # type: ignore[misc]
     def forward(

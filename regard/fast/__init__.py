@@ -200,7 +200,8 @@ class _Twice(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, plain, count: int, *tensors: Tensor | None):
-        ctx.plain, ctx.count = plain, count
+        ctx.plain = plain
+        ctx.count = count
         ctx.save_for_backward(*tensors[count:])
         ctx.set_materialize_grads(False)
         return tuple(y.detach() for y in cast(tuple[Tensor, ...], tensors[:count]))

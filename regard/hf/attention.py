@@ -77,7 +77,8 @@ class TokenMask(Tensor):
     ) -> "TokenMask":
         """num_keys: how many of the keys come up to the last query; None where this is not known."""
         made = torch.zeros((), dtype=torch.bool, device=device).expand(shape).as_subclass(cls)
-        made.mask, made.num_keys = mask, num_keys
+        made.mask = mask
+        made.num_keys = num_keys
         return made
 
     @classmethod

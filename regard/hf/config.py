@@ -24,7 +24,8 @@ class RegardConfig(PretrainedConfig):
     model_type = "regard"
 
     def __init__(self, model: str = "", settings: Mapping[str, Any] | None = None, **others: Any):
-        self.model, self.settings = model, dict(settings or {})
+        self.model = model
+        self.settings = dict(settings or {})
         source = self.settings.get("config", {}) if model == STACK else {}
         facts = {name: source[name] for name in FACTS if source.get(name) is not None}
         self.vocab_size = self.settings.get("vocab_size")

@@ -199,8 +199,11 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
     new = build(cls, dim=width, num_heads=heads.num_heads, max_len=max_len, **options)
     taken = _given_heads(old, new)
     repeats = taken.num_kv_heads // heads.num_kv_heads
-    taken.query, taken.out, taken.gate = heads.query, heads.out, heads.gate
-    taken.query_norm, taken.key_norm = heads.query_norm, heads.key_norm
+    taken.query = heads.query
+    taken.out = heads.out
+    taken.gate = heads.gate
+    taken.query_norm = heads.query_norm
+    taken.key_norm = heads.key_norm
     taken.value = _repeated(heads.value, heads.num_kv_heads, repeats)
     if taken.key is not None:
         taken.key = _repeated(heads.key, heads.num_kv_heads, repeats)
@@ -215,7 +218,7 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
     if getattr(new, "sinks", None) is not None and getattr(old, "sinks", None) is not None:
         new.sinks = old.sinks
     new.dim = old.dim
-    return new.to(heads.query.weight.device, heads.query.weight.dtype)
+    return new.to(heads.query.weight)
 
 
 def _options_like(old: Any, cls: type[Mixer], position: object, given: Options) -> Options:

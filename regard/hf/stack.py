@@ -43,8 +43,12 @@ class TokenEmbedding(nn.Module):
         scale: float = 1.0,
     ):
         super().__init__()
-        self.word, self.place, self.kind, self.offset = word, place, kind, offset
-        self.scale, self.places = scale, Places()
+        self.word = word
+        self.place = place
+        self.kind = kind
+        self.offset = offset
+        self.scale = scale
+        self.places = Places()
         self.after = nn.Identity() if after is None else after
 
     @property
@@ -103,9 +107,11 @@ class Stack(Streams):
         causal: bool = False,
     ):
         super().__init__()
-        self.embedding, self.blocks = embedding, Blocks(blocks, embedding.word.embedding_dim)
+        self.embedding = embedding
+        self.blocks = Blocks(blocks, embedding.word.embedding_dim)
         self.norm = nn.Identity() if norm is None else norm
-        self.head, self.causal = head, causal
+        self.head = head
+        self.causal = causal
         self.left: tuple[str, ...] = ()
         self.origin: dict[str, Any] | None = None  # what `save` writes, so that `load` builds it
 
@@ -162,8 +168,12 @@ class EncoderDecoder(nn.Module):
         scale: float = 1.0,
     ):
         super().__init__()
-        self.encoder, self.embedding = encoder, embedding
-        self.blocks, self.norm, self.head, self.scale = nn.ModuleList(blocks), norm, head, scale
+        self.encoder = encoder
+        self.embedding = embedding
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+        self.head = head
+        self.scale = scale
         self.left: tuple[str, ...] = ()
 
     @checked

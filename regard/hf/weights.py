@@ -31,7 +31,8 @@ class Weights:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]):
-        self.tensors, self.left = dict(tensors), set(tensors)
+        self.tensors = dict(tensors)
+        self.left = set(tensors)
         numbers = Counter[torch.dtype]()
         for tensor in self.tensors.values():
             numbers[tensor.dtype] += tensor.numel() * (tensor.dtype in FLOATS)
@@ -72,7 +73,8 @@ class Weights:
 
     def feed_forward(self, activation: str, value: str, out: str, gate: str = "") -> FeedForward:
         made = FeedForward(1, 1, activation=ACTIVATIONS[activation](), gated=bool(gate))
-        made.value, made.out = self.linear(value), self.linear(out)
+        made.value = self.linear(value)
+        made.out = self.linear(out)
         made.gate = self.linear(gate) if gate else None
         return made
 
@@ -167,7 +169,8 @@ class LoadRequest(NamedTuple):
         first, last, *parts = (f"{layer}.{name}" for name in names)
         feed_forward = self.weights.feed_forward(self.activation(activation), *parts)
         block = Block(1, mixer, feed_forward, norm_first=norm_first)
-        block.mixer_norm, block.feed_forward_norm = norm(first), norm(last)
+        block.mixer_norm = norm(first)
+        block.feed_forward_norm = norm(last)
         return block
 
     def head(
@@ -206,6 +209,9 @@ def make_mixer(
     mixer = build(name, dim=query.out_features, num_heads=num_heads, **options)
     heads = mixer.heads
     assert isinstance(heads, Heads)
-    heads.query, heads.key, heads.value, heads.out = query, key, value, out
+    heads.query = query
+    heads.key = key
+    heads.value = value
+    heads.out = out
     mixer.dim = dim
     return mixer.to(query.weight.dtype)

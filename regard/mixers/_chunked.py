@@ -28,7 +28,8 @@ class ChunkedMixer(SplitMixer):
 
     def _set_chunks(self, chunk_size: int, lin_norm: LinNorm, parts: Parts) -> None:
         self.shares = shares(self.name, lin_norm, chunk_size, self.max_len)
-        self.chunk_size, self.parts = chunk_size, parts
+        self.chunk_size = chunk_size
+        self.parts = parts
         if lin_norm == "n":
             self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
         if parts == "local":

@@ -38,7 +38,8 @@ class SelectedMixer(CachedMixer, HeadsMixer):
     def __init__(self, *options: Any, top_k: int, block_size: int | None, **of_heads: Any):
         """top_k: keys, or blocks of `block_size` keys, that a query reads; None: keys are chosen one by one."""
         super().__init__(*options, repeat=False, **of_heads)
-        self.top_k, self.block_size = top_k, block_size
+        self.top_k = top_k
+        self.block_size = block_size
 
     def _index(self, q: Any, k: Tensor, mask: Mask) -> Index:
         """What scores blocks of keys."""

@@ -77,7 +77,8 @@ class BigBird(PatternMixer):
             dim, num_heads, num_kv_heads, impl, position, position_options, max_len=max_len
         )
         self._add_external(num_external)
-        self.block_size, self.global_blocks = block_size, global_blocks
+        self.block_size = block_size
+        self.global_blocks = global_blocks
         first = (First(block_size),) if global_blocks else ()
         self.near = [(*first, Block(block_size, 1, 1)), (*first, Block(block_size, 1))]
         self._draw = partial(

@@ -73,7 +73,8 @@ class Compressed(HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads, num_kv_heads, impl)
-        self.factor, self.first_slot = factor, first_slot
+        self.factor = factor
+        self.first_slot = first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
         groups = num_heads if grouped else 1
         self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)

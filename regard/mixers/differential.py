@@ -53,7 +53,8 @@ class Differential(CachedMixer):
         self.first = form == "v1"
         check_divisible(dim=dim, num_heads=(1 + self.first) * num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=G)
-        self.num_heads, self.value_dim = num_heads, dim // num_heads
+        self.num_heads = num_heads
+        self.value_dim = dim // num_heads
         self.key_dim, keys = (self.value_dim // 2, 2 * G) if self.first else (self.value_dim, G)
         self.query = projection(dim, 2 * num_heads * self.key_dim)
         self.key = projection(dim, keys * self.key_dim)

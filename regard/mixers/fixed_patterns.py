@@ -67,7 +67,8 @@ class FixedPatterns(ValuesMixer):
                 f"fixed_patterns: {len(self.patterns)} patterns need as many heads, num_heads is {num_heads}"
             )
         self.values = Values(dim, num_heads)
-        self.num_heads, self.num_learned = num_heads, num_heads - len(self.patterns)
+        self.num_heads = num_heads
+        self.num_learned = num_heads - len(self.patterns)
         self.query = self.key = None
         if self.num_learned:
             width = self.num_learned * self.values.head_dim

@@ -55,7 +55,8 @@ class GatedLinear(ScanMixer):
             )
         tied = form == "hgrn2"
         super().__init__(dim, num_heads, key_dim, conv_size=conv_size, gate=not tied)
-        self.tied, self.lower_bound = tied, lower_bound
+        self.tied = tied
+        self.lower_bound = lower_bound
         self.decay = None if tied else projection(dim, self.widths[1], RANK, bias=0.0)
 
     def _terms(self, x, q, k, v, after):

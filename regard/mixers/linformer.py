@@ -86,7 +86,8 @@ class Linformer(HeadsMixer):
         if projection == "mean":
             self.declare(any_length=True)
         elif isinstance(projection, LengthProjection):
-            self.project, self.num_slots = projection, projection.num_slots
+            self.project = projection
+            self.num_slots = projection.num_slots
         else:
             self.project = LengthProjection(
                 max_len,

@@ -82,7 +82,8 @@ class Local(HeadsMixer):
             repeat=False,
             alike=True,
         )
-        self.window_size, self.reach = window_size, window_size * dilation
+        self.window_size = window_size
+        self.reach = window_size * dilation
         self._how: dict[str, Any] = {
             "window": window_size,
             "dilation": dilation,

@@ -92,7 +92,9 @@ class Reformer(HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads, max_len=max_len, shared_qk=True, impl=impl)
-        self.num_hashes, self.chunk_size, self.seed = num_hashes, chunk_size, seed
+        self.num_hashes = num_hashes
+        self.chunk_size = chunk_size
+        self.seed = seed
         self.factors = _factors(num_buckets, max_len, chunk_size)
         self.published_causal = published_causal
         self._sort = partial(

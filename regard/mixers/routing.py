@@ -98,10 +98,13 @@ class Routing(HeadsMixer):
                 )
             num_clusters = num_clusters or max(1, round(max_len**0.5 / 2))
             window_size = window_size or -(-max_len // num_clusters)
-        self.num_clusters, self.window_size = num_clusters, window_size
+        self.num_clusters = num_clusters
+        self.window_size = window_size
         K = self.heads.head_dim
         self.centroids = Centroids(num_heads, num_clusters, K, decay=decay, seed=seed)
-        self.shared_qk, self.attend_raw, self.published = shared_qk, attend_raw, published_causal
+        self.shared_qk = shared_qk
+        self.attend_raw = attend_raw
+        self.published = published_causal
         self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
         if published_causal:
             why = No("later tokens push earlier ones out of the clusters")

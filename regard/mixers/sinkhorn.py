@@ -98,7 +98,9 @@ class Sinkhorn(HeadsMixer):
                 'sinkhorn needs max_len: it bounds the blocks. Or block_size= with sort_net="attention"'
             )
         block_size = block_size or max(1, 2 * math.isqrt(max_len or 0))
-        self.block_size, self.temperature, self.mixture = block_size, temperature, mixture
+        self.block_size = block_size
+        self.temperature = temperature
+        self.mixture = mixture
         self.num_iterations = num_iterations
         self._how: dict[str, Any] = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
         self.sort_net = None

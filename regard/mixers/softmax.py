@@ -101,7 +101,9 @@ class Softmax(CachedMixer, HeadsMixer):
         if shared_qk:
             self.declare(finite_to=10.0)
         self.scale = 1.0 if shared_qk and scale is None else scale
-        self.shared_qk, self.dropout, self.soft_cap = shared_qk, dropout, soft_cap
+        self.shared_qk = shared_qk
+        self.dropout = dropout
+        self.soft_cap = soft_cap
 
     added: Float[Tensor, "b h T S"] | None = None  # to scaled scores, beside the bias of positions
 

@@ -81,7 +81,8 @@ class TransformerXL(HeadsMixer):
         impl: Impl = "auto",
     ):
         super().__init__(dim, num_heads, num_kv_heads, impl)
-        self.mem_len, self.dropout = mem_len, dropout
+        self.mem_len = mem_len
+        self.dropout = dropout
         self.position = RelativePosition(dim, num_heads=num_heads, clamp_len=clamp_len)
         self.segment = SegmentTerm(num_heads, dim // num_heads) if segments else None
         self.window = mem_len if same_length else None

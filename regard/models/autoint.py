@@ -51,7 +51,8 @@ class Interacting(nn.Module):
     def __init__(self, config: AutoIntConfig, dim: int):
         super().__init__()
         width, official = config.num_heads * config.head_dim, config.official
-        self.num_heads, self.dropout = config.num_heads, config.dropout
+        self.num_heads = config.num_heads
+        self.dropout = config.dropout
         self.query, self.key, self.value, self.residual = (
             Glorot(dim, width, bias=official) for _ in range(4)
         )

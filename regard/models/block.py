@@ -62,7 +62,8 @@ class Block(ResidualPaths):
                 f"{mixer.name} includes its feed-forward layer: pass feed_forward=None"
             )
         self.norm_first = norm_first
-        self.mixer, self.mixer_norm = mixer, NORMS[norm](dim)
+        self.mixer = mixer
+        self.mixer_norm = NORMS[norm](dim)
         self.mixer_after = NORMS[norm](dim) if norm_after else nn.Identity()
         if feed_forward is not None and norm_after:
             feed_forward = nn.Sequential(feed_forward, NORMS[norm](dim))

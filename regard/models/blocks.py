@@ -37,7 +37,8 @@ class Blocks(nn.ModuleList):
 
     def __init__(self, blocks: list[Block], width: int, *, checkpoint: bool = False):
         super().__init__(blocks)
-        self.width, self.checkpoint = width, checkpoint
+        self.width = width
+        self.checkpoint = checkpoint
 
     @property
     def mixers(self) -> list[Mixer]:
@@ -56,7 +57,9 @@ class Mixing(nn.Module):
 
     def __init__(self, norm: nn.Module, mixer: Mixer, dropout: float):
         super().__init__()
-        self.norm, self.mixer, self.dropout = norm, mixer, nn.Dropout(dropout)
+        self.norm = norm
+        self.mixer = mixer
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Hidden, *, mask: Mask) -> Hidden:
         return self.dropout(self.mixer(self.norm(x), mask=mask))

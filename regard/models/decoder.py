@@ -95,9 +95,12 @@ class DecoderBlock(ResidualPaths):
                 "depends on how many queries follow, which are later tokens"
             )
         self.norm_first = norm_first
-        self.self_mixer, self.self_norm = self_mixer, NORMS[norm](dim)
-        self.cross_mixer, self.cross_norm = cross_mixer, NORMS[norm](dim)
-        self.feed_forward, self.feed_forward_norm = feed_forward, NORMS[norm](dim)
+        self.self_mixer = self_mixer
+        self.self_norm = NORMS[norm](dim)
+        self.cross_mixer = cross_mixer
+        self.cross_norm = NORMS[norm](dim)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = NORMS[norm](dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(

@@ -129,7 +129,8 @@ class Encoder(Streams):
         self.embedding = Embedding(config, config.vocab_size)
         self.places = Places()
         self.blocks = make_blocks(config, causal=causal)
-        self.config, self.width = config, self.blocks.width
+        self.config = config
+        self.width = self.blocks.width
         self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
 
     @property

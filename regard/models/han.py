@@ -223,7 +223,8 @@ class Mixed(nn.Module):
 
     def __init__(self, dim: int, width: int, block: Block | None = None):
         super().__init__()
-        self.into, self.block = nn.Linear(dim, width), block
+        self.into = nn.Linear(dim, width)
+        self.block = block
         self.position = Sinusoidal(dim=width)
 
     def forward(self, x, valid):

@@ -64,7 +64,8 @@ class Transformer(GenerativeModel):
             f"transformer({resolve(config.decoder_mixer).name}, {resolve(config.cross_mixer).name})"
         )
         self.encoder = Encoder(config)
-        self.decoder, self.places = Decoder(config), Places()
+        self.decoder = Decoder(config)
+        self.places = Places()
         self.own_embedding = (
             None
             if config.target_vocab_size is None

@@ -95,7 +95,8 @@ class TransformerXL(LanguageModel):
     def _tie(self, _: object = None) -> None:
         first, *others = (cast(Recurrence, mixer).position for mixer in self.encoder.mixers)
         for position in others if not self.config.untie else ():
-            position.u, position.v = first.u, first.v
+            position.u = first.u
+            position.v = first.v
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
         """u and v stay one for all layers where tensors are made anew, as by `to_empty`."""

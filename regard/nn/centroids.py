@@ -62,7 +62,8 @@ class Centroids(nn.Module):
     ):
         super().__init__()
         shape = num_heads, num_clusters, head_dim
-        self.decay, self.seed = decay, seed
+        self.decay = decay
+        self.seed = seed
         self.register_buffer("value", torch.empty(shape))
         self.register_buffer("sums", torch.empty(shape))
         self.register_buffer("counts", torch.empty(shape[:2]))

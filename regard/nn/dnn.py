@@ -42,12 +42,14 @@ class Experts(nn.Module):
 
     def __init__(self, dim: int, num_experts: int, hidden_dims: tuple[int, ...]):
         super().__init__()
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
         for width in hidden_dims:
             self.weights.append(torch.empty(num_experts, dim, width))
             self.biases.append(torch.empty(num_experts, width))
             dim = width
-        self.num_experts, self.out_dim = num_experts, dim
+        self.num_experts = num_experts
+        self.out_dim = dim
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

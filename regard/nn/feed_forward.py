@@ -97,7 +97,8 @@ class Chunked(nn.Module, metaclass=CheckedOptions):
 
     def __init__(self, layer: nn.Module, chunk_size: int):
         super().__init__()
-        self.layer, self.chunk_size = layer, chunk_size
+        self.layer = layer
+        self.chunk_size = chunk_size
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:
         parts = x.split(self.chunk_size, 1)

@@ -137,7 +137,8 @@ class FieldEmbedding(nn.Module):
 
     def __init__(self, fields: tuple[Field, ...], dim: int, *, std: float = 0.01):
         super().__init__()
-        self.fields, self.dim = fields, dim
+        self.fields = fields
+        self.dim = dim
         sizes = vocabularies(fields)
         self.tables = nn.ModuleDict({f"of_{name}": NormalRows(sizes[name], dim) for name in sizes})
         numeric = [field.name for field in fields if isinstance(field, Numeric)]

@@ -48,7 +48,8 @@ class GatedUnit(nn.Module):
     ):
         super().__init__()
         check_even(key_dim=key_dim)
-        self.hidden_dim, self.key_dim = hidden_dim, key_dim
+        self.hidden_dim = hidden_dim
+        self.key_dim = key_dim
         self.gate = Glorot(dim, hidden_dim, bias=bias)
         self.value = Glorot(dim, hidden_dim, bias=bias)
         self.shared = Glorot(dim, key_dim, bias=bias)

@@ -31,7 +31,8 @@ def with_given_heads(mixer: Mixer) -> Mixer:
         )
     given = copy.deepcopy(mixer)
     parts: Any = given.heads
-    given.dim, given._mixed_width = 0, parts.out.in_features
+    given.dim = 0
+    given._mixed_width = parts.out.in_features
     for name in ("query", "key", "value"):
         part = _Part(getattr(parts, name).weight, given.dim)
         setattr(parts, name, part)

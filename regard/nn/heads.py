@@ -70,7 +70,8 @@ class Heads(nn.Module, metaclass=CheckedOptions):
             raise OptionError(
                 f"shared_qk makes every key from a query, so num_kv_heads must be {num_heads}, got {num_kv_heads}"
             )
-        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         self.head_dim = head_dim or dim // num_heads
         self.key_dim = key_dim or self.head_dim
         self.value_dim = value_dim or self.head_dim
@@ -138,7 +139,8 @@ class Heads(nn.Module, metaclass=CheckedOptions):
     def observed(self, of: Callable[[Tensor], Tensor] | None = None) -> "Heads":
         """A copy with the same parameters whose `merge` leaves the heads apart; of: its values become of(v), and meet no gate."""
         made = copy(self)
-        made.apart, made.of = True, of
+        made.apart = True
+        made.of = of
         if of is not None:
             made._modules = {**self._modules, "gate": None}
         return made
@@ -193,7 +195,8 @@ class Values(nn.Module):
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
         check_divisible(dim=dim, num_heads=num_heads)
-        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
         self.value = Glorot(dim, dim)
         self.out = Glorot(dim, dim)
         glorot(self)
@@ -226,7 +229,8 @@ class LatentHeads(nn.Module):
         pairing: Pairing,
     ):
         super().__init__()
-        self.latents, self.widths = [latent_dim, rotary_dim], [nope_dim, value_dim]
+        self.latents = [latent_dim, rotary_dim]
+        self.widths = [nope_dim, value_dim]
         self.key_dim = nope_dim + rotary_dim
         self.turn = (base, pairing) if rotary_dim and base is not None else None
         self.query = projection(dim, num_heads * self.key_dim, query_rank, norm=True)

@@ -16,7 +16,8 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
 
     def __init__(self, max_len: int, num_slots: int, *, num_heads: int = 1, tied: bool = True):
         super().__init__()
-        self.max_len, self.num_slots = max_len, num_slots
+        self.max_len = max_len
+        self.num_slots = num_slots
         self.key = unset(num_heads, num_slots, max_len)
         self.value = None if tied else unset(num_heads, num_slots, max_len)
         self.reset_parameters()
@@ -37,10 +38,8 @@ class BlockProjection(nn.Module):
     def __init__(self, block_size: int, dim: int):
         super().__init__()
         self.place = unset(block_size, dim)
-        self.hidden, self.out = (
-            Glorot(block_size * dim, dim, bias=True),
-            Glorot(dim, dim, bias=True),
-        )
+        self.hidden = Glorot(block_size * dim, dim, bias=True)
+        self.out = Glorot(dim, dim, bias=True)
         glorot(self)
         self.reset_parameters()
 

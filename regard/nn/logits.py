@@ -124,7 +124,8 @@ class FactorizedDenseLogits(DenseLogits):
         tiling: str = "outer",
     ):
         super().__init__(dim, num_heads, sum(factors), hidden=hidden)
-        self.factors, self.tiling = factors, tiling
+        self.factors = factors
+        self.tiling = tiling
 
     def forward(self, x, position=None, keys=None):
         both = self._hidden(x) @ self.weight.mT + self.bias[:, None]
@@ -161,7 +162,8 @@ class PairLogits(PositionLogits):
 
     def __init__(self, score: str, dim: int, num_heads: int, max_len: int | None):
         super().__init__()
-        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
         self.query = Glorot(dim, dim)
         self.key = Glorot(dim, dim)
         glorot(self)

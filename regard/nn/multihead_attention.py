@@ -99,7 +99,8 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         self._qkv_same_embed_dim = False  # torch's encoder layers then leave their fast path out
         # On the meta device it draws no random numbers.
         out = _OutProjection(mixer.dim, mixer.dim, bias=bias, device="meta")
-        out.weight, out.bias = self.out_proj.weight, self.out_proj.bias
+        out.weight = self.out_proj.weight
+        out.bias = self.out_proj.bias
         self.out_proj = out
 
     def reset_parameters(self) -> None:

@@ -56,7 +56,8 @@ class Decay(nn.Module):
         rates: tuple[float, float] = (1e-4, 16.0),
     ):
         super().__init__()
-        self.rates, self.channels = rates, channels
+        self.rates = rates
+        self.channels = channels
         self.project = projection(dim, num_heads * channels, rank)
         self.A_log = unset(num_heads)
         self.bias = unset(num_heads * channels)

@@ -29,7 +29,8 @@ class ReversibleBlock(nn.Module, metaclass=CheckedOptions):
 
     def __init__(self, f: nn.Module, g: nn.Module):
         super().__init__()
-        self.f, self.g = f, g
+        self.f = f
+        self.g = g
 
     def forward(self, x_1: Tensor, x_2: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         y_1 = x_1 + self.f(x_2, *args, **kwargs)
@@ -57,7 +58,8 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
     ):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.merge, self.recompute = merge, recompute
+        self.merge = merge
+        self.recompute = recompute
 
     def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
         """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
@@ -84,7 +86,9 @@ class _Reversible(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x_1, x_2, blocks, args, kwargs, *parameters):
-        ctx.blocks, ctx.args, ctx.kwargs = blocks, args, kwargs
+        ctx.blocks = blocks
+        ctx.args = args
+        ctx.kwargs = kwargs
         ctx.parameters = parameters
         ctx.autocast = autocast_dtype(x_1)
         ctx.random = []  # before f, and before g, of every block

@@ -264,9 +264,11 @@ class ActivationUnit(Score):
         if not hidden_dims:
             raise OptionError("hidden_dims must hold at least one width")
         self.width = max(hidden_dims)
-        self.interaction, self.activation = interaction, activation
+        self.interaction = interaction
+        self.activation = activation
         width = dim * {"outer": dim + 2, "elementwise": 3, "din_code": 4, "none": 2}[interaction]
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
         for out in (*hidden_dims, 1):
             self.weights.append(self._empty(out, width))
             self.biases.append(self._empty(out))

@@ -22,7 +22,8 @@ class SortNet(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, max_blocks: int, *, hidden: bool):
         super().__init__()
-        self.num_heads, self.max_blocks = num_heads, max_blocks
+        self.num_heads = num_heads
+        self.max_blocks = max_blocks
         self.hidden = nn.Linear(dim, dim) if hidden else None
         self.out = nn.Linear(dim, num_heads * max_blocks)
 

@@ -29,7 +29,9 @@ class Ranks:
                 "regard.parallel: group must be a torch.distributed.ProcessGroup that this process is part of, got "
                 f"{shown(group)}"
             )
-        self.group, self.rank, self.size = group, dist.get_rank(group), dist.get_world_size(group)
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
 
     def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
         """facts: any small value that pickles."""

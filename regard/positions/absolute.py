@@ -73,7 +73,9 @@ class Sinusoidal(AbsolutePosition):
 
     def __init__(self, dim: int, *, base: Above0 = 10000.0, pairing: Pairing = "adjacent"):
         super().__init__()
-        self.dim, self.base, self.pairing = dim, base, pairing
+        self.dim = dim
+        self.base = base
+        self.pairing = pairing
 
     def encode(self, position, dtype):
         return sinusoid(position, self.dim, base=self.base, pairing=self.pairing, dtype=dtype)
@@ -86,7 +88,8 @@ class Learned(AbsolutePosition):
 
     def __init__(self, dim: int, *, max_len: int):
         super().__init__()
-        self.dim, self.max_len = dim, max_len
+        self.dim = dim
+        self.max_len = max_len
         self.table = nn.Parameter(torch.empty(max_len, dim))
         self.reset_parameters()
 

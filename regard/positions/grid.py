@@ -44,7 +44,8 @@ class Axial(AbsolutePosition):
             shape = (-(-max_len // columns), columns)
         if not shape:
             raise OptionError("axial: shape must hold at least one axis")
-        self.dim, self.shape = dim, tuple(shape)
+        self.dim = dim
+        self.shape = tuple(shape)
         held = math.prod(self.shape)
         self.max_len = held if max_len is None else min(max_len, held)
         axes = len(self.shape)
@@ -86,7 +87,9 @@ class Coordinates(AbsolutePosition):
         super().__init__()
         if len(grid) != 2:
             raise OptionError(f"coordinates: grid must be (height, width), got {tuple(grid)}")
-        self.dim, self.grid, self.radius = dim, (grid[0], grid[1]), radius
+        self.dim = dim
+        self.grid = (grid[0], grid[1])
+        self.radius = radius
         self.max_len = grid[0] * grid[1]
         self.project = nn.Linear(2 + radius, dim, bias=False)
 

@@ -45,7 +45,9 @@ class Rotary(Position):
         self, *, base: Above0 = 10000.0, pairing: Pairing = "half", channels: int | None = None
     ):
         super().__init__()
-        self.base, self.pairing, self.channels = base, pairing, channels
+        self.base = base
+        self.pairing = pairing
+        self.channels = channels
 
     def rotate(
         self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]
@@ -145,7 +147,9 @@ class RelativePosition(Position):
     def __init__(self, dim: int, *, num_heads: int, clamp_len: int | None = None):
         super().__init__()
         check_divisible(dim=dim, num_heads=num_heads)
-        self.dim, self.num_heads, self.clamp_len = dim, num_heads, clamp_len
+        self.dim = dim
+        self.num_heads = num_heads
+        self.clamp_len = clamp_len
         self.distance = nn.Linear(dim, dim, bias=False)
         self.u = nn.Parameter(torch.empty(num_heads, dim // num_heads))
         self.v = nn.Parameter(torch.empty(num_heads, dim // num_heads))

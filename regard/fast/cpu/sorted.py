@@ -135,7 +135,8 @@ class Rows:
     """
 
     def __init__(self, call: Call, rows: slice):
-        self.call, self.rows = call, rows
+        self.call = call
+        self.rows = rows
         source, place = (z[rows].transpose(0, 1) for z in (call.source, call.place))
         R, n, T = source.shape
         start, c = call.before * call.c, call.c
@@ -148,7 +149,8 @@ class Rows:
         column = torch.empty_like(source).scatter_(2, source, rank) + length * row
         self.columns = column.flatten(1)  # of each token in each round
         keys = place if call.valid is None else place.masked_fill(~call.valid[rows], torch.inf)
-        self.queries, self.keys = (place - call.ahead).flatten(1), keys.flatten(1)
+        self.queries = (place - call.ahead).flatten(1)
+        self.keys = keys.flatten(1)
 
     def of_tokens(self, found: Float[Tensor, "G c V"], r: int) -> Float[Tensor, "nT V"]:
         return found.flatten(0, 1).index_select(0, self.columns[r])
@@ -214,7 +216,8 @@ class _Attention(torch.autograd.Function):
             lse[rows.rows] = (mass.log2() + top).where(mass > 0, torch.inf).view(-1, *lse.shape[1:])
         seen = lse < torch.inf
         ctx.save_for_backward(q, k, v, y, lse)
-        ctx.call, ctx.scale = call, scale
+        ctx.call = call
+        ctx.scale = scale
         ctx.mark_non_differentiable(seen)
         return y, seen
 

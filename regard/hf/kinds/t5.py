@@ -42,7 +42,8 @@ def t5(request: LoadRequest) -> Stack | EncoderDecoder:
         cross = _mixer(request, f"{layer}.1.EncDecAttention")
         made: Any = _block(request, layer, own, 2)  # of the norms and the feed-forward layer
         block = DecoderBlock(1, own, cross, made.feed_forward)
-        block.self_norm, block.cross_norm = made.mixer_norm, norm(f"{layer}.1.layer_norm")
+        block.self_norm = made.mixer_norm
+        block.cross_norm = norm(f"{layer}.1.layer_norm")
         block.feed_forward_norm = made.feed_forward_norm
         decoder.append(block)
     scaled = c.get("scale_decoder_outputs", c.get("tie_word_embeddings", True))
