@@ -79,7 +79,8 @@ class Packed(NamedTuple):
         if maps[0] is None:
             return None
         B, T = self.source.shape
-        H, prefix = maps[0].shape[1], maps[0].shape[3] - maps[0].shape[2]
+        H = maps[0].shape[1]
+        prefix = maps[0].shape[3] - maps[0].shape[2]
         whole = maps[0].new_zeros(B, T, prefix + T, H)
         for bucket, weights in zip(self.buckets, maps, strict=True):
             row, place = bucket.tokens // T, bucket.tokens % T
@@ -121,7 +122,8 @@ def mean_of_queries(
         request = compacted(*part, padding=True)
         found = f(request.x, request.context, request.mask)
         some = torch.ones_like(found) if request.answered is None else request.answered
-        total, count = total + (found * some).sum(), count + some.sum()
+        total = total + (found * some).sum()
+        count = count + some.sum()
     return total / count.clamp_min(1)
 
 
@@ -232,7 +234,8 @@ def extended_documents(
     first[:, 0] = order.valid[:, 0]
     _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
     runs = permute(changed.cumsum(1), order.target)
-    y, state = x.new_zeros(x.shape), with_facts(state, document=None)
+    y = x.new_zeros(x.shape)
+    state = with_facts(state, document=None)
     for run in range(int(runs[present].max()) + 1):
         here = present & (runs == run)
         if run:

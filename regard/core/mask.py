@@ -90,8 +90,10 @@ class Mask:
             raise ShapeError(
                 f"Mask.packed: cu_seqlens must rise from 0 to the number of tokens, got {shown(cu_seqlens.tolist())}"
             )
-        numbers, size = torch.arange(len(lengths), device=lengths.device), int(cu_seqlens[-1])
-        what, instead = f"a row of {size} tokens", "Give the offsets of one row."
+        numbers = torch.arange(len(lengths), device=lengths.device)
+        size = int(cu_seqlens[-1])
+        what = f"a row of {size} tokens"
+        instead = "Give the offsets of one row."
         require_memory("Mask.packed", what, 8 * size, lengths.device, instead)
         return cls(causal, documents=numbers.repeat_interleave(lengths)[None])
 

@@ -197,7 +197,8 @@ def checked(
     Not while it is compiled. counts: nor where all tensors are on the meta device, whose operations can be counted.
     also: a further check, of all arguments and of the tensors among them.
     """
-    signature, who = inspect.signature(function), function.__qualname__
+    signature = inspect.signature(function)
+    who = function.__qualname__
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -288,7 +288,9 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
     queries = keys = None
     if mask.valid is not None:
         keys = compaction(mask.valid)
-        pairwise, marks, shift = mask.pairwise, mask.global_tokens, None
+        pairwise = mask.pairwise
+        marks = mask.global_tokens
+        shift = None
         if context is None:
             queries, x = keys, keys.of(x)
         else:
@@ -307,7 +309,8 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             shift=shift,
             compact=True,
         )
-    T, S = x.shape[1], x.shape[1] if context is None else context.shape[1]
+    T = x.shape[1]
+    S = x.shape[1] if context is None else context.shape[1]
     answered = None
     if context is None:
         answered = mask.valid

@@ -91,7 +91,8 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
         return list(zip(keys, values, strict=True)), owner
 
     def unflatten(values: Any, owner: Owner | None) -> Any:
-        fields, document = values[: len(names)], values[len(names) :]
+        fields = values[: len(names)]
+        document = values[len(names) :]
         origin = None if owner is None else Origin(owner)
         return made(*fields, origin=origin, document=document[0] if document else None)
 
@@ -222,7 +223,8 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
 
 def _new_ones(mixer: Any) -> list[Any]:
     """A new state of each kind: without a context and, where that is declared, with one."""
-    states, weight = [mixer._initial_state(1, None, None, None)], first_parameter(mixer)
+    states = [mixer._initial_state(1, None, None, None)]
+    weight = first_parameter(mixer)
     if mixer.capabilities.cross and weight is not None:
         context = torch.zeros(1, 1, mixer.dim, dtype=weight.dtype, device=weight.device)
         with suppress(UnsupportedError):  # it may take a context in whole requests alone
@@ -277,6 +279,7 @@ def _widths(state: Any) -> tuple[Any, ...]:
     """The class, and of each field its axes and type, the width of floating ones, and the heads before a time axis."""
     fields = []
     for name, z in tensors(state).items():
-        floating, heads = z.is_floating_point(), z.shape[1] if z.ndim > 3 else None
+        floating = z.is_floating_point()
+        heads = z.shape[1] if z.ndim > 3 else None
         fields.append((name, z.ndim, floating or z.dtype, floating and z.shape[1:][-1:], heads))
     return type(state), fields

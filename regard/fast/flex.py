@@ -187,6 +187,7 @@ def _attend(
     """The block mask is put together inside, so that its length is that of the queries, symbol or number."""
     from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-    lengths, sizes = (q.shape[2], q.shape[2]), (BLOCK, BLOCK)
+    lengths = (q.shape[2], q.shape[2])
+    sizes = (BLOCK, BLOCK)
     block_mask: Any = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
     return flex_attention(q, k, v, block_mask=block_mask, scale=scale)

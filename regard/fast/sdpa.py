@@ -52,7 +52,8 @@ def synthesized(
     cut = [z[:, :, :n].type_as(v) for z, n in zip(tensors, (T, S, S), strict=False)]
     q, k, *bias = (z.expand(B, H, *z.shape[2:]) for z in cut)
     if bias:  # one more channel of the keys, which all queries have
-        q, k = with_ones(q), torch.cat([k, bias[0][..., None]], -1)
+        q = with_ones(q)
+        k = torch.cat([k, bias[0][..., None]], -1)
     return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=form)
 
 

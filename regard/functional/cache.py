@@ -56,7 +56,8 @@ def columns(
     Raises ShapeError for a length that the store does not hold.
     """
     length, C = state.length, store.shape[2]
-    start, most = same_in_all(length), most_in(length, state.most)
+    start = same_in_all(length)
+    most = most_in(length, state.most)
     if readable(length) and not all(0 <= n <= C for n in length.tolist()):
         raise ShapeError(
             f"state: length must be from 0 to {C}, the columns of its store, got {length.tolist()}"
@@ -83,8 +84,10 @@ def put(
     if at.start is not None:
         return append(store, new, at.start, donate)
     if at.room > store.shape[2]:
-        store, donate = F.pad(store, (0, 0, 0, at.room - store.shape[2])), True
-    index, new = at.new[:, None, :, None].expand(new.shape), new.type_as(store)
+        store = F.pad(store, (0, 0, 0, at.room - store.shape[2]))
+        donate = True
+    index = at.new[:, None, :, None].expand(new.shape)
+    new = new.type_as(store)
     ours = is_ours(donate, store, new)
     return store.scatter_(2, index, new) if ours else store.scatter(2, index, new)
 

@@ -51,9 +51,11 @@ def compressed_attention(
     """
     T, S = q.shape[2], k.shape[2]
     if mask.causal:
-        k, v = complete(k, factor, compress_k), complete(v, factor, compress_v)
+        k = complete(k, factor, compress_k)
+        v = complete(v, factor, compress_v)
         if first is not None:
-            k, v = torch.cat([first.k, k], 2), torch.cat([first.v, v], 2)
+            k = torch.cat([first.k, k], 2)
+            v = torch.cat([first.v, v], 2)
         ahead = S - T if mask.shift is None else None
         last = mask.last_key(T, S, q.device)
         return slot_attention(q, k, v, last, factor=factor, first=first, ahead=ahead, impl=impl)
@@ -61,7 +63,8 @@ def compressed_attention(
     if mask.valid is not None:
         k, v = (cleared(z, mask.valid) for z in (k, v))
         taken = in_chunks(mask.valid[:, None, :, None], factor).any(3).mT[..., :C]
-    k, v = compress_k(filled(k, factor)), compress_v(filled(v, factor))
+    k = compress_k(filled(k, factor))
+    v = compress_v(filled(v, factor))
     return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
@@ -93,7 +96,9 @@ def slot_attention(
 
     first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.
     """
-    T, lead, late = q.shape[2], int(first is not None), int(first is not None and first.late)
+    T = q.shape[2]
+    lead = int(first is not None)
+    late = int(first is not None and first.late)
     softmax = choose("softmax", softmax_rows, impl, tile=TILE)
 
     def some(rows: slice, q: Tensor, last: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -119,7 +124,8 @@ class State(Streamed):
 def initial_state(like: Float[Tensor, "B H 0 K"], factor: int, slots: int) -> State:
     """The state before the first token, with room for this many slots."""
     B, H, _, K = like.shape
-    store, rest = like.new_zeros(B, H, slots, K), like.new_zeros(B, H, factor - 1, K)
+    store = like.new_zeros(B, H, slots, K)
+    rest = like.new_zeros(B, H, factor - 1, K)
     length = like.new_zeros(B, dtype=torch.long)
     return State(store, store.clone(), rest, rest.clone(), length)
 
@@ -149,7 +155,8 @@ def extend(
         return y, replace(state, length=length)
     before, now = state.length // factor, length // factor
     slot = upto((factor - 1 + N) // factor, q)
-    exists, column = slot < (now - before)[:, None], lead + before[:, None] + slot
+    exists = slot < (now - before)[:, None]
+    column = lead + before[:, None] + slot
     most = most_in(length, None if state.most is None else state.most + N)
     room = lead + (state.k.shape[2] + len(slot) if most is None else most // factor)
     begins = (state.length == 0)[:, None]
@@ -157,7 +164,8 @@ def extend(
 
     def kept(store, rest, new, begin, compress) -> tuple[Tensor, Tensor]:
         """Slots and waiting tokens of one side."""
-        new, ours = _append_rest(rest, new, state.length, factor), donate
+        new = _append_rest(rest, new, state.length, factor)
+        ours = donate
         if begin is not None:
             front = torch.zeros_like(begins, dtype=torch.long)
             store = write(store, begin, front, begins, room, donate)
@@ -189,9 +197,12 @@ def _extend_one(
     impl: Impl,
 ) -> tuple[Float[Tensor, "B H 1 K"], State]:
     """One token at place `at` of every row: no mask, and no copy of the store."""
-    keys, values, lead = state.k, state.v, int(first is not None)
+    keys = state.k
+    values = state.v
+    lead = int(first is not None)
     if first is not None and at == 0:
-        keys, values = append(keys, first.k, 0, donate), append(values, first.v, 0, donate)
+        keys = append(keys, first.k, 0, donate)
+        values = append(values, first.v, 0, donate)
     column, waiting = lead + at // factor, at % factor
     rest_k, rest_v = (
         torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], 2)
@@ -200,11 +211,13 @@ def _extend_one(
     if waiting == factor - 1:  # the slot is complete
         keys = append(keys, compress_k(rest_k), column, donate)
         values = append(values, compress_v(rest_v), column, donate)
-        rest_k, rest_v = rest_k[:, :, :waiting], rest_v[:, :, :waiting]
+        rest_k = rest_k[:, :, :waiting]
+        rest_v = rest_v[:, :, :waiting]
     elif not is_ours(
         donate, keys, values
     ):  # the owner of the earlier state may write behind its slots
-        keys, values = keys[:, :, :column], values[:, :, :column]
+        keys = keys[:, :, :column]
+        values = values[:, :, :column]
     seen = lead + (at + 1 - int(first is not None and first.late)) // factor
     y = torch.zeros_like(q)
     if seen:

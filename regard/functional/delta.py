@@ -137,7 +137,8 @@ def delta_attention(
     dtype, T = wide_type(q), q.shape[2]
     g = torch.zeros_like(beta) if log_decay is None else _ranged(log_decay, dtype)
     g = g if g.ndim == 4 else g[..., None]
-    C, whole = CHUNK if g.shape[3] == 1 else CHUNK // 4, torch.compiler.is_exporting()
+    C = CHUNK if g.shape[3] == 1 else CHUNK // 4
+    whole = torch.compiler.is_exporting()
     C = min(C, T) if whole else fitted(C, T)
     at = _chunks(q.to(dtype), k.to(dtype), g.to(dtype), C, whole=whole, erased=True)
     qk, kk = at.pairs

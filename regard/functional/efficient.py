@@ -55,7 +55,9 @@ def efficient_attention(
 
 
 def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
-    rho, T, S = q.softmax(-1), q.shape[2], k.shape[2]
+    rho = q.softmax(-1)
+    T = q.shape[2]
+    S = k.shape[2]
     if not mask.causal:
         return rho @ summed(k, v, mask.valid)
     k = present_keys(k, mask.valid)
@@ -130,14 +132,16 @@ def causal_means(
     z_i = pairs.sum(-2) + carried * states[..., None, :, -1]
     a = rho / z_i.clamp_min(LEAST)
     y = (pairs @ a[..., None])[..., 0] @ v[..., :-1] + (a * carried) @ states[..., :-1]
-    S, z = last[..., :-1].to(dtype), last[..., -1].to(dtype)
+    S = last[..., :-1].to(dtype)
+    z = last[..., -1].to(dtype)
     return in_time(y, T).to(dtype), S, z, m[:, :, -1].to(dtype)
 
 
 def _one(rho, k, v, S, z, m, ours: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A decoding step: few operations, since each costs more than its numbers."""
     top = torch.maximum(m, k).detach()
-    e, shrink = (k - top).exp_(), (m - top).exp_()[..., None]
+    e = (k - top).exp_()
+    shrink = (m - top).exp_()[..., None]
     z = torch.addcmul(e, z, shrink[..., 0])
     S = S.mul_(shrink) if ours else S * shrink
     S = S.addcmul_(e[..., None], v)

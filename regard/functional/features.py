@@ -175,7 +175,8 @@ def favor_keys(
         return Keys(present(kernel(wx) + KERNEL_EPS, valid), None, before)
     absent = None if valid is None else ~valid[:, None]
     # |x|^2 / 2 as a part of c
-    peak, size = wx.amax(-1), torch.zeros_like(half) if stabiliser == "published" else half
+    peak = wx.amax(-1)
+    size = torch.zeros_like(half) if stabiliser == "published" else half
     if causal:
         peak, size = peak.detach(), size.detach()
     top = peak - size

@@ -39,7 +39,9 @@ def fixed_weights(
     """One head per pattern, divided by the sum over the allowed keys; a row without any is zero. In float32 at least."""
     dtype = torch.promote_types(dtype, torch.float32)
     T, S = query.shape[1], key.shape[1]
-    i, j, length = query[:, rows, None], key[:, None, :], n[:, None, None]
+    i = query[:, rows, None]
+    j = key[:, None, :]
+    length = n[:, None, None]
     heads = [PATTERNS[name](i, j, length).to(dtype) for name in patterns]
     weights = torch.stack(torch.broadcast_tensors(i, j, *heads)[2:], 1)
     allowed = mask.dense(T, S, device=query.device, rows=rows)

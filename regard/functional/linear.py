@@ -71,7 +71,8 @@ def linear_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys. impl, here and below: see `functional.rows`."""
     q, k, values = ranged(q, k, v)
-    phi_q, phi_k = feature_map(q), present(feature_map(k), mask.valid)
+    phi_q = feature_map(q)
+    phi_k = present(feature_map(k), mask.valid)
     sums, total, _, _ = chosen_sums(phi_q, phi_k, values, mask=mask, impl=impl)
     return (sums / denominator(total)).type_as(v)
 
@@ -146,7 +147,9 @@ def weighted_sums(
     phi_k: zero where there is no key. log_decay (<= 0), in causal order: what the state is multiplied by, in log, just before each token
     is added.
     """
-    T, M, V = phi_q.shape[2], phi_q.shape[3], v.shape[3]
+    T = phi_q.shape[2]
+    M = phi_q.shape[3]
+    V = v.shape[3]
     if not mask.causal:
         S, z = summed(phi_k, v)
         return *read(phi_q, S, z), S, z
@@ -266,7 +269,8 @@ def accumulated(
     d = F.pad(log_decay[:, :, :-1].to(wide_type(gain)), (0, 0, 1, 0))
     N, R = d.shape[2:]
     C = fitted(GROUP, N)
-    d, x = in_chunks(d, C), in_chunks(sources.flatten(3), C).unflatten(4, gain.shape[3:])
+    d = in_chunks(d, C)
+    x = in_chunks(sources.flatten(3), C).unflatten(4, gain.shape[3:])
     inside = _products(x, d)
     ends = _products(inside[:, :, :, -1], d.sum(3))
     carried = F.pad(ends[:, :, :-1], (0, 0, 0, 0, 1, 0))[:, :, :, None].unflatten(4, (R, -1))

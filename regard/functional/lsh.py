@@ -25,7 +25,8 @@ def angular_hash(
     wide = wide_type(q)
     q, bucket = q.detach().to(wide)[:, :, None], torch.zeros((), dtype=torch.long, device=q.device)
     for rotation in reversed(rotations):
-        turned, n = q @ rotation.to(wide).transpose(0, 1), rotation.shape[-1]
+        turned = q @ rotation.to(wide).transpose(0, 1)
+        n = rotation.shape[-1]
         pole = turned.abs().argmax(-1, keepdim=True)
         pole = pole + n * (turned.gather(-1, pole) < 0)  # faster than argmax over both signs
         bucket = bucket * 2 * n + pole[..., 0]

@@ -33,7 +33,8 @@ def initial_state(
     heads = (batch_size, num_heads)
     M = like.new_zeros(*heads, K, V)
     length = like.new_zeros(batch_size, dtype=torch.long)
-    k, v = like.new_zeros(*heads, chunk_size, near), like.new_zeros(*heads, chunk_size, V)
+    k = like.new_zeros(*heads, chunk_size, near)
+    v = like.new_zeros(*heads, chunk_size, V)
     return State(M, torch.zeros_like(M), k, v, length)
 
 
@@ -103,10 +104,15 @@ def _extend_one(
     """One token per row, all rows at the same place of their chunk: one place of the store is written."""
     C = state.k.shape[2]
     filled = length % C
-    M, P, near_k, near_v = state.M, state.P, state.k, state.v
+    M = state.M
+    P = state.P
+    near_k = state.k
+    near_v = state.v
     new = [z for pair in (sums.near, sums.far) if pair is not None for z in pair]
     if not is_ours(donate, P, near_k, near_v, *new, v):
-        P, near_k, near_v = P.clone(), near_k.clone(), near_v.clone()
+        P = P.clone()
+        near_k = near_k.clone()
+        near_v = near_v.clone()
     y = torch.zeros_like(v)
     if sums.near is not None:
         q, k = sums.near

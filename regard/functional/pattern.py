@@ -263,7 +263,8 @@ def weights(
     prefix: Float[Tensor, "B H E K"] | None = None,
 ) -> Float[Tensor, "B H T S"]:
     """The weights that `pattern_attention` applies, prefix keys first; rows without a key are zero."""
-    T, E = q.shape[2], 0 if prefix is None else prefix.shape[2]
+    T = q.shape[2]
+    E = 0 if prefix is None else prefix.shape[2]
     k = k if prefix is None else torch.cat([prefix, k], 2)
     pairs = _pairs(pattern, mask, T, E, slice(0, T), q.device)
     return masked_softmax(scores(q, k, scale), pairs).type_as(q)

@@ -62,16 +62,20 @@ def extend(
     impl: Impl = "auto",
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
-    N, reach, sinks = q.shape[2], pattern.reach, pattern.sinks
+    N = q.shape[2]
+    reach = pattern.reach
+    sinks = pattern.sinks
     attention = partial(attend_next, pattern=pattern, chunk=getattr(impl, "chunk", None) or CHUNK)
     if reach is None:
         at = columns(state, valid, N, state.k, donate)
-        k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
+        k = put(state.k, k, at, donate)
+        v = put(state.v, v, at, donate)
         seen = joined(prefix, (k[:, :, : at.seen], v[:, :, : at.seen]))
         y = attention(q, *seen, query=at.query, key=at.key)
         return y, replace(state, k=k, v=v, length=at.length)
 
-    before, column = state.length[:, None], upto(sinks + reach + N, q)
+    before = state.length[:, None]
+    column = upto(sinks + reach + N, q)
     sink = torch.where(column < before, column, sinks + column - before)[:, :sinks]
     sink = sink.clamp_max(sinks + torch.sym_min(sinks, N) - 1)
     length = advance(state.length, valid, N)
@@ -83,10 +87,12 @@ def extend(
         first = pick(torch.cat([first, new[:, :, :sinks]], 2), sink)
         return torch.cat([first, latest, new], 2)
 
-    k, v = stored(state.first_k, state.k, k), stored(state.first_v, state.v, v)
+    k = stored(state.first_k, state.k, k)
+    v = stored(state.first_v, state.v, v)
     key = before + column - sinks - reach
     key = torch.where(column < sinks, column, key.masked_fill(key < sinks, -1))
-    query, seen = before + upto(N, q), joined(prefix, (k, v))
+    query = before + upto(N, q)
+    seen = joined(prefix, (k, v))
     y = attention(q, *seen, query=query, key=key, store=(sinks, reach))
     latest = [z[:, :, sinks + N :] if valid is None else pick(z, last) for z in (k, v)]
     return y, State(latest[0], latest[1], k[:, :, :sinks], v[:, :, :sinks], length)
@@ -111,13 +117,17 @@ def attend_next(
         key = torch.where(j < S, key[:, j.clamp_max(S - 1)], -1)
         i, j = i.clamp_max(N - 1), j.clamp_max(S - 1) + E
         j = beside(upto(E, q), j)
-        q, k, v, query = take(q, i), take(k, j), take(v, j), query[:, i]
+        q = take(q, i)
+        k = take(k, j)
+        v = take(v, j)
+        query = query[:, i]
     else:
         q, k, v = (z.unsqueeze(2) for z in (q, k, v))
         query, key = query[:, None], key[:, None]
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H n t V"]:
-        i, j = query[:, None, :, rows, None], key[:, None, :, None]
+        i = query[:, None, :, rows, None]
+        j = key[:, None, :, None]
         pairs = pattern.contains(i, j) & (j >= 0) & (j <= i)
         pairs = F.pad(pairs, (E, 0), value=True)  # all see the keys of a prefix
         return masked_softmax(scores(q, k), pairs).type_as(v) @ v

@@ -26,7 +26,8 @@ def projected_attention(
 
     slots: those that take part (default: all).
     """
-    k, v = in_slots(E, cleared(k, valid)), in_slots(F, cleared(v, valid))
+    k = in_slots(E, cleared(k, valid))
+    v = in_slots(F, cleared(v, valid))
     return attend(q, k, v, None if slots is None else slots[:, None, None], impl=impl)
 
 

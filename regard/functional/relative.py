@@ -65,8 +65,11 @@ def relative_attention(
     of ragged rows has its tokens at their end.
     """
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    T, S, segments = q.shape[2], k.shape[2], terms.segments
-    turned, r = scale * (q + terms.v_b[:, None]), terms.r.transpose(0, 1)
+    T = q.shape[2]
+    S = k.shape[2]
+    segments = terms.segments
+    turned = scale * (q + terms.v_b[:, None])
+    r = terms.r.transpose(0, 1)
     segment = None if segments is None else segment_bias(q, segments, scale)
 
     def bias(rows: slice, cols: slice) -> Float[Tensor, "B H t s"]:

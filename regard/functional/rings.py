@@ -53,8 +53,11 @@ def extend(
 
     `tile` tokens at a time, each with a copy of the rings of its groups.
     """
-    W, ours, parts = state.k.shape[4], is_ours(donate, k, state.k), []
-    window, size = last_of_group(W, include_self=not exclude_self), min(tile, W)
+    W = state.k.shape[4]
+    ours = is_ours(donate, k, state.k)
+    parts = []
+    window = last_of_group(W, include_self=not exclude_self)
+    size = min(tile, W)
     new = zip(*(z.split(size, 2) for z in (q, k, v)), group.split(size, 3), strict=True)
     for some_q, some_k, some_v, some_group in new:
         tokens = some_q, some_k, some_v, some_group

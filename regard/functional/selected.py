@@ -79,7 +79,8 @@ def gated_blocks(
     place = torch.arange(S, device=q.device)
 
     def some(rows, q, gates, k, v, block_keys, block_values, keys, values):
-        i, cols = last[:, rows], visible_keys(mask, T, S, rows, window)
+        i = last[:, rows]
+        cols = visible_keys(mask, T, S, rows, window)
         whole, at = of_blocks(q, block_keys, count, block_size, i, own[:, rows])
         y_whole = (whole.type_as(v) @ block_values[:, :, None]).flatten(1, 2)
         weights, places = chosen(q, keys, at, i)
@@ -202,7 +203,8 @@ def of_blocks(
 ) -> tuple[Float[Tensor, "B G r t N"], Int[Tensor, "B G t count"]]:
     """Weights of whole blocks, and the `count` blocks that they choose, after the first, the query's own and the one before."""
     found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
-    block, mine = torch.arange(found.shape[4], device=q.device), own[:, None, :, None] // block_size
+    block = torch.arange(found.shape[4], device=q.device)
+    mine = own[:, None, :, None] // block_size
     ended = block_size * (block + 1) <= last[:, None, None, :, None] + 1
     begun = block_size * block <= last[:, None, :, None]
     weights = masked_softmax(found, ended)

@@ -72,12 +72,15 @@ def sinkhorn_attention(
     sorting: from `balance`, or from `earlier_blocks` where the mask is causal; N blocks of `block_size` cover T tokens.
     join: one softmax over both blocks, or the sum of two.
     """
-    T, C, N = q.shape[2], block_size, sorting.shape[3]
+    T = q.shape[2]
+    C = block_size
+    N = sorting.shape[3]
     valid = q.new_ones(1, T, dtype=torch.bool) if mask.valid is None else mask.valid
     q, k, v = (cleared(z, mask.valid) for z in (q, k, v))
     q, k, v = (F.pad(z, (0, 0, 0, N * C - T)).unflatten(2, (N, C)) for z in (q, k, v))
     valid = F.pad(valid, (0, N * C - T)).unflatten(1, (N, C))  # b N C
-    sorted_k, sorted_v = mixed(sorting[:, :, :sort_cut], k), mixed(sorting[:, :, :sort_cut], v)
+    sorted_k = mixed(sorting[:, :, :sort_cut], k)
+    sorted_v = mixed(sorting[:, :, :sort_cut], v)
     shared = valid.any(1)[:, None] & valid.any(2)[:, :, None]  # b N C: places of sorted blocks
     if sort_cut is not None:
         seen = shared[:, :sort_cut].flatten(1)[:, None, None]
@@ -174,12 +177,14 @@ def extend(
 
     cells = block[..., None] * C + place  # B G C: positions
     own = [pick(z, cells.clamp_max(at.seen - 1)) for z in store]
-    queries, seen = q[:, :, None], (place <= filled)[:, None, None]
+    queries = q[:, :, None]
+    seen = (place <= filled)[:, None, None]
     if N > 1:
         token = (cells - state.length[:, None, None]).clamp(
             0, N - 1
         )  # copies where a cell has none
-        queries, seen = pick(q, token), (place <= place[:, None])[None, None]
+        queries = pick(q, token)
+        seen = (place <= place[:, None])[None, None]
     shared = (block > 0)[..., None, None].expand(-1, -1, -1, C)
     y = beside_sorted(queries, own[0], own[1], first[0], first[1], seen, shared, join).flatten(2, 3)
     y = y if N == 1 else pick(y, filled + upto(N, q))

@@ -88,7 +88,9 @@ def latent_attention(
 
     weight: of each head W_k and then W_v, W = K - (Z - M) + V rows.
     """
-    rest, M, K = z.shape[3] - weight.shape[2], weight.shape[2], q.shape[3]
+    rest = z.shape[3] - weight.shape[2]
+    M = weight.shape[2]
+    K = q.shape[3]
     plain, turned = q.split([K - rest, rest], -1)
     of_k, of_v = weight.tensor_split([K - rest], 1)
     q = torch.cat([plain @ of_k, turned], -1)
@@ -192,11 +194,13 @@ def behind_sink(
     scale, bias = how["scale"], how.get("bias")
     scale = q.shape[3] ** -0.5 if scale is None else scale
     logit = (sinks / scale).type_as(q)[:, None, None].expand(*q.shape[:3], 1)
-    q, first = torch.cat([q, logit], -1), upto(k.shape[2] + 1, k) == 0
+    q = torch.cat([q, logit], -1)
+    first = upto(k.shape[2] + 1, k) == 0
     if _only_causal(mask) and q.shape[2] == k.shape[2] and bias is None:
         q = F.pad(q, (0, 0, 1, 0))
     channel = first[:, None].type_as(k).expand(*k.shape[:2], -1, 1)
-    k, v = torch.cat([F.pad(k, (0, 0, 1, 0)), channel], -1), F.pad(v, (0, 0, 1, 0))
+    k = torch.cat([F.pad(k, (0, 0, 1, 0)), channel], -1)
+    v = F.pad(v, (0, 0, 1, 0))
     valid, pairwise = (
         None if z is None else F.pad(z, (1, 0), value=True) for z in (mask.valid, mask.pairwise)
     )

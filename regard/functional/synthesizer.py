@@ -137,13 +137,16 @@ def attend(
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
     """tensors: those of the logits, in whose place they stand."""
-    S, n, wide = v.shape[2], len(logits.of_queries), wide_type(v)
+    S = v.shape[2]
+    n = len(logits.of_queries)
+    wide = wide_type(v)
     hides = mask.causal or mask.valid is not None or mask.pairwise is not None
 
     def some(rows: slice, _: Tensor, *given: Tensor) -> Float[Tensor, "B H t V"]:
         *own, v = given
         cols = visible_keys(mask, T, S, rows)
-        L, v = logits.make(rows, cols.stop, *own), v[:, :, cols]
+        L = logits.make(rows, cols.stop, *own)
+        v = v[:, :, cols]
         if not hides:
             return mixed(L.softmax(-1, wide).type_as(v), v)
         allowed = mask.dense(T, S, device=v.device, rows=rows, cols=cols)

@@ -70,7 +70,9 @@ def window_attention(
 def attend(
     q, k, v, *, window, dilation=1, soft_cap=None, sinks=None, mask: Mask = OPEN, tile=TILE
 ) -> Tensor:
-    T, S, d = q.shape[2], k.shape[2], dilation
+    T = q.shape[2]
+    S = k.shape[2]
+    d = dilation
     k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
     if mask.global_tokens is not None:
 
@@ -83,7 +85,8 @@ def attend(
 
         return tiled(some, tile, q, k, v)
 
-    w, c = torch.sym_min(window, S), torch.sym_min(tile, (T + d - 1) // d)
+    w = torch.sym_min(window, S)
+    c = torch.sym_min(tile, (T + d - 1) // d)
     step = torch.arange(
         -w, c if mask.causal else c + w, device=q.device
     )  # from a block's first query to its keys
@@ -118,7 +121,8 @@ def _weights(
     z = scores(q, k)
     if sinks is not None:
         sink = sinks.type_as(z).view(-1, *[1] * (z.ndim - 2)).expand(*z.shape[:-1], 1)
-        z, allowed = torch.cat([z, sink], -1), F.pad(allowed, (0, 1), value=True)
+        z = torch.cat([z, sink], -1)
+        allowed = F.pad(allowed, (0, 1), value=True)
     a = masked_softmax(z if soft_cap is None else capped(z, soft_cap), allowed)
     return a if sinks is None else a[..., :-1]
 
@@ -147,7 +151,8 @@ def extend(
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, R = q.shape[2], state.k.shape[2]
-    k, v = torch.cat([state.k, k], 2), torch.cat([state.v, v], 2)
+    k = torch.cat([state.k, k], 2)
+    v = torch.cat([state.v, v], 2)
     here = torch.arange(R + N, device=q.device) >= R - state.length[:, None]
     y = window_attention(
         q,

@@ -203,7 +203,8 @@ class AttentionFunction:
         output_attentions: bool | None = None,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        config, given = self.config, {name: z for name, z in others.items() if z is not None}
+        config = self.config
+        given = {name: z for name, z in others.items() if z is not None}
         if "sliding_window" in given:
             config = config.windowed or config
         for name, reason in REFUSED.items():
@@ -248,11 +249,13 @@ def _mixed(
                 "not stored. Use use_cache=False."
             )
         # queries that come after stored keys take their places in the whole sequence
-        x, context = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v), None
+        x = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v)
+        context = None
     elif T == S:
         x = context = packed(mixer, q, k, v)  # one tensor holds both
     else:
-        x, context = packed(mixer, q), packed(mixer, None, k, v)
+        x = packed(mixer, q)
+        context = packed(mixer, None, k, v)
     weights = None
     if need_weights:
         weights = mixer.attention_map(x, context=context, mask=mask)[:, :, -T:]

@@ -267,7 +267,8 @@ def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     except (ValueError, LookupError, OSError, RuntimeError, struct.error) as error:
         raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {error}") from None
-    model, missing = found[0], sorted(found[1]["missing_keys"])
+    model = found[0]
+    missing = sorted(found[1]["missing_keys"])
     if missing:
         raise StoredDataError(f"load: {path} lacks {', '.join(missing)}")
     config = model.config.to_dict()

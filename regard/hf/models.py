@@ -244,7 +244,9 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         position: Tensor | None,
         others: dict[str, Any],
     ) -> Tensor:
-        who, N, valid = type(self).__name__, ids.shape[1], None
+        who = type(self).__name__
+        N = ids.shape[1]
+        valid = None
         if attention_mask is not None:
             if attention_mask.ndim != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
                 raise ShapeError(

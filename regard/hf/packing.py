@@ -57,7 +57,8 @@ def documents(
             raise ShapeError(
                 f"{who}: {' and '.join(told)} must be of {B} rows of {T} tokens, got {list(z.shape)}"
             )
-    place, at = places(found[0], valid), torch.arange(T, device=found[0].device)
+    place = places(found[0], valid)
+    at = torch.arange(T, device=found[0].device)
     # padding belongs to the document before it
     latest = at.expand(B, T) if valid is None else (at * valid).cummax(1).values
 

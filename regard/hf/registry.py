@@ -74,7 +74,8 @@ def patch_transformers() -> None:
     """Make configs write the mechanism that they name, and read it, and models check its name. A second call does nothing."""
     if hasattr(PretrainedConfig, FIELD):
         return
-    plain, checked = PretrainedConfig.to_dict, PreTrainedModel.get_correct_attn_implementation
+    plain = PretrainedConfig.to_dict
+    checked = PreTrainedModel.get_correct_attn_implementation
 
     @wraps(plain)
     def to_dict(self: PretrainedConfig) -> dict[str, Any]:

@@ -76,7 +76,8 @@ class TokenEmbedding(nn.Module):
                 "this checkpoint does not support types: it has no table of them"
             )
         if self.place is not None:
-            rows, most = self.places(tokens, valid, documents), tokens.shape[1]
+            rows = self.places(tokens, valid, documents)
+            most = tokens.shape[1]
             if after is not None:
                 rows = rows + after
             if any(z is not None for z in (valid, after, documents)):
@@ -187,7 +188,8 @@ class EncoderDecoder(nn.Module):
     ) -> Hidden:
         check_tokens("target", target, target_valid, self.embedding.table.weight)
         context = self.encoder(source, valid=source_valid)
-        mask, cross = Mask(causal=True, valid=target_valid), Mask(valid=source_valid)
+        mask = Mask(causal=True, valid=target_valid)
+        cross = Mask(valid=source_valid)
         x = self.embedding(target, target_valid, None)
         for block in self.blocks:
             x = block(x, context, mask=mask, seen=cross)

@@ -23,7 +23,9 @@ class CachedMixer(SplitMixer):
     """
 
     def _start(self, length, max_len):
-        weight, B, room = self._like, len(length), max_len or 0
+        weight = self._like
+        B = len(length)
+        room = max_len or 0
         with torch.no_grad():  # one token shows what is kept of each
             _, *kept = self._split(weight.new_zeros(1, 1, self.dim), None, length[:1, None])
         k, v = (weight.new_zeros(B, z.shape[1], room, z.shape[3]) for z in kept)
@@ -35,7 +37,8 @@ class CachedMixer(SplitMixer):
             at = at._replace(seen=min(at.seen, self.max_len))  # a store may have more columns
         query = at.query.clamp_min(0)
         q, k, v = self._split(x, None, query)
-        k, v = put(state.k, k, at, donate), put(state.v, v, at, donate)
+        k = put(state.k, k, at, donate)
+        v = put(state.v, v, at, donate)
         seen = k[:, :, : at.seen], v[:, :, : at.seen]
         return self._attend(q, *seen, at.mask, query, at.key), State(k, v, at.length)
 

@@ -60,7 +60,8 @@ class PatternMixer(HeadsMixer):
         """Keys and values of the external tokens."""
         if not hasattr(self, "external"):
             return None
-        k, v = self.heads.keys(self.external[None]), self.heads.values(self.external[None])
+        k = self.heads.keys(self.external[None])
+        v = self.heads.values(self.external[None])
         return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
 
     def mix(self, x, context, mask):

@@ -133,7 +133,8 @@ class ScanMixer(SplitMixer):
         return self.out(y if self.gate is None else y * self.gate_of(self.gate(x)))
 
     def _start(self, length, max_len):
-        like, taps = self._like, self.conv.size - 1 if self.conv else 0
+        like = self._like
+        taps = self.conv.size - 1 if self.conv else 0
         S = like.new_zeros(len(length), self.num_heads, self.key_dim, self.value_dim)
         return State(S, like.new_zeros(len(length), taps, sum(self.widths)), length)
 

@@ -98,7 +98,8 @@ class BigBird(PatternMixer):
         self.past_blocks.copy_(self._draw(causal=True))
 
     def _request(self, T, mask):
-        b, table = self.block_size, self.past_blocks if mask.causal else self.random_blocks
+        b = self.block_size
+        table = self.past_blocks if mask.causal else self.random_blocks
         pattern = Union((*self.near[mask.causal], Scattered(b, table)))
         if mask.causal or not self.global_blocks:
             return pattern, mask, None

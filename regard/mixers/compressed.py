@@ -119,7 +119,8 @@ class Compressed(HeadsMixer):
         return slots if G == H else apart(slots[:, 0], z.shape[3] // H).contiguous()
 
     def _start(self, length, max_len):
-        lead, room = int(self.first_slot != "none"), (max_len or 0) // self.factor
+        lead = int(self.first_slot != "none")
+        room = (max_len or 0) // self.factor
         return initial_state(self.heads.zeros(len(length), 0), self.factor, lead + room)
 
     def _step(self, x, state, valid, donate):

@@ -72,7 +72,8 @@ class Efficient(HeadsMixer):
         return self.heads.merge(q @ (scaled(k, mask).mT @ v))
 
     def _keep(self, context, valid):
-        k, v = present_keys(self.heads.keys(context), valid), self.heads.values(context)
+        k = present_keys(self.heads.keys(context), valid)
+        v = self.heads.values(context)
         return summed(k, v, valid), k.logsumexp(2)
 
     def _read(self, x, kept, at):
@@ -84,7 +85,8 @@ class Efficient(HeadsMixer):
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
-        k, sums = present_keys(k, valid), (state.S, state.z, state.m)
+        k = present_keys(k, valid)
+        sums = (state.S, state.z, state.m)
         y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
         return y, State(S, z, m, advance(state.length, valid, x.shape[1]))
 

@@ -74,7 +74,8 @@ class GAU(CachedMixer):
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]
 
     def _split(self, x, context, at=None):
-        at, source = first_places(x) if at is None else at, x if context is None else context
+        at = first_places(x) if at is None else at
+        source = x if context is None else context
         q, k = self.relative.turned(self.unit.views(x), at, self.score_scale)
         if context is not None:
             _, k = self.relative.turned(self.unit.views(context), first_places(context), 1.0)

@@ -108,13 +108,15 @@ class GMLP(CachedMixer):
         z1, z2 = F.gelu(h1), self.norm(F.gelu(h2))[:, None]  # apart: no further tensor of [B T F]
         if self.qkv is None:
             return (z1, None), z2[..., :0], z2
-        qkv, A = self.qkv(x)[:, None], self.qkv.out_features // 3
+        qkv = self.qkv(x)[:, None]
+        A = self.qkv.out_features // 3
         return (z1, qkv[..., :A]), qkv[..., A:], z2
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         (z1, q), T = q, v.shape[2]
         if query is None:
-            weight, bias = self._first(T)[None], self.bias[None, :T]
+            weight = self._first(T)[None]
+            bias = self.bias[None, :T]
         else:
             weight = self._between(query, key.clamp_max(len(self.bias) - 1))
             bias = self.bias[query]

@@ -81,10 +81,12 @@ class Indexed(SelectedMixer):
         x, source = (z.type_as(self._like) for z in (x, x if context is None else context))
         with unrounded(x):
             qi = apart(self.index_query(x), self.index_dim)
-            qi, ki = self.query_norm(qi), self.index_norm(self.index_key(source))[:, None]
+            qi = self.query_norm(qi)
+            ki = self.index_norm(self.index_key(source))[:, None]
             if self.position is not None:
                 at = first_places(x) if at is None else at
-                qi, ki = self.position.rotate(qi, at), self.position.rotate(ki, at)
+                qi = self.position.rotate(qi, at)
+                ki = self.position.rotate(ki, at)
             w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([side_by_side(k)[:, None], ki], -1), v
 

@@ -69,7 +69,8 @@ class Linear(RecurrentMixer):
         dtype = v.dtype
         S, z = (None, None) if state is None else ranged(state.S, state.z)
         q, k, v = ranged(q, k, v)
-        phi_q, phi_k = self.phi(q), present(self.phi(k), mask.valid)
+        phi_q = self.phi(q)
+        phi_k = present(self.phi(k), mask.valid)
         place = upto(q.shape[2], q)
         place = place if state is None else state.length[:, None] + place
         a, e = (self.position.rotate(phi, place) for phi in (phi_q, phi_k))
@@ -81,7 +82,8 @@ class Linear(RecurrentMixer):
     def _step(self, x, state, valid, donate):
         if self.position is None:
             return super()._step(x, state, valid, donate)
-        mask, length = Mask(causal=True, valid=valid), advance(state.length, valid, x.shape[1])
+        mask = Mask(causal=True, valid=valid)
+        length = advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
         return mixed, State(S, z, length)
 

@@ -117,7 +117,8 @@ class Linformer(HeadsMixer):
         """Keys and values of the slots, and which take part, as far as these tokens make them: each is at its place [B S] of `count` [B]."""
         E, F, taken = self._matrices(count, S)
         place = place.clamp_max(E.shape[3] - 1)[:, None, None]
-        k, v = self.heads.keys(context), self.heads.values(context)
+        k = self.heads.keys(context)
+        v = self.heads.values(context)
         k, v = (
             in_slots(E.take_along_dim(place, 3), cleared(z, valid)) for E, z in ((E, k), (F, v))
         )

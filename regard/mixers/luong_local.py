@@ -136,7 +136,9 @@ class LuongLocal(CachedMixer, HeadsMixer):
     def _windows(
         self, q: Tensor, k: Tensor, mask: Mask, query: Int[Tensor, "b T"] | None = None
     ) -> Windows:
-        T, S, D_w = q.shape[2], k.shape[2], self.window_size
+        T = q.shape[2]
+        S = k.shape[2]
+        D_w = self.window_size
         if mask.causal:
             last = mask.last_key(T, S, q.device)
             return Windows((last - D_w)[:, None], D_w + 1, last)

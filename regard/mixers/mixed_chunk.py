@@ -75,7 +75,8 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
         return self.heads.merge(mixed)
 
     def _start(self, length, max_len):
-        K, like = self.heads.head_dim, self.heads.zeros(len(length), 0)
+        K = self.heads.head_dim
+        like = self.heads.zeros(len(length), 0)
         return initial_state(like, len(length), like.shape[1], self.chunk_size, K, K, K)
 
 

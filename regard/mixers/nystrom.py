@@ -62,7 +62,8 @@ class Nystrom(HeadsMixer):
         y = nystrom_attention(q, k, v, num_landmarks=m, mask=mask, cross=cross)
         if self.filters is None or cross:
             return self.heads.merge(y)
-        filters, v = self.filters, v if mask.valid is None else v * mask.valid[:, None, :, None]
+        filters = self.filters
+        v = v if mask.valid is None else v * mask.valid[:, None, :, None]
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
         # oneDNN's float16 form of this never ends on some processors

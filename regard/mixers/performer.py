@@ -120,7 +120,8 @@ class Performer(RecurrentMixer):
         return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)
 
     def _keys(self, k, source, mask, state):
-        w, before = self.projection.w, None if state is None else state.c
+        w = self.projection.w
+        before = None if state is None else state.c
         return favor_keys(k, w, causal=mask.causal, valid=mask.valid, before=before, **self._how)
 
     def _start(self, length, max_len):

@@ -127,7 +127,8 @@ class Routing(HeadsMixer):
     ) -> Float[Tensor, ""]:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
         check_request(self, x, context, mask)
-        of, source = self.centroids.distance, x if context is None else context
+        of = self.centroids.distance
+        source = x if context is None else context
         loss = of(self.heads.queries, x, mask.valid if context is None else None)
         return loss if self.shared_qk else loss + of(self.heads.keys, source, mask.valid)
 

@@ -89,12 +89,14 @@ class ScalarDecay(ScanMixer):
             g = (-(2 ** (-5 - head))).log1p()
             place = upto(x.shape[1], x)
             place = place if after is None else after[:, None] + place
-            q, k = rotate(q * q.shape[-1] ** -0.5, place), rotate(k, place)
+            q = rotate(q * q.shape[-1] ** -0.5, place)
+            k = rotate(k, place)
         return q, k, v, None, g[:, None].expand(q.shape[:3])
 
     def _merge(self, x, mixed):
         if self.form == "retention":
             return super()._merge(x, mixed)
         assert self.gate is not None
-        y, gate = side_by_side(mixed), self.gate_of(self.gate(x))
+        y = side_by_side(mixed)
+        gate = self.gate_of(self.gate(x))
         return self.out(self.norm(y * gate) if self.form == "mamba2" else self.norm(y) * gate)

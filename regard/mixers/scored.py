@@ -75,7 +75,9 @@ class Scored(CachedMixer, HeadsMixer):
         return self.score.queries(q), keys, v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        of, normaliser, impl = self.score, self.normaliser, self.impl
+        of = self.score
+        normaliser = self.normaliser
+        impl = self.impl
         if of.product and normaliser == "softmax":
             return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=impl)
         return scored_attention(

@@ -176,5 +176,6 @@ class Sinkhorn(HeadsMixer):
         N = k.shape[2] // self.block_size
         if self.sort_net is not None:
             return self._noisy(self.sort_net(summary, min(N, self.sort_net.max_blocks)))
-        q, means = apart(summary, self.heads.key_dim), k.unflatten(2, (N, -1)).mean(3)
+        q = apart(summary, self.heads.key_dim)
+        means = k.unflatten(2, (N, -1)).mean(3)
         return self._noisy(block_scores(q, means))

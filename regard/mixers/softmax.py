@@ -123,7 +123,8 @@ class Softmax(CachedMixer, HeadsMixer):
             first_or_other = (query[:, :, None] == 0) | (key[:, None] != query[:, :, None])
             how["exclude_self"] = False
             mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
-        T, dropout = q.shape[2], self.dropout if self.training else 0.0
+        T = q.shape[2]
+        dropout = self.dropout if self.training else 0.0
         if self.sinks is not None:
             q, k, v, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
         y = softmax_attention(q, k, v, mask=mask, dropout=dropout, impl=self.impl, **how)
@@ -131,7 +132,9 @@ class Softmax(CachedMixer, HeadsMixer):
 
     def _observe(self, x, context, mask):
         q, k, v = self._split(x, context)
-        behind, keys, how = q, k, self._how(q)
+        behind = q
+        keys = k
+        how = self._how(q)
         if self.sinks is not None:
             behind, keys, _, mask, how = behind_sink(q, k, v, self.sinks, mask, how)
         weights = softmax_weights(behind, keys, mask=mask, **how)
@@ -149,7 +152,9 @@ class Softmax(CachedMixer, HeadsMixer):
             "soft_cap": self.soft_cap,
             "exclude_self": self.shared_qk,
         }
-        of, added, dtype = self.position, self.added, q.dtype
+        of = self.position
+        added = self.added
+        dtype = q.dtype
         biased = isinstance(of, BiasPosition)
         if not biased and added is None:
             return how

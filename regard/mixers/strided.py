@@ -88,7 +88,8 @@ class Strided(PatternMixer):
             raise OptionError("strided: merged=False needs two sets, and kind 'dilated' has one")
         if stride is None:
             stride = 128 if max_len is None else max(1, isqrt(max_len // 2))
-        w, c = window_size or stride, summary_width or max(1, stride // 8)
+        w = window_size or stride
+        c = summary_width or max(1, stride // 8)
         if kind == "dilated":
             self.pattern = Window(w, w, stride)
             self.declare(time="T W H K", state="W H K", exchange="halo")

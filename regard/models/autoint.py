@@ -50,7 +50,8 @@ class Interacting(nn.Module):
 
     def __init__(self, config: AutoIntConfig, dim: int):
         super().__init__()
-        width, official = config.num_heads * config.head_dim, config.official
+        width = config.num_heads * config.head_dim
+        official = config.official
         self.num_heads = config.num_heads
         self.dropout = config.dropout
         self.query, self.key, self.value, self.residual = (
@@ -73,7 +74,8 @@ class Interacting(nn.Module):
     def weights(
         self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
     ) -> Float[Tensor, "B H M M"]:
-        q, k = self._heads(self.query, e), self._heads(self.key, e)
+        q = self._heads(self.query, e)
+        k = self._heads(self.key, e)
         weights = softmax_weights(q, k, mask=Mask(valid=present), scale=self.scale)
         return torch.where(present[:, None, :, None], weights, 0.0)
 

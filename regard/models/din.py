@@ -137,7 +137,8 @@ class DIN(FieldsModel):
         candidate = torch.cat([look_up(s.of.name, batch[s.of.name]) for s in sequences], -1)
         valid = torch.stack([batch[s.name] != MISSING for s in sequences]).any(0)
         if not valid.shape[1]:  # a pool wants a token, and there may be none with a meaning
-            history, valid = F.pad(history, (0, 0, 0, 1)), F.pad(valid, (0, 1))
+            history = F.pad(history, (0, 0, 0, 1))
+            valid = F.pad(valid, (0, 1))
         return history, candidate[:, None], valid
 
 

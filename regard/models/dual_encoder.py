@@ -60,7 +60,8 @@ class DualEncoder(Summariser):
         second_valid: Valid = None,
     ) -> Logits:
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
-        e1, e2 = self.encode(first, first_valid), self.encode(second, second_valid)
+        e1 = self.encode(first, first_valid)
+        e2 = self.encode(second, second_valid)
         if len(e1) != len(e2):
             raise ShapeError(f"dual_encoder: first has batch {len(e1)}, second {len(e2)}")
         return self.compare(e1, e2)

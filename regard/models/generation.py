@@ -80,7 +80,9 @@ class Sampling(metaclass=CheckedOptions):
 
     def __call__(self, prompt: Continuation) -> Tokens:
         """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
-        logits, state, eos = prompt.logits, prompt.state, prompt.eos
+        logits = prompt.logits
+        state = prompt.state
+        eos = prompt.eos
         ended = logits.new_zeros(len(logits), dtype=torch.bool)
         made: list[Tensor] = []
         while True:
@@ -155,7 +157,8 @@ class Search(metaclass=CheckedOptions):
             if n == last or bool(hypotheses.scores.isfinite().all()):
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
-            tokens, source = candidates[rows, kept], rows * beams + parent[rows, kept]
+            tokens = candidates[rows, kept]
+            source = rows * beams + parent[rows, kept]
             state = reorder(state, source.flatten())
             logits, state = prompt.step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
@@ -258,7 +261,8 @@ class GenerativeModel(Model):
     ) -> Any:
         """What `decode` makes of prompts that have been checked. given, more: arguments of `initial_state`."""
         require_exact_streams(self.streamed)
-        vocab_size, most = self.target_embedding.table.num_embeddings, self.max_target_len
+        vocab_size = self.target_embedding.table.num_embeddings
+        most = self.max_target_len
         if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):
             raise OptionError(f"eos ({eos!r}) must be a token id below vocab_size ({vocab_size})")
         self._check_room(tokens, valid, max_new_tokens)
@@ -292,7 +296,8 @@ class GenerativeModel(Model):
                 f"exceed max_len ({max_len})"
             )
         if max_new_tokens > LONG:
-            what, each = f"max_new_tokens ({max_new_tokens})", PER_TOKEN + 16 * len(tokens)
+            what = f"max_new_tokens ({max_new_tokens})"
+            each = PER_TOKEN + 16 * len(tokens)
             _require_memory(self.who, what, max_new_tokens, each, tokens.device)
 
 

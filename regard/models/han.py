@@ -66,7 +66,8 @@ class HANConfig(ModelConfig):
     def __post_init__(self):
         _pool(self)
         for name in ("word_encoder", "sentence_encoder"):
-            encoder, options = getattr(self, name), getattr(self, f"{name}_options")
+            encoder = getattr(self, name)
+            options = getattr(self, f"{name}_options")
             if encoder in PLAIN:
                 if options:
                     raise OptionError(f"{name}_options must be empty: {encoder!r} has none")

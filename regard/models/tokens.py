@@ -41,7 +41,8 @@ def check_tokens(
 
     Values are read where that costs no synchronisation.
     """
-    size, device = len(weight) if vocab_size is None else vocab_size, weight.device
+    size = len(weight) if vocab_size is None else vocab_size
+    device = weight.device
     if not is_dense(tokens) or tokens.ndim != 1 + len(axes) or 0 in tokens.shape[1:]:
         wanted = ", ".join(("B", *(f"{axis} >= 1" for axis in axes)))
         raise ShapeError(f"{who}: tokens must be a tensor of ids [{wanted}], got {shown(tokens)}")

@@ -121,7 +121,8 @@ class TransformerXL(LanguageModel):
         self.encoder.check_tokens(tokens, valid)
         order = None if valid is None else compaction(valid)
         if order is not None:
-            tokens, valid = permute(tokens, order.source), order.valid
+            tokens = permute(tokens, order.source)
+            valid = order.valid
         parts, size = [], self.config.segment_len
         # A recomputing backward reads each state again.
         again = self.config.checkpoint and torch.is_grad_enabled()

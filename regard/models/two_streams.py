@@ -104,7 +104,8 @@ class TwoStreamLayer(Block):
         scores = mixer.position.scores(q, k, behind, upto(S, g)[None])
         if segments is not None:
             assert mixer.segment is not None
-            here, keys = segments.gather(1, place), _of_keys(segments, seen)
+            here = segments.gather(1, place)
+            keys = _of_keys(segments, seen)
             ids = Segments(here, keys, mixer.segment.s, mixer.segment.b)
             scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
         weights = masked_softmax(q.shape[-1] ** -0.5 * scores, allowed)

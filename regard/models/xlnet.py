@@ -104,7 +104,8 @@ class Trunk(nn.Module):
             predicted = ranks.order.topk(min(num_predict, T), 1).indices
             index = predicted[..., None].expand(-1, -1, g.shape[2])
             g = g.gather(1, index)
-        h, g = self.dropout(h), None if g is None else self.dropout(g)
+        h = self.dropout(h)
+        g = None if g is None else self.dropout(g)
         memories = []
         for layer, memory in zip(self.layers, state.memory, strict=True):
             memories.append(last_rows(memory, h, added).detach())
@@ -214,7 +215,8 @@ class XLNet(Model):
             raise ShapeError(
                 f"xlnet: order holds the rank {least}: ranks start at 0, and {CONTEXT} is context"
             )
-        found, most = longest((ranks != CONTEXT).sum(1)), self.config.num_predict
+        found = longest((ranks != CONTEXT).sum(1))
+        most = self.config.num_predict
         if most is not None and found > most:
             raise ShapeError(
                 f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."

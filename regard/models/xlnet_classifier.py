@@ -62,7 +62,9 @@ class SequenceClassifier(Model):
         B = len(texts[0][0])
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
         one = closing.new_ones(B, 1, dtype=torch.bool)
-        columns, here, numbers = [], [], []
+        columns = []
+        here = []
+        numbers = []
         for number, (tokens, valid) in enumerate(texts):
             if len(tokens) != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")

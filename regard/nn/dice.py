@@ -47,7 +47,8 @@ class Dice(nn.Module):
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         valid = existing(s[..., 0], valid)
-        rows, exists = clear(s, valid).reshape(-1, s.shape[-1]), valid.reshape(-1, 1).type_as(s)
+        rows = clear(s, valid).reshape(-1, s.shape[-1])
+        exists = valid.reshape(-1, 1).type_as(s)
         count = exists.sum()
         mean = rows.sum(0) / count.clamp_min(1)
         variance = (exists * (rows - mean).square()).sum(0) / count.clamp_min(1)

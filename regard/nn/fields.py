@@ -20,7 +20,9 @@ from regard.core.shapes import is_dense
 from regard.functional.cache import readable
 from regard.nn.starts import NormalRows, normal_rows
 
-MISSING, UNKNOWN, FIRST_KNOWN = 0, 1, 2
+MISSING = 0
+UNKNOWN = 1
+FIRST_KNOWN = 2
 
 FieldBatch = Mapping[str, Tensor]
 
@@ -96,7 +98,8 @@ def check_batch(
     size = None
     for field in fields:
         x = batch.get(field.name)
-        several, number = isinstance(field, Sequence), isinstance(field, Numeric)
+        several = isinstance(field, Sequence)
+        number = isinstance(field, Numeric)
         if (
             not is_dense(x)
             or x.ndim != 1 + several
@@ -192,7 +195,8 @@ class FieldEmbedding(nn.Module):
             present = ~x.isnan()
             x = torch.where(present, x, 0.0).to(vector.dtype)
             return x[:, None] * vector, present
-        rows, exists = self.look_up(field.of.name, x), x != MISSING
+        rows = self.look_up(field.of.name, x)
+        exists = x != MISSING
         if not isinstance(field, Sequence):
             return rows, exists
         return rows.sum(1) / exists.sum(1, keepdim=True).clamp_min(1), exists.any(1)

@@ -172,7 +172,9 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         self, of: Literal["query", "key", "value"], x: Tensor, after: Tensor | None = None
     ) -> Tensor:
         """The heads of a projection, normalised, turned and repeated, or what is observed in their place."""
-        H, K, norm = self.num_kv_heads, self.key_dim, self.key_norm
+        H = self.num_kv_heads
+        K = self.key_dim
+        norm = self.key_norm
         if of == "query":
             H, norm = self.num_heads, self.query_norm
         elif of == "value":
@@ -256,7 +258,8 @@ class LatentHeads(nn.Module):
         c, r = z.split(self.latents, -1)
         if self.turn is not None:
             still, turned = q.split([self.widths[0], self.latents[1]], -1)
-            turned, r = rotate(turned, at, *self.turn), rotate(r, at, *self.turn)
+            turned = rotate(turned, at, *self.turn)
+            r = rotate(r, at, *self.turn)
             q = torch.cat([still, turned], -1)
         return q, torch.cat([self.norm(c), r], -1)
 

@@ -33,7 +33,8 @@ def recorded(model: nn.Module, only: Collection[nn.Module] | None = None) -> Ite
     times: Counter[str] = Counter()
 
     def note(path: str, mixer: Mixer, args: tuple, kwargs: dict[str, Any], y: Tensor) -> None:
-        x, mask = args[0] if args else kwargs["x"], kwargs.get("mask", OPEN)
+        x = args[0] if args else kwargs["x"]
+        mask = kwargs.get("mask", OPEN)
         calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))
         times[path] += 1
 

@@ -305,7 +305,8 @@ class ActivationUnit(Score):
         K, weight = self.dim, self.weights[0]
         if self.interaction == "din_code":
             of_query, of_key, difference, product = weight.split(K, -1)
-            of_query, of_key = of_query + difference, of_key - difference
+            of_query = of_query + difference
+            of_key = of_key - difference
         else:
             of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], -1)
         of_pair: Tensor | float = 0.0

@@ -84,7 +84,8 @@ def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> 
 
     mask: as for `way_of`, without a context. A halo is no longer than a part.
     """
-    way, exchange = way_of(mixer, mask, size=size), mixer.capabilities.exchange
+    way = way_of(mixer, mask, size=size)
+    exchange = mixer.capabilities.exchange
     if way in ("state", "context"):
         x = next(mixer.parameters()).new_zeros(1, length, mixer.dim)
         if way == "state":
@@ -198,7 +199,8 @@ def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable
 def _by_context(
     mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, valid: Valid
 ) -> Tensor:
-    source, exchange = x if context is None else context, mixer.capabilities.exchange
+    source = x if context is None else context
+    exchange = mixer.capabilities.exchange
     lengths = ranks.facts(source.shape[1])
     if exchange == "slots":
         mixer._check_length("length", sum(lengths))
@@ -245,7 +247,9 @@ def _by_tokens(
 
 def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask: Mask) -> Tensor:
     """All-to-all from a part of the tokens to a part of the heads, and back (Jacobs et al. 2023, arXiv 2309.14509)."""
-    source, heads, valid = x if context is None else context, mixer.heads, mask.valid
+    source = x if context is None else context
+    heads = mixer.heads
+    valid = mask.valid
     lengths, keys, mask = _whole_mask(ranks, x, source, mask)
     empty = x.new_zeros(len(x), sum(lengths), 1)  # the mixer reads its heads alone
     other = None if context is None else x.new_zeros(len(x), sum(keys), 1)
@@ -294,7 +298,8 @@ def _by_halo(
     whole: Callable[..., Tensor], ranks: Ranks, x: Tensor, mask: Mask, reach: int
 ) -> Tensor:
     """The mixer on this rank's tokens between the nearest of the other ranks, `reach` valid ones to each side of a row."""
-    rank, order = ranks.rank, compaction(existing(x[..., 0], mask.valid))
+    rank = ranks.rank
+    order = compaction(existing(x[..., 0], mask.valid))
     counts = torch.tensor(ranks.facts(order.valid.sum(1).tolist()), device=x.device)  # [w B]
 
     def near(a: int, b: int) -> Tensor:

@@ -60,7 +60,8 @@ class Ranks:
 
     def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """parts: one for each rank. Returns what each sent to this one, of these shapes."""
-        own, sizes = torch.cat([z.flatten() for z in parts]), [math.prod(one) for one in shapes]
+        own = torch.cat([z.flatten() for z in parts])
+        sizes = [math.prod(one) for one in shapes]
         sent = own.byte() if own.dtype == torch.bool else own
         found = sent.new_empty(sum(sizes))
         dist.all_to_all_single(found, sent, sizes, [z.numel() for z in parts], group=self.group)

@@ -52,7 +52,8 @@ class Rotary(Position):
     def rotate(
         self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]
     ) -> Float[Tensor, "B H T K"]:
-        turned, still = x[..., : self.channels], x[..., self.channels or x.shape[-1] :]
+        turned = x[..., : self.channels]
+        still = x[..., self.channels or x.shape[-1] :]
         turned = rotate(turned, position, self.base, self.pairing)
         return torch.cat([turned, still], -1) if still.shape[-1] else turned
 

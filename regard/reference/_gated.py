@@ -43,7 +43,8 @@ def chunked(
 def view(params: Params, x: Tensor, n: int, first: int = 0) -> list[Tensor]:
     """z gamma_n + beta_n of z = silu(x W_z), turned by places from `first` on."""
     z = silu(linear(params, "unit.shared", x))
-    gamma, beta = params["unit.offset_scale.gamma"][n], params["unit.offset_scale.beta"][n]
+    gamma = params["unit.offset_scale.gamma"][n]
+    beta = params["unit.offset_scale.beta"][n]
     return [rope(z[i] * gamma + beta, first + i) for i in range(len(z))]
 
 

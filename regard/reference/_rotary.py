@@ -25,10 +25,13 @@ def rope(
     half = (channels or x.shape[-1]) // 2
     first, second = slice(half), slice(half, 2 * half)
     if pairing != "half":
-        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+        first = slice(0, 2 * half, 2)
+        second = slice(1, 2 * half, 2)
     angles = [position * base ** (-c / half) for c in range(half)]
     cos, sin = (x.new_tensor([f(angle) for angle in angles]) for f in (math.cos, math.sin))
-    a, b, y = x[..., first], x[..., second], x.clone()
+    a = x[..., first]
+    b = x[..., second]
+    y = x.clone()
     y[..., first] = a * cos - b * sin
     y[..., second] = b * cos + a * sin
     return y

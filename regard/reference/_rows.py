@@ -51,7 +51,8 @@ def oracle(mix_row: Callable) -> Callable:
     @wraps(mix_row)
     def whole(params, options, x, *, context=None, **request):
         y, weights = torch.zeros_like(x), None
-        S, H = (x if context is None else context).shape[1], options.get("num_heads") or 1
+        S = (x if context is None else context).shape[1]
+        H = options.get("num_heads") or 1
         for row, queries, keys in _rows(x, context, H, **request):
             mixed, found = mix_row(params, options, row)
             external = 0 if found is None else found.shape[2] - len(keys)  # learned keys come first
@@ -81,7 +82,8 @@ def _rows(
     plan: dict[str, Tensor] | None = None,
 ) -> Iterator[tuple[Row, list[int], list[int]]]:
     """Each row with a query and a key, and where its queries and keys were."""
-    source, is_cross = x if context is None else context, context is not None
+    source = x if context is None else context
+    is_cross = context is not None
     if pairwise is None:
         pairwise = torch.ones(1, 1, x.shape[1], source.shape[1])
     for b in range(len(x)):
@@ -189,7 +191,8 @@ def mix(
             if not found:
                 parts.append(row.x.new_zeros(V))
                 continue
-            seen, w = list(found), torch.stack(list(found.values()))
+            seen = list(found)
+            w = torch.stack(list(found.values()))
             weights[h, i, seen] = w.detach()
             parts.append(w @ v[seen, h])
         mixed.append(torch.cat(parts))

@@ -31,7 +31,9 @@ def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     b = math.ceil(options["max_len"] / a)
     hidden = _hidden(p, row, h, i)
     both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
-    left, right, outer = both[:a], both[a:], options.get("tiling", "outer") == "outer"
+    left = both[:a]
+    right = both[a:]
+    outer = options.get("tiling", "outer") == "outer"
     places = [(j // b if outer else j % a, j % b) for j in range(row.T)]
     return left[[m for m, _ in places]] * right[[n for _, n in places]]
 
@@ -54,7 +56,8 @@ def synthetic(
     logits: Callable[[Params, dict, Row, int, int], Tensor], params: Params, options: dict, row: Row
 ) -> tuple[Tensor, Tensor]:
     """`logits(p, options, row, h, i)` [T]: the numbers of query i before the softmax, p the parameters of the logits."""
-    p, v = part(params, "logits."), linear(params, "values.value", row.x)
+    p = part(params, "logits.")
+    v = linear(params, "values.value", row.x)
 
     def weigh(h: int, i: int) -> dict[int, Tensor]:
         keys = row.keys(h, i)

@@ -9,12 +9,14 @@ from regard.reference._rows import heads, linear, oracle, softmax
 @oracle
 def compressed(params, options, row):
     """-> (y [B T D], None); global tokens change nothing where all see all."""
-    s, first_slot = options["factor"], options["first_slot"]
+    s = options["factor"]
+    first_slot = options["first_slot"]
     q, k, v = heads(params, row)
 
     def slot(name: str, tokens: list[Tensor]) -> Tensor:
         """[H K] from at most s tokens [H K]; the missing ones are zeros."""
-        weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
+        weight = params[f"{name}.weight"]
+        bias = params[f"{name}.bias"]
         z, width = torch.stack(tokens).flatten(1).T, weight.shape[1]  # channels of one group
         channels = []
         for out, taps in enumerate(weight[:, :, : len(tokens)]):

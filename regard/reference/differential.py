@@ -28,7 +28,8 @@ def differential(params, options, row):
 
     def weigh(h, i):
         keys = row.keys(h, i)
-        one, other = softmax(products(q1, k1, h, i, keys)), softmax(products(q2, k2, h, i, keys))
+        one = softmax(products(q1, k1, h, i, keys))
+        other = softmax(products(q2, k2, h, i, keys))
         factor = share[i, h]
         return {j: w - factor * other[j] for j, w in one.items()}
 

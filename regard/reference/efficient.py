@@ -12,7 +12,8 @@ def efficient(params, options, row):
         keys = row.keys(h, i)
         if options["normaliser"] == "scaling":
             return {j: q[i, h] @ k[j, h] / row.S for j in keys}
-        rho, channels = q[i, h].softmax(0), k[keys, h].softmax(0)
+        rho = q[i, h].softmax(0)
+        channels = k[keys, h].softmax(0)
         return {j: rho @ channel for j, channel in zip(keys, channels, strict=True)}
 
     return attend(params, row, v, weigh)

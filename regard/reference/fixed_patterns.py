@@ -20,7 +20,9 @@ def weight(pattern: str, i: int, j: int, n: int) -> float:
 @oracle
 def fixed_patterns(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    H, T, patterns = row.H, row.T, options["patterns"]
+    H = row.H
+    T = row.T
+    patterns = options["patterns"]
     K = row.x.shape[-1] // H
     if patterns is None:
         seven = ("current", "previous", "next", "left", "right", "end", "start")

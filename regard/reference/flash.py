@@ -7,7 +7,8 @@ from regard.reference._rows import oracle
 @oracle
 def flash(params, options, row):
     """-> (y [B T D], weights [B 1 T T]); global tokens change nothing where all see all."""
-    C, paper = options["chunk_size"], options["scale"] == "paper"
+    C = options["chunk_size"]
+    paper = options["scale"] == "paper"
     q, k, far_q, far_k = (view(params, row.x, n) for n in range(4))
     bias = relative(params, options, row, C)
     divisor = C if paper else len(q[0]) ** 0.5

@@ -9,7 +9,8 @@ def gau(params, options, row):
     """-> (y [B T D], weights [B 1 T S]); global tokens change nothing where all see all."""
     max_len, scale = options["max_len"], options["scale"]
     first = row.S - row.T if row.causal else 0
-    q, k = view(params, row.x, 0, first), view(params, row.context, 1)
+    q = view(params, row.x, 0, first)
+    k = view(params, row.context, 1)
     bias = relative(params, options, row, max_len, first)
     divisor = max_len if scale == "paper" else len(q[0]) ** 0.5
 

@@ -8,12 +8,16 @@ from regard.reference._rows import linear, part
 
 def head_groups(params, options, x, *, pairwise=None, plan=None, **request):
     """-> (y [B T D], weights [B H T S] | None)"""
-    D, mixed, maps, first = x.shape[-1], [], [], 0
+    D = x.shape[-1]
+    mixed = []
+    maps = []
+    first = 0
     K = D // options["num_heads"]
     for i, group in enumerate(options["groups"]):
         count = group.num_heads
         name = group.mixer if isinstance(group.mixer, str) else group.mixer.name
-        own, rows = part(params, f"groups.{i}."), slice(first * K, (first + count) * K)
+        own = part(params, f"groups.{i}.")
+        rows = slice(first * K, (first + count) * K)
         for side in ("query", "key", "value"):
             own[f"heads.{side}.weight"] = params[f"heads.{side}.weight"][rows]
         own["heads.out.weight"] = torch.eye(D, count * K).to(x)  # its heads as they are, then zeros

@@ -26,8 +26,10 @@ def indexed(params, options, row):
         key = layer_norm(key, (d,), params["index_norm.weight"], params["index_norm.bias"], 1e-6)
         share = linear(params, "index_weight", row.x) / query.shape[1] ** 0.5
     else:
-        key, query = normed(params, "index_norm", key), normed(params, "query_norm", query)
-    key, query = turned(key[:, None], options)[:, 0], turned(query, options)
+        key = normed(params, "index_norm", key)
+        query = normed(params, "query_norm", query)
+    key = turned(key[:, None], options)[:, 0]
+    query = turned(query, options)
 
     def score(h, i, j):
         products = query[i] @ key[j] / d**0.5

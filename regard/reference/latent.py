@@ -18,7 +18,8 @@ def latent(params, options, row):
     q = q.view(row.T, H, -1)
     N = q.shape[2] - R
     both = linear(params, "latent.compress", row.context)
-    c, r = normed(params, "latent.norm", both[:, :L]), both[:, L:]
+    c = normed(params, "latent.norm", both[:, :L])
+    r = both[:, L:]
     kv = linear(params, "latent.expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
     base, pairing = options["base"], options["pairing"]
@@ -29,7 +30,9 @@ def latent(params, options, row):
     at_q, at_k = turned(q[..., N:]), turned(r)
 
     def weigh(h, i):
-        scores, query, tokens = {}, q[i, h, :N], k[:, h].unbind()
+        scores = {}
+        query = q[i, h, :N]
+        tokens = k[:, h].unbind()
         for j in row.keys(h, i):
             scores[j] = query @ tokens[j]
             if R:

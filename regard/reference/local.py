@@ -7,7 +7,8 @@ from regard.reference._rows import oracle
 @oracle
 def local(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    w, dilation = options["window_size"], options["dilation"]
+    w = options["window_size"]
+    dilation = options["dilation"]
 
     def pairs(h, i, j):
         return any(j == i + step * dilation for step in range(-w, w + 1))

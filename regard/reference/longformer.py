@@ -9,7 +9,8 @@ from regard.reference._rows import linear, oracle
 @oracle
 def longformer(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
-    w, dilation = options["window_size"], options["dilation"]
+    w = options["window_size"]
+    dilation = options["dilation"]
 
     def near(h, i, j):
         step = dilation if isinstance(dilation, int) else dilation[h]

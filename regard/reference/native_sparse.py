@@ -29,7 +29,8 @@ def native_sparse(params, options, row):
         found = {at: q[i, h] @ one(k[:, h], at, 0, block) for at in keys}
         return softmax({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
 
-    mixed, weights = [], row.x.new_zeros(row.H, row.T, row.S)
+    mixed = []
+    weights = row.x.new_zeros(row.H, row.T, row.S)
     for i in range(row.T):
         blocks = [tuple(range(at, min(at + C, i + 1))) for at in range(0, i + 1, C)]
         whole = [at for at in blocks if len(at) == C]

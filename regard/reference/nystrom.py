@@ -24,7 +24,8 @@ def inverse(A):
 def nystrom(params, options, row):
     """-> (y [B T D], weights [B H T S])"""
     q, k, v = heads(params, row)
-    count, size = options["num_landmarks"], options["conv_size"]
+    count = options["num_landmarks"]
+    size = options["conv_size"]
     mixed, weights = [], []
     for h in range(row.H):
         Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]

@@ -22,7 +22,8 @@ def reformer(params, options, row):
         """Tokens of the query's chunk and its neighbours, in the order by (bucket, position)."""
         order = sorted(range(len(bucket)), key=lambda t: (bucket[t], t))
         chunk = {t: place // m for place, t in enumerate(order)}
-        low, high = chunk[i] - options["chunks_before"], chunk[i] + options["chunks_after"]
+        low = chunk[i] - options["chunks_before"]
+        high = chunk[i] + options["chunks_after"]
         near = {j for j in order if low <= chunk[j] <= high}
         if options["same_bucket_only"]:
             near = {j for j in near if bucket[j] == bucket[i]}

@@ -40,7 +40,9 @@ def routing(params, options, row):
     k = k * (q.shape[2] ** -0.5 if options["scale"] is None else options["scale"])
 
     def weigh(h, i):
-        used, query, tokens = [], q[i, h], k[:, h].unbind()
+        used = []
+        query = q[i, h]
+        tokens = k[:, h].unbind()
         for cluster in clusters_of(here[h], i):
             keys = [j for j in cluster if j >= 0 and row.allowed[h][i][j]]
             if options["published_causal"]:

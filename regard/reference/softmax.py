@@ -15,7 +15,8 @@ from regard.reference._rows import attend, beside_sink, heads, oracle
 def softmax(params, options, row):
     """-> (y [B T D], weights [B H T S]); global tokens change nothing where all see all."""
     shared, scale = options["shared_qk"], options["scale"]
-    position, of_position = options["position"], options["position_options"] or {}
+    position = options["position"]
+    of_position = options["position_options"] or {}
 
     def added(h: int, i: int, j: int) -> Tensor | float:
         """Bias that the position adds to the score of query i and key j."""

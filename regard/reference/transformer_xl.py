@@ -28,7 +28,8 @@ def transformer_xl(params, options, row):
 
     def weigh(h, i):
         scores, tokens = {}, k[:, h].unbind()
-        of_content, of_distance = q[i, h] + u[h], q[i, h] + v_b[h]
+        of_content = q[i, h] + u[h]
+        of_distance = q[i, h] + v_b[h]
         for j in row.keys(h, i):
             distance = i + row.S - row.T - j
             if options["same_length"] and distance >= options["mem_len"]:

@@ -35,7 +35,8 @@ def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
         return y, S, z_i[:, :, -1], R
 
     again = k.element_size() * k.numel() > (form.room or KEPT)
-    state, y = no_keys(v[:, :, :0].to(wide), k.shape[-1]), []
+    state = no_keys(v[:, :, :0].to(wide), k.shape[-1])
+    y = []
     sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)
     with unrounded(k):
         for part in zip(*(z.split(sizes, 2) for z in (q, k, v)), strict=True):

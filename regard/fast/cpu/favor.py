@@ -111,7 +111,8 @@ def _unordered(again, queries, pieces, S, c, w, features: Favor) -> list[Tensor]
 
 def _begun(k: Tensor, v: Tensor, w: Tensor, features: Favor) -> tuple[Tensor, Tensor]:
     """S and c before the first key."""
-    M, wide = w.shape[1] * (1 + (features == "hyperbolic")), wide_type(v)
+    M = w.shape[1] * (1 + (features == "hyperbolic"))
+    wide = wide_type(v)
     S = v.new_zeros(*v.shape[:2], M, v.shape[3] + 1, dtype=wide)
     return S, torch.full_like(S[:, :, 0, :1], lowest(wide))
 

@@ -96,7 +96,9 @@ def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: 
 
 def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     """The tile's bias under the tensors of the mask."""
-    mask, bias, there = call.mask, tile.bias, None
+    mask = call.mask
+    bias = tile.bias
+    there = None
     if call.marks is not None:
         there = _take(call.marks[:, None, :, None].expand(-1, H, -1, -1), tile, None).mT
         there = None if there.all() else there
@@ -133,7 +135,8 @@ class _Tiles(torch.autograd.Function):
         total = q.new_empty(q.shape[:3], dtype=wide_type(q))
         for tile, bias in _each(call, q):
             at = (slice(None), slice(None), tile.rows)
-            keys, values = _take(k, tile, first_k), _take(v, tile, first_v)
+            keys = _take(k, tile, first_k)
+            values = _take(v, tile, first_v)
             part, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q[at], keys, values, 0.0, False, attn_mask=bias, scale=call.scale
             )
@@ -167,7 +170,8 @@ class _Tiles(torch.autograd.Function):
         )
         for tile, bias in _each(ctx.call, q):
             at = (slice(None), slice(None), tile.rows)
-            keys, values = _take(k, tile, first_k), _take(v, tile, first_v)
+            keys = _take(k, tile, first_k)
+            values = _take(v, tile, first_v)
             w = (q[at].to(wide) @ keys.to(wide).mT).mul_(scale * LOG2_E)
             w = w if bias is None else w.add_(bias)
             w = w.sub_(total[at][..., None]).exp2_()

@@ -142,7 +142,9 @@ class Rows:
         start, c = call.before * call.c, call.c
         ends = start, -T % c + call.after * c
         length = T + sum(ends)
-        self.rounds, self.shape, row = R, (n * length // c, c), torch.arange(n)[:, None]
+        self.rounds = R
+        self.shape = (n * length // c, c)
+        row = torch.arange(n)[:, None]
         self.empty = F.pad(torch.zeros(n, T, dtype=torch.bool), ends, value=True).flatten()
         self.tokens = (F.pad(source, ends) + T * row).flatten(1)
         rank = torch.arange(start, start + T).expand_as(source)
@@ -156,8 +158,11 @@ class Rows:
         return found.flatten(0, 1).index_select(0, self.columns[r])
 
     def tiles(self, r: int) -> Iterator[Tile]:
-        call, c, tokens = self.call, self.call.c, self.tokens[r]
-        s, start = (call.before + 1 + call.after) * c, call.before * c
+        call = self.call
+        c = self.call.c
+        tokens = self.tokens[r]
+        s = (call.before + 1 + call.after) * c
+        start = call.before * c
         rounds = [r, *range(r if call.count_once else 0)]
         queries, keys = (z[rounds][:, tokens] for z in (self.queries, self.keys))
         queries[0].masked_fill_(self.empty, -torch.inf)
@@ -192,7 +197,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, call: Call, scale: float, q, k, v):
         wide, V = wide_type(q), v.shape[2]
-        y, lse = torch.empty_like(v), q.new_empty(*v.shape[:2], 1, dtype=wide)
+        y = torch.empty_like(v)
+        lse = q.new_empty(*v.shape[:2], 1, dtype=wide)
         for rows in _rows(call):
             queries, keys, values = (z[rows.rows].flatten(0, 1) for z in (q, k, v))
             queries = queries * scale
@@ -225,7 +231,8 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy, _):
         *sides, y, lse = ctx.saved_tensors
-        wide, grads = lse.dtype, [torch.empty_like(z) for z in sides]
+        wide = lse.dtype
+        grads = [torch.empty_like(z) for z in sides]
         for rows in _rows(ctx.call):
             at = rows.rows
             queries, keys, values, outer = (z[at].flatten(0, 1) for z in (*sides, dy))

@@ -59,7 +59,9 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a: Tensor, e: Tensor, v: Tensor, S: Tensor, chunk: int):
         ctx.save_for_backward(a, e, v, S)
-        ctx.chunk, heads, y = chunk, S.shape[:2], []
+        ctx.chunk = chunk
+        heads = S.shape[:2]
+        y = []
         with unrounded(a):
             S = S.flatten(0, 1)
             for q, k, w in _chunks(chunk, a, e, v):
@@ -70,7 +72,10 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy: Tensor, dS: Tensor):
         a, e, v, S = ctx.saved_tensors
-        heads, da, de, dv = S.shape[:2], [], [], []
+        heads = S.shape[:2]
+        da = []
+        de = []
+        dv = []
         with unrounded(a):
             S, dS = S.flatten(0, 1), dS.flatten(0, 1)
             chunks = [*_chunks(ctx.chunk, a, e, v, dy.type_as(v))]

@@ -87,7 +87,9 @@ def _made(part: Part, causal: bool, H: int, T: int, size: int) -> Iterator[Tile]
         elif earlier:
             continue
         else:  # none of its queries sees a key
-            keys, sizes, bias = (slice(0, 1),), [1], torch.full((1, 1, 1, 1), -math.inf)
+            keys = (slice(0, 1),)
+            sizes = [1]
+            bias = torch.full((1, 1, 1, 1), -math.inf)
         if bias is not None:
             bias = known.setdefault((bias.shape, bias.numpy().tobytes()), bias)
         yield Tile(_slice(rows), keys, sizes, bias, not earlier)
@@ -101,7 +103,8 @@ def _kept(part: Part, causal: bool, H: int, T: int, size: int) -> tuple[Tile, ..
 
 def _cuts(terms: Sequence[Pattern], T: int, size: int) -> Iterator[tuple[range, Tensor, int]]:
     """Queries of each tile; the first ones of the blocks that its keys are asked for, and their length."""
-    d, c = terms[0].lanes, next((t.queries for t in terms if t.queries != "any"), "any")
+    d = terms[0].lanes
+    c = next((t.queries for t in terms if t.queries != "any"), "any")
     for lane in range(min(d, T)):
         every = range(lane, T, d)
         some = c * max(1, size // 2 // c) if isinstance(c, int) else size * (1 + (c == "all"))
@@ -146,12 +149,14 @@ def _bias(
             return rows[-1] < term.start or rows[0] >= term.stop
         return isinstance(term.queries, int) and rows[0] // term.queries == rows[-1] // term.queries
 
-    i, h = torch.arange(rows.start, rows.stop, rows.step)[:, None], max(map(len, places))
+    i = torch.arange(rows.start, rows.stop, rows.step)[:, None]
+    h = max(map(len, places))
     j = torch.cat([z.expand(h, -1, -1) for z in places], -1)
     some = i[:1] if all(map(same, [*terms, *earlier])) else i
     own: list[Tensor] = []
     for n, (term, at) in enumerate(zip(terms, places, strict=True)):
-        pairs, before = term.contains(some[None, None], at[None]), (*earlier, *terms[:n])
+        pairs = term.contains(some[None, None], at[None])
+        before = (*earlier, *terms[:n])
         twice = Union(before).contains(some[None, None], at[None]) if before else ~pairs
         own.append(pairs & ~twice)
     pairs = beside(*own) & (j >= 0)

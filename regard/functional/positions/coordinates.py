@@ -21,7 +21,8 @@ def coordinates(
 ) -> Float[Tensor, "*b features"]:
     """(row', column') or (row', column', radius) of each cell of a grid (height, width), in [-1, 1]."""
     height, width = grid
-    y, x = _scaled(row, height, dtype), _scaled(column, width, dtype)
+    y = _scaled(row, height, dtype)
+    x = _scaled(column, width, dtype)
     features = [y, x, (y.square() + x.square()).sqrt()] if radius else [y, x]
     return torch.stack(features, -1)
 

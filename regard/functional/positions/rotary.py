@@ -43,12 +43,14 @@ def rotate(
     if position.ndim == 2:
         turn = turn.reshape(turn.shape[0], *(1,) * (x.ndim - 3), *turn.shape[1:])
     wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
-    cos, sin = turn.cos().type_as(wide), turn.sin().type_as(wide)
+    cos = turn.cos().type_as(wide)
+    sin = turn.sin().type_as(wide)
     if pairing == "half":
         a, b = wide.chunk(2, -1)
     else:
         a, b = wide[..., 0::2], wide[..., 1::2]
-    left, right = (a * cos).addcmul_(b, sin, value=-1), (b * cos).addcmul_(a, sin)
+    left = (a * cos).addcmul_(b, sin, value=-1)
+    right = (b * cos).addcmul_(a, sin)
     if pairing == "half":
         return torch.cat([left, right], -1).type_as(x)
     return torch.stack([left, right], -1).flatten(-2).type_as(x)

@@ -21,7 +21,8 @@ SHAPES = {
 def bert(request: LoadRequest) -> Stack:
     """BERT and its kin: post-norm, learned positions, types."""
     w, c, _ = request
-    kind, norm = c["model_type"], w.norms(nn.LayerNorm, c["layer_norm_eps"])
+    kind = c["model_type"]
+    norm = w.norms(nn.LayerNorm, c["layer_norm_eps"])
     request.require(
         is_decoder=False,
         position_embedding_type="absolute",
@@ -90,8 +91,10 @@ def _head(request: LoadRequest, embedding: TokenEmbedding, norm: Norms) -> nn.Mo
     """The head of masked language models, whose last matrix may be the embedding."""
     w, c, _ = request
     if "cls.predictions.transform.dense.weight" in w:
-        at, activation = "cls.predictions.", request.activation("hidden_act")
-        dense, last = f"{at}transform.dense", f"{at}transform.LayerNorm"
+        at = "cls.predictions."
+        activation = request.activation("hidden_act")
+        dense = f"{at}transform.dense"
+        last = f"{at}transform.LayerNorm"
     elif "lm_head.dense.weight" in w:
         at, activation = "lm_head.", "gelu"
         dense, last = f"{at}dense", f"{at}layer_norm"

@@ -82,7 +82,8 @@ def llama(request: LoadRequest) -> Stack:
 def gemma3(request: LoadRequest) -> Stack:
     """Gemma 3, the text model: windows before layers that see all, each with its own base of angles; norms before and after a layer."""
     w, c, _ = request
-    at, depth = w.prefix("model."), request.depth("num_hidden_layers")
+    at = w.prefix("model.")
+    depth = request.depth("num_hidden_layers")
     request.agree(at, SHAPES)
     request.require(
         attn_logit_softcapping=None,
@@ -100,7 +101,8 @@ def gemma3(request: LoadRequest) -> Stack:
         said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
         raise UnsupportedError(f"load does not support {said}")
     norm = w.norms(GainLessOne, c["rms_norm_eps"])
-    older, mixers = {NEAR: ("rope_local_base_freq", 1e4), FULL: ("rope_theta", 1e6)}, {}
+    older = {NEAR: ("rope_local_base_freq", 1e4), FULL: ("rope_theta", 1e6)}
+    mixers = {}
     for kind in dict.fromkeys(types):
         base = rotary_base(request, rope.get(kind) or {}, *older[kind])
         # a config counts the query, too
@@ -146,7 +148,9 @@ def layered(
     scale: float = 1.0,
 ) -> Stack:
     """A causal stack of layers of these kinds; mixers: kind -> a function that reads the mixer below a layer's name."""
-    at, depth, blocks = request.weights.prefix("model."), request.depth("num_hidden_layers"), []
+    at = request.weights.prefix("model.")
+    depth = request.depth("num_hidden_layers")
+    blocks = []
     if len(kinds) != depth or not set(kinds) <= set(mixers):
         raise UnsupportedError(
             f"load does not support layer_types={shown(kinds)} with num_hidden_layers={depth}: it reads {' and '.join(mixers)}, "

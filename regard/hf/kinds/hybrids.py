@@ -59,7 +59,8 @@ def mamba2(request: LoadRequest) -> Stack:
     at = w.prefix("backbone.")
     request.agree(at, {"embeddings.weight": "vocab_size hidden_size"})
     norm = w.norms(nn.RMSNorm, c["layer_norm_epsilon"])
-    embedding, blocks = TokenEmbedding(w.embedding(f"{at}embeddings")), []
+    embedding = TokenEmbedding(w.embedding(f"{at}embeddings"))
+    blocks = []
     for i in range(request.depth("num_hidden_layers")):
         block = Block(1, _mamba2(request, f"{at}layers.{i}.mixer."), None)
         block.mixer_norm = norm(f"{at}layers.{i}.norm")
@@ -96,7 +97,9 @@ def _named(request: LoadRequest, at: str, names: str) -> dict[str, Tensor]:
 
 
 def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
-    w, c, at = request.weights, request.config, f"{layer}.linear_attn."
+    w = request.weights
+    c = request.config
+    at = f"{layer}.linear_attn."
     keys, values = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"  # fmt: skip
     shapes = {
         "A_log": "linear_num_value_heads",
@@ -105,8 +108,10 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
         "conv1d.weight": f"2*{keys}+{values} ? linear_conv_kernel_dim",
     }
     request.agree(at, shapes)
-    G, H = c["linear_num_key_heads"], c["linear_num_value_heads"]
-    K, V = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    G = c["linear_num_key_heads"]
+    H = c["linear_num_value_heads"]
+    K = c["linear_key_head_dim"]
+    V = c["linear_value_head_dim"]
     joint = w[f"{at}in_proj_qkvz.weight"].unflatten(0, (G, -1))  # of each head of keys together
     both = w[f"{at}in_proj_ba.weight"].unflatten(0, (G, -1))
     wide = H // G * V
@@ -123,7 +128,9 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _softmax(request: LoadRequest, layer: str) -> Mixer:
-    w, c, at = request.weights, request.config, f"{layer}.self_attn."
+    w = request.weights
+    c = request.config
+    at = f"{layer}.self_attn."
     shapes = {
         "q_proj.weight": "2*num_attention_heads*head_dim",
         "k_proj.weight": "num_key_value_heads*head_dim",
@@ -143,14 +150,18 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
-    w, c, at = request.weights, request.config, f"{layer}.self_attn."
+    w = request.weights
+    c = request.config
+    at = f"{layer}.self_attn."
     shapes = {
         "b_proj.weight": "linear_num_heads",
         "o_norm.weight": "linear_head_dim",
         "conv1d.weight": "3*linear_num_heads*linear_head_dim ? linear_conv_kernel_dim",
     }
     request.agree(at, shapes)
-    H, K, size = c["linear_num_heads"], c["linear_head_dim"], c["linear_conv_kernel_dim"]
+    H = c["linear_num_heads"]
+    K = c["linear_head_dim"]
+    size = c["linear_conv_kernel_dim"]
     mixer: Any = build(
         "kimi_delta", dim=c["hidden_size"], num_heads=H, key_dim=K, value_dim=K, conv_size=size
     )
@@ -163,7 +174,9 @@ def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _latent(request: LoadRequest, layer: str) -> Mixer:
-    c, at, rank = request.config, f"{layer}.self_attn.", request.config.get("q_lora_rank")
+    c = request.config
+    at = f"{layer}.self_attn."
+    rank = request.config.get("q_lora_rank")
     query = "num_attention_heads*qk_nope_head_dim+num_attention_heads*qk_rope_head_dim"
     shapes = {
         "q_proj.weight": query,
@@ -200,7 +213,9 @@ def _mamba2(request: LoadRequest, at: str) -> Mixer:
         "D": "num_heads",
     }
     request.agree(at, shapes)
-    H, N, V = c["num_heads"], c["state_size"], c["head_dim"]
+    H = c["num_heads"]
+    N = c["state_size"]
+    V = c["head_dim"]
     inside = w[f"{at}in_proj.weight"].split([H * V, H * V, N, N, H])
     parts = "gate value key query decay.project".split()
     tensors = {f"{part}.weight": z for part, z in zip(parts, inside, strict=True)}

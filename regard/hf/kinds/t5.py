@@ -83,14 +83,16 @@ def _mixers(request: LoadRequest, side: str, depth: int) -> list[tuple[str, Mixe
 
 
 def _mixer(request: LoadRequest, name: str, **options: Any) -> Mixer:
-    c, projections = request.config, request.weights.linears(f"{name}.{{}}", "qkvo")
+    c = request.config
+    projections = request.weights.linears(f"{name}.{{}}", "qkvo")
     return make_mixer("softmax", c["d_model"], c["num_heads"], projections, scale=1.0, **options)
 
 
 def _block(request: LoadRequest, layer: str, mixer: Mixer, last: int = 1) -> Block:
     """last: the number of the part of the layer that is the feed-forward layer."""
     w, c, _ = request
-    name, proj = f"{last}.DenseReluDense", c["feed_forward_proj"]
+    name = f"{last}.DenseReluDense"
+    proj = c["feed_forward_proj"]
     gated = f"{layer}.{name}.wi.weight" not in w
     request.require(is_gated_act=gated)
     if proj.startswith("gated") != gated:
