@@ -2,7 +2,9 @@
 
 import ast
 import io
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
@@ -34,12 +36,17 @@ PLAIN = {
 Flag = FlagCreatePairsOff[bool]
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
+LEAST_COLUMNS = 20
+"""tyro's help never ends in a terminal of less than six columns."""
+
 
 def parse(command: Callable[..., Any], prog: str, args: Sequence[str]) -> Any:
     """Call `command` with its parameters, and the fields of the configurations among them, read from `args`.
 
     Raises OptionError, in one line, for arguments that do not fit.
     """
+    if shutil.get_terminal_size().columns < LEAST_COLUMNS:
+        os.environ["COLUMNS"] = str(LEAST_COLUMNS)
     registry = ConstructorRegistry()
     registry.primitive_rule(_name_rule)
     registry.primitive_rule(_options_rule)

@@ -5,6 +5,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -129,11 +130,15 @@ class Merge(Declared):
         for path in self.others:
             if not path.exists():
                 raise OptionError(f"there is no ledger at {path}")
-        found = []
-        with Ledger(self.into) as ledger:
-            for path in self.others:
-                with Ledger(path) as other:
-                    found.append({"ledger": path, "new rows": ledger.merge(other)})
+        with ExitStack() as opened:
+            others = [opened.enter_context(Ledger(path)) for path in self.others]
+            for other in others:
+                other.rows()  # what is damaged is refused before a new ledger is made
+            into = opened.enter_context(Ledger(self.into))
+            found = [
+                {"ledger": path, "new rows": into.merge(other)}
+                for path, other in zip(self.others, others, strict=True)
+            ]
         if self.json:
             print_json({"into": self.into, "merged": found})
         else:

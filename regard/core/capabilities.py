@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from regard.core.errors import OptionError
 from regard.core.options import Declared
 
 
@@ -71,6 +72,9 @@ def growth(cost: str, low: int, high: int) -> float:
     >>> growth("T W K + T^2 K", 4096, 65536)
     2.0
     """
+
+    if not 1 < low < high:
+        raise OptionError(f"growth: lengths ({low}, {high}) must rise, and be above 1")
 
     def term_slope(term: str) -> float:
         powers = re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term)

@@ -333,8 +333,8 @@ def _reads_earlier_queries(config: AttentionConfig) -> bool:
         return False
     k, v = torch.randn(2, 1, config.max_len, 16, generator=torch.Generator().manual_seed(0))
     many, context = packed(mixer, k[:, :1024]), packed(mixer, None, k, v)
-    found = (mixer(x, context=context)[:, -1] for x in (many, many[:, -1:]))
-    return not torch.allclose(*found, atol=1e-5)
+    beside, alone = (mixer(x, context=context)[:, -1] for x in (many, many[:, -1:]))
+    return not torch.allclose(beside, alone, atol=1e-5)
 
 
 @cache

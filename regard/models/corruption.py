@@ -41,6 +41,10 @@ def corrupt(
         raise OptionError(
             f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"
         )
+    if vocab_size - 1 > torch.iinfo(tokens.dtype).max:
+        raise OptionError(
+            f"corrupt: tokens of {tokens.dtype} cannot be {vocab_size - 1}: convert them"
+        )
     B, T = tokens.shape
     draw, fate = torch.rand(2, B, T, generator=generator, device=tokens.device)
     chosen = draw < rate

@@ -73,7 +73,8 @@ class Sampling(metaclass=CheckedOptions):
         if self.temperature == 0:
             return logits.argmax(-1)
         logits = logits.float()
-        logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature  # which may be tiny
+        least = torch.finfo(logits.dtype).tiny  # float32 has no smaller divisor
+        logits = (logits - logits.amax(-1, keepdim=True)) / max(self.temperature, least)
         if self.top_k is not None or self.top_p is not None:
             logits = restrict(logits, self.top_k, self.top_p)
         return torch.multinomial(logits.softmax(-1), 1, generator=self.generator)[:, 0]

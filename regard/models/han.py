@@ -68,9 +68,11 @@ class HANConfig(ModelConfig):
         for name in ("word_encoder", "sentence_encoder"):
             encoder = getattr(self, name)
             options = getattr(self, f"{name}_options")
-            if encoder in PLAIN:
+            unread = self.flat and name == "sentence_encoder"
+            if encoder in PLAIN or unread:
                 if options:
-                    raise OptionError(f"{name}_options must be empty: {encoder!r} has none")
+                    what = "a flat model" if unread else repr(encoder)
+                    raise OptionError(f"{name}_options must be empty: {what} has none")
             else:
                 check_mixer(name, encoder, options)
                 check_divisible(width=2 * self.hidden_dim, num_heads=self.num_heads)

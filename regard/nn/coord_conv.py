@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core.errors import OptionError
 from regard.core.options import CheckedOptions, Count
 from regard.functional.positions.coordinates import coordinates
 
@@ -30,6 +31,8 @@ class CoordConv2d(nn.Module, metaclass=CheckedOptions):
         bias: bool = True,
         radius: bool = False,
     ):
+        if padding == "same" and stride not in (1, (1, 1)):
+            raise OptionError(f'CoordConv2d: padding "same" needs a stride of 1, got {stride}')
         super().__init__()
         self.radius = radius
         self.conv = nn.Conv2d(

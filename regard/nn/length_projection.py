@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core.errors import ShapeError
 from regard.core.options import CheckedOptions
 from regard.nn.starts import Glorot, glorot, uniform, unset
 
@@ -27,7 +28,11 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
             uniform(matrix, self.max_len)
 
     def forward(self, S: int) -> tuple[Float[Tensor, "1 h M S"], Float[Tensor, "1 h M S"]]:
-        """E and F for a sequence of S tokens."""
+        """E and F for a sequence of S tokens. Raises ShapeError for more than max_len."""
+        if not 0 <= S <= self.max_len:
+            raise ShapeError(
+                f"LengthProjection has columns for 0 to {self.max_len} tokens, not {S}"
+            )
         E = self.key[None, :, :, :S]
         return E, E if self.value is None else self.value[None, :, :, :S]
 

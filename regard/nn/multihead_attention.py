@@ -78,7 +78,8 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: the mixer has dim {mixer.dim} and {heads.num_heads} heads, the layer "
                 f"{shown(sizes[0])} and {sizes[1]}"
             )
-        if not len(mixer.heads.query.weight) == mixer.dim == mixer.heads.out.in_features:
+        own: Any = mixer.heads
+        if not len(own.query.weight) == mixer.dim == own.out.in_features:
             raise OptionError(
                 f"MultiheadAttention: the mixer's heads must have dim / num_heads channels ({mixer.dim} / "
                 f"{heads.num_heads}), as in torch's layer"

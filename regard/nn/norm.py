@@ -17,10 +17,13 @@ from regard.functional.rows import ranged
 
 
 class LayerNorm(nn.LayerNorm, metaclass=CheckedOptions):
-    """torch's, under a name, with a gain that begins at `start`. normalized_shape: channels of a token. eps: added to the variance."""
+    """torch's, under a name, with a gain that begins at `start`. eps: added to the variance."""
 
     name = "layer"
     start = 1.0
+
+    def __init__(self, dim: int, eps: Above0 = 1e-5):
+        super().__init__(dim, eps)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

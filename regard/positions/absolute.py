@@ -57,6 +57,9 @@ class NoPosition(AbsolutePosition):
 
     name = "none"
 
+    def __init__(self):
+        super().__init__()
+
     def forward(self, x, position):
         return x
 

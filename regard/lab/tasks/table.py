@@ -108,18 +108,20 @@ def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -
 
 
 def _features(rows: Records, names: Sequence[str]) -> Iterator[dict[str, float]]:
-    """Features of each row: 1 for its id of a field, its share in a sequence; a number, or 1 where it is missing."""
+    """Features of each row, under the number of a field: 1 for its id, its share in a sequence; a number, or 1 where it is missing."""
     for row in rows:
         found = {}
-        for name in names:
+        for number, name in enumerate(names):
             values = row[name].reshape(-1).tolist()
             if row[name].is_floating_point():
                 missing = math.isnan(values[0])
-                found[f"{name} is missing" if missing else name] = 1.0 if missing else values[0]
+                found[f"{number} missing" if missing else f"{number}"] = (
+                    1.0 if missing else values[0]
+                )
             else:
                 for value in values:
                     if value != MISSING:
-                        key = f"{name} {value}"
+                        key = f"{number} {value}"
                         found[key] = found.get(key, 0.0) + 1 / len(values)
         yield found
 
