@@ -362,7 +362,6 @@ REFUSED = {
         ("has dim 24 and 3 heads, the layer 24 and 4", lambda: made(num_heads=4)),
         ("has dim 24 and 3 heads, the layer 24 and 4", lambda: of_torch(num_heads=4)),
         ("attn_mask must be boolean or hold 0 and -inf", lambda: call("linear", attn_mask=ONES / 2)),
-        (r"attn_mask must have shape \[7, 7\] or \[6, 7, 7\]", lambda: call(attn_mask=ONES[:, :2])),
         ("valid must be boolean or hold 0 and 1 alone", lambda: call(valid=VALID.long() * 2)),
         (r"mask.valid must have shape \[2, 7\], got \[2, 3\]", lambda: call(valid=VALID[:, :3])),
         (r"mask.valid must have shape \[2, 7\], got \[2, 3\]", lambda: call(
