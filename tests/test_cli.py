@@ -209,11 +209,6 @@ def test_show_tells_a_question(capsys):
     assert code == 0 and "local, window 4; strided" in out
 
 
-def test_report_names_a_damaged_ledger(capsys, tmp_path):
-    (tmp_path / "ledger.sqlite").write_bytes(b"no ledger, but long enough to be looked at" * 2)
-    assert "ledger.sqlite" in refused(capsys, f"report --ledger {tmp_path}/ledger.sqlite")
-
-
 def test_doctor_finds_this_machine_and_what_is_missing(capsys, monkeypatch):
     rows = {row["what"]: row["found"] for row in loaded(capsys, "doctor")}
     assert rows["torch"].partition("+")[0] == torch.__version__.partition("+")[0]

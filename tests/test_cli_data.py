@@ -78,8 +78,10 @@ def toys(monkeypatch, tmp_path):
     return tmp_path / "shelf"
 
 
-def test_only_a_registry_that_gives_nothing_may_be_left_out(toys, capsys):
+def test_what_may_be_left_out(toys, capsys):
+    """Sources that are large, and those of which their registry gives nothing."""
     get = "data get --all-open"
+    assert "0 of 0 sources" in ran(capsys, f"{get} --up-to 1e-9")[1]
     assert ran(capsys, get)[0] == 2
     code, out, _ = ran(capsys, get, "--if-reachable")
     assert code == 0 and "two is left out: its registry gave nothing" in out
@@ -90,8 +92,3 @@ def test_only_a_registry_that_gives_nothing_may_be_left_out(toys, capsys):
     assert code == 2 and "is not two 1.0 as it was recorded" in err
     (toys / "two").write_bytes(tgz())
     assert ran(capsys, get)[0] == 0
-
-
-def test_large_sources_can_be_left_out(toys, capsys):
-    code, out, _ = ran(capsys, "data get --all-open --up-to 1e-9")
-    assert code == 0 and "0 of 0 sources" in out

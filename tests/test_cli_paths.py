@@ -59,19 +59,16 @@ def test_an_unusable_path_is_named(capsys, tmp_path, monkeypatch, report_ledger,
     assert str(path) in err and PLACES[inside] in err
 
 
-def test_a_folder_in_the_place_of_a_file_is_named(capsys, tmp_path, report_ledger):
+def test_what_is_no_plain_file_is_named_at_once(capsys, tmp_path, report_ledger):
     (tmp_path / "x.png").mkdir()
-    for line in (
-        f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png",
-        f"report --ledger {report_ledger} --page {tmp_path}/x.png",
-    ):
-        assert "x.png cannot be written: a folder is in the place" in refused(capsys, line)
-
-
-def test_a_page_of_the_explorer_that_cannot_be_written_is_named_at_once(capsys, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "page.html")
-    for page, why in (("link", "it is no plain file"), ("", "a folder is in the place")):
-        line = f"explore {tmp_path}/absent --text x --page {tmp_path}/{page}"
+    folder, link = "a folder is in the place", "it is no plain file"
+    for line, why in (
+        (f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png", folder),
+        (f"report --ledger {report_ledger} --page {tmp_path}/x.png", folder),
+        (f"explore {tmp_path}/absent --text x --page {tmp_path}/x.png", folder),
+        (f"explore {tmp_path}/absent --text x --page {tmp_path}/link", link),
+    ):
         assert f"cannot be written: {why}" in refused(capsys, line)
 
 

@@ -190,9 +190,10 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
 UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind
 
 
-@pytest.mark.parametrize(
-    "kind, tied", [*((kind, True) for kind in KINDS), *((kind, False) for kind in UNTIED)]
-)
+CASES = [(kind, True) for kind in KINDS] + [(kind, False) for kind in UNTIED]
+
+
+@pytest.mark.parametrize("kind, tied", CASES)
 def test_every_tensor_is_read_or_named(kind, tied, monkeypatch):
     original = made(kind, tie_word_embeddings=tied)
     if kind in RECURRENT:

@@ -70,7 +70,7 @@ def theirs(name: str, **changes):
     return made
 
 
-def tokens(pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def tokens() -> tuple[torch.Tensor, torch.Tensor]:
     ids = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
     valid = torch.arange(11) < torch.tensor([[11], [7]])
     return ids, valid

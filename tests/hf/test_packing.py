@@ -1,5 +1,7 @@
 """Packed rows inside Transformers: documents side by side in a row equal rows of their own, in any of the ways to tell of them."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -55,19 +57,18 @@ def test_our_models(made, told):
     close(*(torch.autograd.grad(y.sin().sum(), weight)[0] for y in (got, want)))
 
 
-@pytest.mark.parametrize("name, told", [*(("llama", told) for told in TOLD), ("gpt2", "positions")])
-@pytest.mark.parametrize("mixer", ["softmax", "linear", "local", "performer"])
+MIXERS = ["softmax", "linear", "local", "performer"]
+CASES = [
+    *product(["llama"], MIXERS, TOLD),
+    *product(["gpt2"], MIXERS, ["positions"]),  # whose attention is told nothing but a mask
+    *product(["llama"], ["softmax"], ALONE),  # places in the row change no distance
+]
+
+
+@pytest.mark.parametrize("name, mixer, told", CASES)
 def test_models_of_transformers(name, mixer, told):
-    """GPT-2's attention is told nothing: it packs by the mask that Transformers makes of positions, where no mask is given."""
     model = small.model(name, f"regard_{mixer}")
-    close(model(FLAT["input_ids"], **TOLD[told]).logits, apart(model))
-
-
-@pytest.mark.parametrize("told", ALONE)
-def test_offsets_alone_reach_attention(told):
-    """The model turns queries and keys by places in the row, which changes no distance."""
-    model = small.model("llama", "regard_softmax")
-    close(model(FLAT["input_ids"], **ALONE[told]).logits, apart(model))
+    close(model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model))
 
 
 def test_windows_of_a_model_are_packed_too():
