@@ -42,7 +42,8 @@ class UnknownNameError(RegardError, KeyError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        hint = suggestion(name, known, otherwise=f"Known: {', '.join(known)}.")
+        names = ", ".join(known) or "none"
+        hint = suggestion(name, known, otherwise=f"Known: {names}.")
         super().__init__(f"unknown {kind} {shown(name)}. {hint}")
 
 

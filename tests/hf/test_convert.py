@@ -3,6 +3,7 @@
 import copy
 import os
 import sys
+from functools import partial
 from itertools import islice
 from unittest import mock
 
@@ -213,7 +214,7 @@ def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
         (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5"), "local")),
         (UnsupportedError, "linformer does not support causal", lambda: convert(loaded("gpt2"), "linformer")),
         (OptionError, "convert: num_heads cannot be among", lambda: convert(teacher, "local", num_heads=2)),
-        *((OptionError, f"convert: {name} cannot be among", lambda name=name: convert(loaded("llama"), "softmax", **{name: given}))
+        *((OptionError, f"convert: {name} cannot be among", partial(convert, loaded("llama"), "softmax", **{name: given}))
           for name, given in (("gate", True), ("qk_norm", True), ("head_dim", 12), ("num_kv_heads", 1), ("position", "alibi"))),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[])),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[2])),

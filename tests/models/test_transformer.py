@@ -157,3 +157,9 @@ def test_padded_targets_get_the_maps_that_they_get_alone():
         for whole, one in zip(padded, alone, strict=True):
             assert torch.allclose(whole[row][:, valid[row]], one[0], atol=1e-12)
             assert (whole[row][:, ~valid[row]] == 0).all()
+
+
+def test_a_source_without_tokens_is_finite():
+    valid = ragged()
+    valid[1] = False
+    assert transformer()(prompts(), targets(), valid=valid).isfinite().all()

@@ -128,3 +128,7 @@ def test_fine_tuning_reads_one_stream_with_everything_seen():
         h = layer.after_mixer(h, layer.mixer.relate(h, segments, segments))
     wanted = model.head(model.dense(h[:, -1]).tanh())
     torch.testing.assert_close(model(tokens), wanted, rtol=0, atol=1e-11)
+
+    nothing = model(tokens, valid=torch.zeros_like(tokens, dtype=torch.bool))
+    torch.testing.assert_close(nothing[0], nothing[1])
+    assert nothing.isfinite().all()
