@@ -29,14 +29,10 @@ def tokens(*shape, seed=0):
     return normal(*shape, D, seed=seed)
 
 
+@pytest.mark.parametrize("options", [{"mem_len": T}, {"mem_len": 4, "same_length": True}], ids=str)
 @pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
-def test_with_room_for_all_the_past_segments_are_the_whole_sequence_at_any_depth(sizes):
-    layers = [make(mem_len=T) for _ in range(3)]
-    whole = streamed = tokens(2, T)
-    for layer in layers:
-        whole = whole + layer(whole, mask=Mask(causal=True))
-        streamed = streamed + feed(layer, streamed, layer.initial_state(2), sizes)[0]
-    torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-12)
+def test_segments_are_the_whole_sequence_where_no_token_that_counts_is_forgotten(options, sizes):
+    require_streamed(make(**options), tokens(2, T), sizes, "segments", bound=1e-12)
 
 
 def test_a_segment_sees_the_memory_and_itself():
@@ -62,12 +58,6 @@ def test_a_row_whose_length_is_zero_has_forgotten():
     y, _ = mixer.extend(x[:, 6:], replace(state, length=torch.tensor([0, 6])))
     torch.testing.assert_close(y[0], mixer(x[:, 6:], mask=Mask(causal=True))[0])
     torch.testing.assert_close(y[1], mixer(x, mask=Mask(causal=True))[1, 6:])
-
-
-@pytest.mark.parametrize("sizes", SEGMENTS, ids=str)
-def test_same_length_counts_alike_in_segments(sizes):
-    mixer, x = make(mem_len=4, same_length=True), tokens(2, T)
-    require_streamed(mixer, x, sizes, "same_length", bound=1e-12)
 
 
 def test_two_streams_of_a_permutation_do_not_leak():
