@@ -1,12 +1,66 @@
-"""Tasks on a user's own files: a CSV of labelled texts, a text file, a folder of pairs, a table."""
+"""A user's own files, a CSV of labelled texts, a text file, a folder of pairs, a table: the formats and the tasks; damaged ones are refused."""
 
 import math
+import os
 
 import numpy as np
 import pytest
 
-from regard.core import OptionError, StoredDataError, UnknownNameError
+from regard.core import (
+    MissingDataError,
+    OptionError,
+    RegardError,
+    StoredDataError,
+    UnknownNameError,
+)
+from regard.lab.data.own import OWN, read_parallel
 from regard.lab.tasks import LabelledTexts, OwnTable, OwnText, TextFiles
+
+
+@pytest.mark.parametrize("name", OWN.names())
+def test_a_path_that_is_not_there_is_described(name, tmp_path):
+    with pytest.raises(MissingDataError, match=r"there is no .*nowhere.* Expected: "):
+        OWN[name].read(tmp_path / "nowhere")
+
+
+def test_two_files_are_read_line_by_line(tmp_path):
+    form, one, two = OWN["text_files"], tmp_path / "train.en", tmp_path / "train.de"
+    one.write_text("A house .\n\nIt  rains\u2028today .\n", encoding="utf-8")
+    with pytest.raises(StoredDataError, match=r"has 1 files train\.\*\. Expected: a folder"):
+        form.read(tmp_path)
+    two.write_text("Ein Haus .\r\nleer\r\nEs regnet .\r\n", encoding="utf-8")
+    pairs = [("Ein Haus .", "A house ."), ("Es regnet .", "It rains today .")]
+    assert form.read(tmp_path) == {"train": pairs}
+    assert form.sizes(tmp_path) == {"train": {"pairs": 2}}
+
+
+def test_files_that_are_not_parallel_are_refused(tmp_path):
+    one, two = tmp_path / "a", tmp_path / "b"
+    one.write_text("1\n2\n3\n")
+    with pytest.raises(MissingDataError, match=r"there is no .*b\. Expected: a text file"):
+        read_parallel(one, two)
+    unlike = {b"1\n2\n": r"a has 3 lines, and .*b 2", b"\n\n\n": "hold no pair"}
+    for content, why in (unlike | {b"\xff\n2\n3\n": r"b, line 1: not UTF-8"}).items():
+        two.write_bytes(content)
+        with pytest.raises(StoredDataError, match=why):
+            read_parallel(one, two)
+
+
+@pytest.mark.parametrize(("content", "why"), [
+    (b"", "no row|line 1"),
+    (b"text,label\na,b\na\xff,b\n", r"a\.csv, line 3: not UTF-8"),
+    (b'text,label\n"' + b"x" * (2**24 + 1) + b'",b\n', "line 2: field larger than field limit"),
+    (b"text,label\na,b\nc\n", "line 3: 1 cells under 2 columns"),
+    (b"text,text\na,b\n", "line 1: the columns need a name each"),
+    (b"text,label\n", "it holds no row"),
+    (b'text,label\na,b\nc,"d\ne,f\ng,h\n', "line 3: unexpected end of data"),
+    (None, "is no regular file"),
+])  # fmt: skip
+def test_a_table_that_is_none_is_refused_with_its_line(tmp_path, content, why):
+    path = tmp_path / "a.csv"
+    os.mkfifo(path) if content is None else path.write_bytes(content)
+    with pytest.raises(StoredDataError, match=why):
+        OWN["table"].read(path)
 
 
 def sizes(splits):
@@ -37,12 +91,11 @@ def test_texts_that_are_equal_where_they_are_read_stand_once(tmp_path):
     parts = (splits.train, splits.valid, splits.test)
     seen = [bytes((part[i]["tokens"] - 1).tolist()) for part in parts for i in range(len(part))]
     assert len(set(seen)) == len(seen) == 40
-    path.write_text("text,label\na,b\nc,b\nd,\n")
-    with pytest.raises(StoredDataError, match="one class only"):
-        LabelledTexts(path=path).load()
-    path.write_text("text,label\na,b\nc,d\ne,f\n")
-    with pytest.raises(OptionError, match="nothing is left for validation and test: the data are"):
-        LabelledTexts(path=path).load()
+    few = {"a,b\nc,b\nd,\n": "one class only", "a,b\nc,d\ne,f\n": "nothing is left for validation"}
+    for rows, why in few.items():
+        path.write_text(f"text,label\n{rows}")
+        with pytest.raises(RegardError, match=why):
+            LabelledTexts(path=path).load()
 
 
 @pytest.mark.parametrize("task", [LabelledTexts, OwnText, OwnTable, TextFiles])
@@ -66,8 +119,8 @@ def test_a_folder_of_pairs(tmp_path):
     lines = [f"line {i} of it" for i in range(200)]
 
     def write(part, rows):
-        (tmp_path / f"{part}.a").write_text("\n".join(rows))
-        (tmp_path / f"{part}.b").write_text("\n".join(rows).upper())
+        for side, text in (("a", "\n".join(rows)), ("b", "\n".join(rows).upper())):
+            (tmp_path / f"{part}.{side}").write_text(text)
 
     write("train", lines)
     task = TextFiles(path=tmp_path, vocab_size=300)
@@ -94,10 +147,10 @@ def test_a_table(tmp_path):
     assert task.trivial_baseline(splits) > 0.95  # age is never the wrong way round
     swapped = OwnTable(path=path, target="bought", positive="no").load()
     assert (swapped.train.labels == 1 - splits.train.labels).all()
-    with pytest.raises(UnknownNameError, match=r"unknown column 'bougth'\. Did you mean"):
-        OwnTable(path=path, target="bougth").load()
-    with pytest.raises(OptionError, match=r"'age' has \d+ answers"):
-        OwnTable(path=path, target="age").load()
+    wrong = {"bougth": r"unknown column 'bougth'\. Did you mean", "age": r"'age' has \d+ answers"}
+    for target, why in wrong.items():
+        with pytest.raises(RegardError, match=why):
+            OwnTable(path=path, target=target).load()
 
 
 def test_a_table_whose_parts_have_one_answer_is_refused_before_training(tmp_path):
