@@ -98,7 +98,8 @@ def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         for case in _cases():
-            by_subject.setdefault(case.subject, []).append(case)
+            if case.types:
+                by_subject.setdefault(case.subject, []).append(case)
         for n in range(count):
             subject = list(by_subject)[n % len(by_subject)]
             outcome, finding = _outcome(rng.choice(by_subject[subject]), rng)

@@ -34,6 +34,11 @@ def test_help_names_every_command_and_what_it_does(capsys):
     assert ran(capsys) == (0, out, "")
 
 
+def test_help_ends_in_a_terminal_of_three_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "3")
+    assert ran(capsys, "ls --help")[0] == 0
+
+
 def test_ls_lists_every_catalogue(capsys):
     found = loaded(capsys, "ls")
     for kind, rows in found.items():
@@ -184,6 +189,9 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
     assert found["case"]["length"] == 2048
     assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
+    (tmp_path / "text").write_text("no ledger")
+    refused(capsys, "merge all.sqlite text")
+    assert not (tmp_path / "all.sqlite").exists()
     merged = loaded(capsys, "merge", "all.sqlite", "runs/arena/ledger.sqlite")
     assert [one["new rows"] for one in merged["merged"]] == [2]  # the question, and the timing
 

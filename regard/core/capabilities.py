@@ -71,8 +71,9 @@ def growth(cost: str, low: int, high: int) -> float:
 
     >>> growth("T W K + T^2 K", 4096, 65536)
     2.0
-    """
 
+    Raises OptionError unless 1 < low < high.
+    """
     if not 1 < low < high:
         raise OptionError(f"growth: lengths ({low}, {high}) must rise, and be above 1")
 

@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 
 from regard.core.errors import ShapeError, UnsupportedError, outline
 from regard.core.mask import NUMBERS, Mask, check_integers
-from regard.core.shapes import layout
+from regard.core.shapes import is_dense, layout
 
 Frozen = TypeVar("Frozen")
 
@@ -56,8 +56,10 @@ def check_place(who: str, name: str, x: Tensor, weight: Tensor | None) -> None:
 
 
 def marks(what: str, given: Tensor) -> Tensor:
-    """True at a token. Raises ShapeError for what is neither boolean nor 0 and 1 alone."""
-    if given.dtype != torch.bool and not bool(((given == 0) | (given == 1)).all()):
+    """True at a token. Raises ShapeError for what is neither boolean nor 0 and 1 alone; on meta nothing can be read."""
+    if not is_dense(given) or not (
+        given.dtype == torch.bool or given.is_meta or bool(((given == 0) | (given == 1)).all())
+    ):
         raise ShapeError(f"{what} must be boolean or hold 0 and 1 alone, 1 at a token")
     return given == 1
 

@@ -254,7 +254,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
                     f"{list(attention_mask.shape)}"
                 )
             valid = marks("attention_mask", attention_mask[:, -N:])
-            valid = None if bool(valid.all()) else valid
+            valid = None if not valid.is_meta and bool(valid.all()) else valid
         if self._documents(ids, valid, position, others, cache.length) is not None:
             raise UnsupportedError(
                 f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."

@@ -6,7 +6,8 @@ import torch
 import regard
 import regard.models as m
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.nn import FEED_FORWARDS
+from regard.core import growth
+from regard.nn import FEED_FORWARDS, NORMS, CoordConv2d, LengthProjection
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.models.small import (
     STACK,
@@ -103,6 +104,13 @@ REFUSED = {
             24, regard.build("gau", dim=24), FEED_FORWARDS["gelu"](24))),
         ("the nearest has", lambda: m.match_parameters(m.ClassifierConfig(num_classes=3, **STACK), 9)),
         ("max_new_tokens", lambda: generate(max_new_tokens=0)),
+        ("a flat model has none", lambda: han(flat=True, sentence_encoder="softmax",
+            sentence_encoder_options={"soft_cap": 2.0})),
+        ("tokens of torch.int8 cannot be 299", lambda: m.corrupt(
+            TEXT.to(torch.int8), mask_token=250, vocab_size=300)),
+        ('padding "same" needs a stride of 1', lambda: CoordConv2d(1, 2, 3, padding="same", stride=2)),
+        (r"eps \(-1.0\) must be greater than 0", lambda: NORMS["layer"](8, eps=-1.0)),
+        ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         ("eos", lambda: generate(eos=VOCAB)),
         ("eos", lambda: lm().beam_search(TEXT, max_new_tokens=3, eos=VOCAB)),
         ("start_valid belongs to starts", lambda: transformer().generate(
@@ -146,6 +154,7 @@ REFUSED = {
         ("at least one width", lambda: mmoe(expert_dims=())),
     ],
     UnknownNameError: [
+        ("unknown option of none 'zz'. Known: none", lambda: lm(position="none", position_options={"zz": 1})),
         ("Did you mean 'softmax'", lambda: lm(mixer="sofmax")),
         ("Did you mean 'softmax'", lambda: lm(mixers="linear sofmax")),
         ("option of local", lambda: han(word_encoder="local", word_encoder_options={"windw": 3})),
@@ -177,6 +186,7 @@ REFUSED = {
             START, transformer().initial_state(TEXT), documents=START)),
     ],
     ShapeError: [
+        ("has columns for 0 to 8 tokens", lambda: LengthProjection(8, 3)(9)),
         ("int64 or int32 ids, got torch.float32", lambda: lm()(TEXT.float())),
         (r"\[B, T >= 1\], got a tensor \[7\]", lambda: lm()(TEXT[0])),
         ("outside the vocabulary", lambda: lm()(TEXT + VOCAB)),
@@ -254,3 +264,4 @@ def test_what_looks_alike_is_served():
     wanted = model(TEXT, order=ORDER, valid=valid)
     assert torch.equal(model(TEXT, order=wrong, valid=valid)[valid], wanted[valid])
     assert counts() > 0
+    assert torch.equal(generate(temperature=1e-60), generate())

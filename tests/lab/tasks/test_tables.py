@@ -11,7 +11,7 @@ from torch import nn
 from regard.core import MissingDataError, OptionError
 from regard.lab.data.records import Item
 from regard.lab.tasks import Adult, CorrelatedTasks, PlantedHistories, tables
-from regard.lab.tasks.table import TableTask, figures, gauc, table_splits
+from regard.lab.tasks.table import TableTask, _features, figures, gauc, table_splits
 from regard.lab.tasks.task import Splits
 from regard.lab.train import Run, TrainConfig, start
 from regard.models import AutoIntConfig, MMoEConfig
@@ -135,6 +135,13 @@ def test_baselines_of_a_table_with_many_values_missing_ones_and_a_label_of_one_k
     splits.train.columns["label"][:, 1] = 1
     assert SHOP.boosted_trees(splits) == pytest.approx((trees + 0.5) / 2)
     assert SHOP.trivial_baseline(splits) == pytest.approx((linear + 0.5) / 2)
+
+
+def test_features_of_columns_with_like_names_stay_apart():
+    row = {"age": [NAN], "age is missing": [9.0], "grade 2": [7.0]}
+    row = {name: torch.tensor(z) for name, z in row.items()} | {"grade": torch.tensor(2)}
+    (features,) = _features([row], list(row))
+    assert sorted(features.values()) == [1.0, 1.0, 7.0, 9.0]
 
 
 def test_correlated_tasks():
