@@ -10,31 +10,21 @@ from regard.lab.train.optimizer import make_optimizer, make_schedule
 from tests.lab.train.tiny import tiny_model
 
 
-@pytest.mark.parametrize(
-    ("shape", "warmup", "shares"),
-    [
-        ("cosine", 3 / 11, {0: 0.25, 1: 0.5, 2: 0.75, 3: 1.0, 5: 0.5 + 0.5 * 2**-0.5, 7: 0.5}),
-        ("cosine", 0.0, {0: 1.0}),
-        ("linear", 0.2, {0: 0.5, 1: 1.0, 2: 1 - 0.98 / 9, 10: 0.02}),
-    ],
-)
-def test_the_rate_of_an_optimiser_follows_the_schedule(shape, warmup, shares):
-    config = TrainConfig(steps=11, lr=0.5, warmup=warmup, schedule=shape)
+@pytest.mark.parametrize(("shape", "steps", "warmup", "shares"), [
+    ("cosine", 11, 3 / 11, {0: 0.25, 1: 0.5, 2: 0.75, 3: 1.0, 5: 0.5 + 0.5 * 2**-0.5, 7: 0.5}),
+    ("cosine", 11, 0.0, {0: 1.0}),
+    ("linear", 11, 0.2, {0: 0.5, 1: 1.0, 2: 1 - 0.98 / 9, 10: 0.02}),
+    *((shape, 1, 0.9, {}) for shape in ("cosine", "linear")),  # a warm-up may take all steps
+])  # fmt: skip
+def test_the_rate_of_an_optimiser_follows_the_schedule(shape, steps, warmup, shares):
+    config = TrainConfig(steps=steps, lr=0.5, warmup=warmup, schedule=shape)
     optimizer = make_optimizer(nn.Linear(2, 2), config)
-    schedule = make_schedule(optimizer, warmup, 11, shape)
-    for step in range(11):
+    schedule = make_schedule(optimizer, warmup, steps, shape)
+    for step in range(steps):
         rate = optimizer.param_groups[0]["lr"]
         assert 0 < rate <= 0.5 and rate == pytest.approx(0.5 * shares.get(step, rate / 0.5))
         optimizer.step()
         schedule.step()
-
-
-@pytest.mark.parametrize("shape", ["cosine", "linear"])
-def test_a_warm_up_may_take_all_steps(shape):
-    optimizer = make_optimizer(nn.Linear(2, 2), TrainConfig(steps=1, lr=0.5))
-    schedule = make_schedule(optimizer, 0.9, 1, shape)
-    optimizer.step()
-    schedule.step()
     assert 0 <= optimizer.param_groups[0]["lr"] <= 0.5
 
 
