@@ -11,15 +11,12 @@ from regard.lab import recommend
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
-from regard.lab.experiment.row import Provenance, Row, as_json
+from regard.lab.experiment.row import Row, as_json
 from regard.lab.growth import Estimate, Growth
 from regard.lab.questions import QUESTIONS
 from regard.lab.recommend import Case
+from tests.lab.experiment.tiny import WHERE
 
-WHERE = Provenance(
-    commit="0123456789ab", command="regard arena", device="AMD EPYC 7B13, 2 threads", threads=2, dtype="float32",
-    versions={"python": "3.11.7", "torch": "2.13.0", "regard": "0.1.0"}, started="2026-01-05T10:00:00Z",
-)  # fmt: skip
 LATER = replace(WHERE, started="2027-01-01T00:00:00Z")
 LENGTHS = (256, 512, 1024, 2048)
 
@@ -68,9 +65,8 @@ def trained(scores, metric="accuracy", better="higher", column="lookup", chance=
         "cells": [[e.label, column, f"{column}, {e.label}", False, None, None] for e in entries],
         "mark": 0.9, "claims": [], "seeds": [0, 1],
     }  # fmt: skip
-    asked = Row(
-        kind="asked", question=f"of {column}", column="", entry="", cell="", source="", provenance=WHERE, config=config,
-    )  # fmt: skip
+    nothing = dict.fromkeys(("column", "entry", "cell", "source"), "")
+    asked = Row(kind="asked", question=f"of {column}", provenance=WHERE, config=config, **nothing)
     return [asked, *rows]
 
 

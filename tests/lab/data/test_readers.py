@@ -54,69 +54,52 @@ RECORDS = {
         {"source": ["n40001002001"], "target": ["40001002001", "40001001001"]},
     ]
 }
-PACKAGES = """Package: tea
-Version: 1.0
-Depends: libc6 (>= 2.34),
- libtea1
-Section: misc
 
-Package: tea-doc
-Source: tea (1.0-2)
-Section: doc
 
-Package: tea
-Source: other
-Section: oldlibs
-"""
-ENGLISH = """Package: tea
-Description-md5: aa
-Description-en: brews tea
- Tea is brewed by
- this program.
- .
- It has:
-  * a pot
-  * a cup
+def index(*packages):
+    """Paragraphs of an index of packages, from their fields; a text goes on in indented lines."""
+    return "\n".join("".join(f"{n}: {text}\n" for n, text in of.items()) for of in packages)
 
-Package: tea-doc
-Description-md5: bb
-Description-en: brews tea (documentation)
- Tea is explained.
 
-Package: libtea
-Description-md5: aa
-Description-en: a text that is shared
+def translated(language, **packages):
+    """Package -> the checksum of its text, and the text."""
+    return index(
+        *({"Package": name.replace("_", "-"), "Description-md5": checksum, f"Description-{language}": text}
+          for name, (checksum, text) in packages.items())
+    )  # fmt: skip
 
-Package: lost
-Description-md5: cc
-Description-en: short alone
-"""
-GERMAN = """Package: tea
-Description-md5: aa
-Description-de: kocht Tee
- Dieses Programm kocht Tee.
- .
- Es hat:
-  * eine Kanne
-  * eine Tasse
 
-Package: tea-doc
-Description-md5: bb
-Description-de: kocht Tee (Dokumentation)
- Tee wird erklärt.
- .
- Mehr als im Englischen.
-
-Package: gone
-Description-md5: old
-Description-de: einer älteren Fassung
-"""
+PACKAGES = index(
+    {
+        "Package": "tea",
+        "Version": "1.0",
+        "Depends": "libc6 (>= 2.34),\n libtea1",
+        "Section": "misc",
+    },
+    {"Package": "tea-doc", "Source": "tea (1.0-2)", "Section": "doc"},
+    {"Package": "tea", "Source": "other", "Section": "oldlibs"},
+)
+TEA = "brews tea\n Tea is brewed by\n this program.\n .\n It has:\n  * a pot\n  * a cup"
+TEE = "kocht Tee\n Dieses Programm kocht Tee.\n .\n Es hat:\n  * eine Kanne\n  * eine Tasse"
+ENGLISH = translated(
+    "en",
+    tea=("aa", TEA),
+    tea_doc=("bb", "brews tea (documentation)\n Tea is explained."),
+    libtea=("aa", "a text that is shared"),
+    lost=("cc", "short alone"),
+)
+GERMAN = translated(
+    "de",
+    tea=("aa", TEE),
+    tea_doc=("bb", "kocht Tee (Dokumentation)\n Tee wird erklärt.\n .\n Mehr als im Englischen."),
+    gone=("old", "einer älteren Fassung"),
+)
 
 
 def test_large_sections_give_documents_of_sentences_and_repeated_texts_one():
-    again = "\nPackage: tea-two\nDescription-md5: dd\nDescription-en: brews tea (documentation)\n Tea is explained.\n"
-    more = "\nPackage: tea-two\nSource: tea\nSection: doc\n"
-    files = packed({"Packages": PACKAGES + more, "Translation-en": ENGLISH + again})
+    again = translated("en", tea_two=("dd", "brews tea (documentation)\n Tea is explained."))
+    more = index({"Package": "tea-two", "Source": "tea", "Section": "doc"})
+    files = packed({"Packages": f"{PACKAGES}\n{more}", "Translation-en": f"{ENGLISH}\n{again}"})
     doc = Document("tea", "doc", ("brews tea (documentation)", "Tea is explained."))
     assert read_documents(files, min_count=2) == [doc]
     tea = ("brews tea", "Tea is brewed by this program.", "It has: * a pot * a cup")

@@ -102,15 +102,12 @@ def test_what_is_no_table_or_no_option_is_named(case):
         Schema.infer(table, **options)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        ({"history": ["b", []]}, "'history' holds lists in some rows only: 'b' is none"),
-        ({"item": ["a", ["b"]]}, r"'item' holds single values, and \['b'\] is none"),
-        ({"age": [1.0, "old"]}, "'age' holds 'old', which is no number"),
-        ({"age": [1.0, np.inf]}, "'age' holds inf"),
-    ],
-)
+@pytest.mark.parametrize(("cells", "message"), [
+    ({"history": ["b", []]}, "'history' holds lists in some rows only: 'b' is none"),
+    ({"item": ["a", ["b"]]}, r"'item' holds single values, and \['b'\] is none"),
+    ({"age": [1.0, "old"]}, "'age' holds 'old', which is no number"),
+    ({"age": [1.0, np.inf]}, "'age' holds inf"),
+])  # fmt: skip
 def test_cells_of_another_kind_are_refused_by_their_column(cells, message):
     given = {name: column[:2] for name, column in TABLE.items()}
     with pytest.raises(OptionError, match=message):

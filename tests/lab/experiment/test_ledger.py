@@ -17,14 +17,8 @@ from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Provenance, Row, canonical, plain, read_row
 from regard.lab.experiment.stored import hints
 from regard.lab.report import terminal
-from tests.lab.experiment.tiny import TINY, asked, made_up
+from tests.lab.experiment.tiny import TINY, WHERE, asked, made_up
 from tests.payloads import PAYLOADS
-
-WHERE = Provenance(
-    commit="c0ffee", command="regard arena tiny", device="test", threads=1, dtype="float32",
-    versions={"torch": "2.13.0"}, started="2026-01-01T00:00:00+00:00",
-)  # fmt: skip
-
 
 ROW = Row(
     kind="trained", question="q", column="c", entry="softmax", cell="c" * 64, source="s", provenance=WHERE,
@@ -73,31 +67,25 @@ def test_merging_keeps_each_trial_once(path, tmp_path):
 
 
 def test_a_foreign_file_is_named(tmp_path):
-    text, other = tmp_path / "notes.txt", tmp_path / "other.sqlite"
-    text.write_text("no database, and longer than one header of a hundred bytes would be " * 3)
-    with sqlite3.connect(other) as connection:
+    text = "no database, and longer than one header of a hundred bytes would be " * 3
+    (tmp_path / "notes.txt").write_text(text)
+    with sqlite3.connect(tmp_path / "other.sqlite") as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
-    for path, why in (
-        (text, r"notes\.txt cannot be read"),
-        (other, r"other\.sqlite is a database of another program"),
-        (tmp_path, "is not a file"),
-    ):
-        with pytest.raises(StoredDataError, match=why):
-            Ledger(path)
+    known = {"notes.txt": "cannot be read", "other.sqlite": "is a database of another program"}
+    for name, why in (known | {".": "is not a file"}).items():
+        with pytest.raises(StoredDataError, match=f"{name} {why}"):
+            Ledger(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("statement", "complaint"),
-    [
-        ("UPDATE trials SET result = replace(result, '0.5', '0.9') WHERE number = 7", "an altered row: 7 .trained"),
-        ("UPDATE trials SET kind = 'timed' WHERE number = 7", "an altered row: 7"),
-        ("DELETE FROM trials WHERE number = 7", "lacks row 7"),
-        ("DELETE FROM trials WHERE number = 20", "holds 19 rows where 20 were written"),
-        ("UPDATE format SET version = 1", "has format 1, and this version of regard reads format 2"),
-        ("DELETE FROM format", "has 0 format lines"),
-        ("DROP TABLE trials", "cannot be read .no such table"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("statement", "complaint"), [
+    ("UPDATE trials SET result = replace(result, '0.5', '0.9') WHERE number = 7", "an altered row: 7 .trained"),
+    ("UPDATE trials SET kind = 'timed' WHERE number = 7", "an altered row: 7"),
+    ("DELETE FROM trials WHERE number = 7", "lacks row 7"),
+    ("DELETE FROM trials WHERE number = 20", "holds 19 rows where 20 were written"),
+    ("UPDATE format SET version = 1", "has format 1, and this version of regard reads format 2"),
+    ("DELETE FROM format", "has 0 format lines"),
+    ("DROP TABLE trials", "cannot be read .no such table"),
+])  # fmt: skip
 def test_an_altered_file_is_named(path, statement, complaint):
     with sqlite3.connect(path) as connection:
         connection.execute(statement)
@@ -210,22 +198,19 @@ def line(row, key=None):
     return canonical({"key": key or row_key(row), "row": plain(row)})
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "[" * 100_000,
-        "null",
-        "{}",
-        '{"key": 1, "row": {}}',
-        line(trained(), key="0" * 64),
-        line(trained(), key=row_key(trained(1))),
-        line(trained()).replace('"value":0.5', '"value":NaN'),
-        line(trained()).replace('"value":0.5', '"value":' + "1" * 5000),
-        line(trained()).replace('"rate"', '"\\u001b[2J"'),
-        line(trained(50)).replace('"value":0.5', '"value":0.25'),
-        "",
-    ],
-)
+@pytest.mark.parametrize("bad", [
+    "[" * 100_000,
+    "null",
+    "{}",
+    '{"key": 1, "row": {}}',
+    line(trained(), key="0" * 64),
+    line(trained(), key=row_key(trained(1))),
+    line(trained()).replace('"value":0.5', '"value":NaN'),
+    line(trained()).replace('"value":0.5', '"value":' + "1" * 5000),
+    line(trained()).replace('"rate"', '"\\u001b[2J"'),
+    line(trained(50)).replace('"value":0.5', '"value":0.25'),
+    "",
+])  # fmt: skip
 def test_a_file_of_rows_with_a_bad_line_is_refused_whole_in_one_visible_line(tmp_path, path, bad):
     rows = jsonl(tmp_path, line(trained(50)), bad)
     with Ledger(path) as ledger:

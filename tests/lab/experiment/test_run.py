@@ -28,9 +28,8 @@ from tests.lab.experiment.tiny import CLAIM, COLUMN, SCREEN, TINY, clean, few_mo
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
 SHELL = Shell(dim=16, num_heads=2, num_layers=1)
 SIZES = {"train_size": 16, "valid_size": 4, "test_size": 4}
-LISTOPS = Column(
-    name="listops", task=ListOps(min_length=5, max_length=20, **SIZES), train=TRAIN, shell=SHELL
-)
+EXPRESSIONS = ListOps(min_length=5, max_length=20, **SIZES)
+LISTOPS = Column(name="listops", task=EXPRESSIONS, train=TRAIN, shell=SHELL)
 SPEED = tuple(Setting(kind=kind, length=8, dim=16, num_heads=2, seconds=0.01, unit="block") for kind in ("forward", "decode"))  # fmt: skip
 SOFTMAX, LINEAR = Entry(mixer="softmax"), Entry(mixer="linear")
 QUICK = replace(SCREEN, entries=(SOFTMAX, LINEAR), rates=(1e-2,), seeds=(0, 1))
@@ -60,10 +59,9 @@ def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
     mixers = (SOFTMAX, LINEAR, Entry(mixer="fnet"))
     question = replace(QUICK, entries=mixers, vary=(*SPEED, COLUMN, text), seeds=(0,), rates=())
     outcome = run(question, ledger)
-    trained = {(row.column, row.entry): row for row in of(ledger)}
-    assert set(trained) == {("address", name) for name in {*EVERYONE, "fnet"}} | {
-        ("bytes", name) for name in EVERYONE
-    }
+    every = {("address", name) for name in {*EVERYONE, "fnet"}}
+    every |= {("bytes", name) for name in EVERYONE}
+    assert {(row.column, row.entry) for row in of(ledger)} == every
     timed = {(row.entry, row.column): row for row in of(ledger, "timed")}
     assert len(timed) == 5 and ("fnet", "decode 8") not in timed
     for (entry, column), row in timed.items():
@@ -77,12 +75,11 @@ def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
     refusals = MIXERS["fnet"].capabilities.refusals()
     assert fnet["cells"]["bytes"]["reason"] == f"fnet does not support causal: {refusals['causal']}"
     assert outcome.new == 14 and not of(ledger, "laws") and outcome.left == 0
-    first = [row.entry for row in ledger.rows() if row.column == "address"][:2]
-    assert first == ["no mixing", "the bag"], "the lines, without which nothing is coloured"
+    lines = [row.entry for row in ledger.rows() if row.column == "address"][:2]
+    assert lines == ["no mixing", "the bag"], "first, for without them nothing is coloured"
     for module, name in ((trial, "run"), (speed, "measure")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("nothing was to be done"))
-    before = ledger.rows()
-    again = run(question, ledger)
+    before, again = ledger.rows(), run(question, ledger)
     assert (again.new, again.found) == (0, 9 + 5) and ledger.rows() == before
 
 
@@ -90,8 +87,8 @@ def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger, mo
     calls, real = [], Task.trivial_baseline
     monkeypatch.setattr(Task, "trivial_baseline", lambda *of: (calls.append(of), real(*of))[1])
     task = replace(COLUMN.task, train_size=72)  # that no other test has asked about
-    question = replace(QUICK, vary=(replace(COLUMN, task=task),))
-    run(replace(question, rates=(1e-3, 1e-2, 1e-1), seeds=(3, 4)), ledger)
+    tried = {"rates": (1e-3, 1e-2, 1e-1), "seeds": (3, 4)}
+    run(replace(QUICK, vary=(replace(COLUMN, task=task),), **tried), ledger)
     rows = of(ledger)
     assert [row.rate for row in rows[:12]] == [rate for rate in (1e-3, 1e-2, 1e-1) for _ in range(4)]  # fmt: skip
     for label in ("softmax", "linear", "the bag"):

@@ -14,14 +14,7 @@ import pytest
 import regard
 from regard import OptionError
 from regard.lab import Entry, ask
-from regard.lab.experiment import (
-    entry as entry_module,
-    laws,
-    mechanism_laws,
-    provenance,
-    source as module,
-    trial,
-)
+from regard.lab.experiment import laws, mechanism_laws, provenance, source as module, trial
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.source import own_files
@@ -53,9 +46,8 @@ class Folder:
         self.path = path
 
     def write(self, name, text):
-        path = self.path / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(text)
+        (self.path / name).parent.mkdir(exist_ok=True, parents=True)
+        (self.path / name).write_text(text)
 
     def forget(self):
         for name, held in list(sys.modules.items()):
@@ -132,11 +124,8 @@ BASE = "from regard.mixers import Linear\nfrom {} import X\n\n\nclass Base(Linea
 def test_an_edit_of_whatever_a_class_needs_changes_its_source(folder):
     late = "X = 1\n\n\ndef late():\n    from some.folder.deep import Y\n"
     files = {"m": "from base import Base\n\n\nclass Mine(Base):\n    pass\n", "helper": late}
-    files |= {
-        "base": BASE.format("helper"),
-        "some/folder/deep": "Y = 1\n",
-        "apart": "import torch\n",
-    }
+    files |= {"some/folder/deep": "Y = 1\n", "apart": "import torch\n"}
+    files["base"] = BASE.format("helper")
     for name, text in files.items():
         folder.write(f"{name}.py", text)
     sources = [folder.load("m:Mine").source]
@@ -165,19 +154,16 @@ def g(x):
 '''
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "changes"),
-    [
-        ('"""A module."""', '"""Another module."""', False),
-        ("What g does.", "What g does, told better.", False),
-        ("# Not code.", "# Nor this.", False),
-        ("def g(x):", "# A comment.\n\ndef g(x):", False),
-        ("# define N 4", "# define N 8", True),
-        ("  text", "   text", True),
-        ("return x + 1", "return x + 2", True),
-        ("return x  #", "return -x  #", True),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "changes"), [
+    ('"""A module."""', '"""Another module."""', False),
+    ("What g does.", "What g does, told better.", False),
+    ("# Not code.", "# Nor this.", False),
+    ("def g(x):", "# A comment.\n\ndef g(x):", False),
+    ("# define N 4", "# define N 8", True),
+    ("  text", "   text", True),
+    ("return x + 1", "return x + 2", True),
+    ("return x  #", "return -x  #", True),
+])  # fmt: skip
 def test_comments_and_docstrings_are_no_code_and_all_else_is(tmp_path, old, new, changes):
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     assert CODE.count(old) == 1
@@ -218,16 +204,14 @@ def test_an_edit_of_the_library_concerns_the_mixers_that_reach_it(edit, edited):
 
 
 def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
-    columns = TINY.vary[0], replace(TINY.vary[0], train=TrainConfig(steps=2))
-
     def keys():
-        return [trial.content(one, TINY.entries[0], None, None, None) for one in columns[::-1]]
+        columns = replace(TINY.vary[0], train=TrainConfig(steps=2)), TINY.vary[0]
+        return [trial.content(one, TINY.entries[0], None, None, None) for one in columns]
 
-    before = keys()
-    edit("lab/train/loop.py")
-    after = keys()
-    assert before[0] != after[0] and before[1] == after[1]
-    assert {**before[0], "trained by": 0} == {**after[0], "trained by": 0}
+    (before, short), _ = keys(), edit("lab/train/loop.py")
+    after, same = keys()
+    assert before != after and short == same
+    assert {**before, "trained by": 0} == {**after, "trained by": 0}
 
 
 def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch):
@@ -235,7 +219,7 @@ def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch)
     git = partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True)
     monkeypatch.setattr(provenance, "_head", lambda: head)
     mine = lambda of: [path for path in own_files(of) if path.parent == tmp_path]  # noqa: E731
-    monkeypatch.setattr(entry_module, "own_files", mine)
+    monkeypatch.setattr("regard.lab.experiment.entry.own_files", mine)
     monkeypatch.setattr(mechanism_laws, "check_mixer", lambda factory, **_: ["all"])
     author = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]
     folder.write("helper.py", "X = 1\n")
@@ -259,7 +243,8 @@ def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch)
         question = replace(SCREEN, entries=entries, rates=(1e-2,), seeds=(0,))
         rows = ask(question, tmp_path / f"{name}.sqlite", tmp_path)
         found = {row.entry: row.provenance.commit for row in rows}
-        assert found == {"": entry.commit, "base:Base": entry.commit} | dict.fromkeys(("softmax", "no mixing", "the bag"), head)  # fmt: skip
+        expected = dict.fromkeys(("softmax", "no mixing", "the bag"), head)
+        assert found == expected | dict.fromkeys(("", "base:Base"), entry.commit)
         with nullcontext() if clean else pytest.raises(ExperimentError, match="law 9"):
             laws.check(replace(TINY, entries=(*TINY.entries, entry)), lambda task: task.load())
 

@@ -43,11 +43,10 @@ def test_only_what_both_have_is_paired():
     assert interval(a, ragged).items == 0, "other items are not paired"
 
 
-@pytest.mark.parametrize(
-    "spread", [(0.05, 0.0, 0.1), (0.0, 0.3, 0.1), (0.02, 0.3, 0.1), (0.0, 0.0, 0.5)]
-)
-def test_it_holds_the_truth_99_times_of_a_hundred(spread):
-    of_seed, of_item, noise = spread
+@pytest.mark.parametrize(("of_seed", "of_item", "noise"), [
+    (0.05, 0.0, 0.1), (0.0, 0.3, 0.1), (0.02, 0.3, 0.1), (0.0, 0.0, 0.5),
+])  # fmt: skip
+def test_it_holds_the_truth_99_times_of_a_hundred(of_seed, of_item, noise):
     normal, held = np.random.default_rng(1).normal, []
     for _ in range(2000):
         table = of_seed * normal(size=(8, 1)) + of_item * normal(size=(1, 60))
@@ -59,16 +58,16 @@ def test_it_holds_the_truth_99_times_of_a_hundred(spread):
 ABOVE, WITHIN = (0.0, math.inf), (-0.05, 0.05)
 
 
-def test_the_verdict_follows_from_the_interval():
-    for bounds, mean, half, word in (
-        (ABOVE, 0.1, 0.05, "agrees"),
-        (ABOVE, -0.1, 0.05, "disagrees"),
-        *((ABOVE, 0.1, half, "cannot tell") for half in (0.1, 0.2, math.inf)),
-        (WITHIN, 0.0, 0.01, "agrees"),
-        (WITHIN, 0.1, 0.01, "disagrees"),
-    ):
-        assert verdict(Interval(mean, half, 8), *bounds) == word
-        assert verdict(None, *bounds) == "not run"
+@pytest.mark.parametrize(("bounds", "mean", "half", "word"), [
+    (ABOVE, 0.1, 0.05, "agrees"),
+    (ABOVE, -0.1, 0.05, "disagrees"),
+    *((ABOVE, 0.1, half, "cannot tell") for half in (0.1, 0.2, math.inf)),
+    (WITHIN, 0.0, 0.01, "agrees"),
+    (WITHIN, 0.1, 0.01, "disagrees"),
+])  # fmt: skip
+def test_the_verdict_follows_from_the_interval(bounds, mean, half, word):
+    assert verdict(Interval(mean, half, 8), *bounds) == word
+    assert verdict(None, *bounds) == "not run"
 
 
 def test_a_claim_agrees_where_all_its_bounds_do():

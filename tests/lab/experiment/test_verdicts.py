@@ -41,20 +41,17 @@ def judged(record, rows):
     return one
 
 
-@pytest.mark.parametrize(
-    ("question", "softmax", "window", "word", "why"),
-    [
-        (TINY, GOOD, FAIR, "agrees", None),
-        (TINY, FAIR, GOOD, "disagrees", None),
-        (TINY, GOOD, (0.2, 1.0) * 4, "cannot tell", None),
-        (TINY, GOOD, (), "not run", None),
-        (TINY, GOOD, LINE, "cannot tell", "`local, window 4` does not pass the three lines of address"),
-        (TINY, GOOD, tuple(x - 0.005 for x in GOOD), "cannot tell", "the difference is smaller than 0.020"),
-        (claimed(withdrawn="It was unfair."), GOOD, FAIR, "withdrawn", None),
-        (claimed(near("softmax", "local, window 4", within=0.5)), GOOD, FAIR, "agrees", None),
-        (claimed(reaches("softmax", 0.95)), GOOD, FAIR, "disagrees", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("question", "softmax", "window", "word", "why"), [
+    (TINY, GOOD, FAIR, "agrees", None),
+    (TINY, FAIR, GOOD, "disagrees", None),
+    (TINY, GOOD, (0.2, 1.0) * 4, "cannot tell", None),
+    (TINY, GOOD, (), "not run", None),
+    (TINY, GOOD, LINE, "cannot tell", "`local, window 4` does not pass the three lines of address"),
+    (TINY, GOOD, tuple(x - 0.005 for x in GOOD), "cannot tell", "the difference is smaller than 0.020"),
+    (claimed(withdrawn="It was unfair."), GOOD, FAIR, "withdrawn", None),
+    (claimed(near("softmax", "local, window 4", within=0.5)), GOOD, FAIR, "agrees", None),
+    (claimed(reaches("softmax", 0.95)), GOOD, FAIR, "disagrees", None),
+])  # fmt: skip
 def test_the_verdict_is_right(ask_once, question, softmax, window, word, why):
     record = ask_once(question)
     one = judged(record, of(record, softmax, window))

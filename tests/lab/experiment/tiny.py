@@ -8,11 +8,15 @@ from regard.lab import Claim, Column, Entry, Question, Shell, above, ask
 from regard.lab.experiment import provenance
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
-from regard.lab.experiment.row import Row
+from regard.lab.experiment.row import Provenance, Row
 from regard.lab.tasks import TextFiles, language_models
 from regard.lab.tasks.fingerprint import Address
 from regard.lab.train.short import Short
 
+WHERE = Provenance(
+    commit="0123456789ab", command="regard arena", device="AMD EPYC 7B13, 2 threads", threads=2, dtype="float32",
+    versions={"python": "3.11.7", "torch": "2.13.0", "regard": "0.1.0"}, started="2026-01-05T10:00:00Z",
+)  # fmt: skip
 TASK = Address(train_size=64, valid_size=8, test_size=20)
 SHELL = Shell(dim=16, num_heads=2, num_layers=1, position="learned")
 COLUMN = Column(name="address", task=TASK, train=Short(steps=2, batch_size=8), shell=SHELL)

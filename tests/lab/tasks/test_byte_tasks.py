@@ -14,19 +14,11 @@ from regard.core import StoredDataError
 from regard.lab.data.debian import Document
 from regard.lab.data.splits import stratified
 from regard.lab.data.windows import MASK, START, Windows
-from regard.lab.tasks import IGNORED, StdlibPermuted
+from regard.lab.tasks import IGNORED, StdlibPermuted, texts as module
 from regard.lab.tasks.images import FashionMNIST, read_fashion_mnist
 from regard.lab.tasks.language_models import Draws
 from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
-from regard.lab.tasks.texts import (
-    UNKNOWN,
-    BibleChapters,
-    DebianSections,
-    Email,
-    Spam,
-    body_of,
-    words_of,
-)
+from regard.lab.tasks.texts import BibleChapters, DebianSections, Email, Spam
 from regard.lab.train.batches import in_order
 from tests.lab.experiment.tiny import few_modules
 
@@ -54,9 +46,12 @@ EMAILS = [*HAM, *SPAM, *AGAIN, Email("hard-ham-1", b"hard ham")]
 
 
 def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
-    assert body_of(b"Subject: x\nTo: y\n\nfirst\n\nsecond \xff\n") == b"first\n\nsecond \xff\n"
-    assert body_of(b"Subject: x\r\n\r\nfirst\r\n") == b"first\r\n"
-    assert body_of(b"Subject: only a head\n") == b""
+    for email, body in {
+        b"Subject: x\nTo: y\n\nfirst\n\nsecond \xff\n": b"first\n\nsecond \xff\n",
+        b"Subject: x\r\n\r\nfirst\r\n": b"first\r\n",
+        b"Subject: only a head\n": b"",
+    }.items():
+        assert module.body_of(email) == body
 
 
 def test_spam_is_balanced_and_unique():
@@ -112,14 +107,13 @@ def test_fashion_pixels_are_tokens():
     assert torch.bincount(splits.valid.labels).tolist() == [1] * 10
 
 
-DOCUMENTS = [
-    Document(
-        f"src{i // 2}",
-        ("games", "net")[i // 2 % 2],
-        (f"Rogue x{i // 11} y{i % 11}.", f"It is played; word{i} often.", "?", "", "Cut me away."),
-    )
-    for i in range(120)
-]
+def document(i):
+    first, second = f"Rogue x{i // 11} y{i % 11}.", f"It is played; word{i} often."
+    section = ("games", "net")[i // 2 % 2]
+    return Document(f"src{i // 2}", section, (first, second, "?", "", "Cut me away."))
+
+
+DOCUMENTS = [document(i) for i in range(120)]
 
 
 def test_debian_documents_are_sentences_of_words():
@@ -132,9 +126,9 @@ def test_debian_documents_are_sentences_of_words():
     assert batch["valid"].sum(-1).tolist() == [[4, 5, 1], [4, 5, 1]]  # the empty sentence is none
     assert task.count(batch) == 20 and splits.train.lengths[0] == 10
     assert (batch["tokens"][~batch["valid"]] == 0).all()
-    assert batch["tokens"].max() < 32 and UNKNOWN in batch["tokens"]
+    assert batch["tokens"].max() < 32 and module.UNKNOWN in batch["tokens"]
     assert splits.notes["sections"] == "games net"
-    assert words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
+    assert module.words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
     with pytest.raises(StoredDataError, match="30 sections"):
         task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(DOCUMENTS)])
     other = ((f"other{i}", (doc.sentences[0], "Else.")) for i, doc in enumerate(DOCUMENTS))
@@ -222,18 +216,18 @@ def test_one_token_in_k_is_asked_in_an_order_of_its_own():
         assert np.abs(found[spared == 0].mean(0) - share).max() < 0.06
 
 
-def even(tokens, *, order, valid=None):
+class Even(nn.Module):
     """Every byte is as likely as any."""
-    assert order.shape == tokens.shape and (order < 10).all()
-    return torch.zeros(*tokens.shape, 256)
+
+    def forward(self, tokens, *, order, valid=None):
+        assert order.shape == tokens.shape and (order < 10).all()
+        return torch.zeros(*tokens.shape, 256)
 
 
 def test_score_is_bits_of_the_asked_bytes(monkeypatch):
     few_modules(monkeypatch)
     task = StdlibPermuted(length=60, valid_size=20, test_size=6)
-    splits = task.load()
-    model = torch.nn.Module()
-    model.forward = even
+    splits, model = task.load(), Even()
     batches = list(in_order(splits.test, 4, task.collate))
     assert task.score(model, batches) == pytest.approx(8, abs=1e-5)
     assert task.item_scores(model, batches) == pytest.approx([8.0] * 6, abs=1e-5)

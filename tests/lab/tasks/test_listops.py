@@ -65,14 +65,11 @@ def test_published_grammar():
     assert max(depths) == 9 and max(widths) == 10
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"min_length": 50, "max_length": 51}, r"no length .* min_length \(50\) and max_length \(51\)"),
-        ({"min_length": 122, "max_length": 900, "max_depth": 3}, "at most 122 tokens"),
-        ({"min_length": 1, "max_length": 4}, "out of reach"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "words"), [
+    ({"min_length": 50, "max_length": 51}, r"no length .* min_length \(50\) and max_length \(51\)"),
+    ({"min_length": 122, "max_length": 900, "max_depth": 3}, "at most 122 tokens"),
+    ({"min_length": 1, "max_length": 4}, "out of reach"),
+])  # fmt: skip
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(OptionError, match=words):
         ListOps(train_size=5, **options).draw()

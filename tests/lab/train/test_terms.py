@@ -91,16 +91,13 @@ def test_batch_l2_is_added_from_the_counts_of_the_table(tmp_path):
     assert fit(model, task, config, tmp_path, splits=splits, progress=False).steps == 1
 
 
-@pytest.mark.parametrize(
-    ("mixer", "fields", "message"),
-    [
-        ("softmax", {"commitment": 1e-4}, "no mixer with centroids"),
-        ("compressed", {"disagreement": "position"}, "does not support attention_map"),
-        ("routing", {"auxiliary": 1.0}, "no mixer with an auxiliary loss"),
-        ("softmax", {"batch_l2": 0.1}, "batch_l2 is DIN's"),
-        ("fnet", {"disagreement": "output"}, "no mixer with several heads"),
-    ],
-)
+@pytest.mark.parametrize(("mixer", "fields", "message"), [
+    ("softmax", {"commitment": 1e-4}, "no mixer with centroids"),
+    ("compressed", {"disagreement": "position"}, "does not support attention_map"),
+    ("routing", {"auxiliary": 1.0}, "no mixer with an auxiliary loss"),
+    ("softmax", {"batch_l2": 0.1}, "batch_l2 is DIN's"),
+    ("fnet", {"disagreement": "output"}, "no mixer with several heads"),
+])  # fmt: skip
 def test_what_has_no_such_term_is_refused_before_training(tmp_path, mixer, fields, message):
     with pytest.raises(ValueError, match=message):
         trained(tmp_path, "refused", classifier(mixer), **fields)
