@@ -191,7 +191,7 @@ class Transformer(GenerativeModel):
         """What `decode` makes of the targets to go on with: one id is that of every row."""
         self.encoder.check_tokens(source, valid)
         size = self.target_embedding.table.num_embeddings
-        if isinstance(start, int):
+        if isinstance(start, int) and not isinstance(start, bool):
             if start_valid is not None:
                 raise OptionError(
                     f"{self.who}: start_valid belongs to starts [B T], and start is one id"
