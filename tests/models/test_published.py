@@ -109,6 +109,6 @@ def test_models_are_listed_with_their_sizes_and_tasks():
     rows = {row["name"]: row for row in overview("models")}
     for entry in (*STACKS, *IMAGES):
         assert rows[entry.name]["presets"] == list(entry.presets)
-        assert rows[entry.name]["tasks"] == list(entry.kinds)
+        assert rows[entry.name]["tasks"] == entry.kinds
         assert entry.name.split("_")[0] in rows[entry.name]["what"].lower().replace("-", "_")
     assert "transformer_base" in rows["transformer"]["presets"]
