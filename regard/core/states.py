@@ -211,7 +211,8 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
         raise ShapeError(_refusal(mixer.name, wanted, origin, mixer._owner))
     first = getattr(state, state.__match_args__[0])
     if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
-        if first.dtype == x.dtype and first.shape[0] == x.shape[0] and first.device == x.device:
+        fits = first.dtype in (x.dtype, _sums_of(x))
+        if fits and first.shape[0] == x.shape[0] and first.device == x.device:
             return
     _check_fields(mixer.name, wanted, state, x)
     if origin is not None and origin.shapes is not None:
@@ -245,6 +246,11 @@ def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
     return f"{wanted}, got one of a mixer with {name}={old.get(name)}, and this one has {new.get(name)}"
 
 
+def _sums_of(x: Tensor) -> torch.dtype:
+    """The type in which a state's sums may be: float32 at least."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
     casts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     for name, value in tensors(state).items():
@@ -257,7 +263,8 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
             raise ShapeError(
                 f"{who}: state.{name} is on {value.device}, x on {x.device}. Move one of them."
             )
-        if value.is_floating_point() and value.dtype != x.dtype and not casts:
+        kinds = x.dtype, _sums_of(x)
+        if value.is_floating_point() and value.dtype not in kinds and not casts:
             raise ShapeError(
                 f"{who}: state.{name} has dtype {value.dtype}, x {x.dtype}. Convert one, or begin a new state."
             )

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
-from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type
+from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type, widened
 
 
 @as_state
@@ -30,6 +30,7 @@ def initial_state(
     like: Tensor, batch_size: int, num_heads: int, chunk_size: int, near: int, K: int, V: int
 ) -> State:
     """The state before the first token; `near`: width of the keys inside chunks."""
+    (like,) = widened(like)
     heads = (batch_size, num_heads)
     M = like.new_zeros(*heads, K, V)
     length = like.new_zeros(batch_size, dtype=torch.long)

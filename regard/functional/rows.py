@@ -305,6 +305,11 @@ def wide_type(z: Tensor) -> torch.dtype:
     return torch.promote_types(z.dtype, torch.float32)
 
 
+def widened(*tensors: Any) -> tuple[Any, ...]:
+    """Tensors in `wide_type`, in which the sums of a stream are kept: a sum of 16 bits stops growing after some hundred tokens."""
+    return tuple(None if z is None else z.to(wide_type(z)) for z in tensors)
+
+
 def ranged(*tensors: Any) -> tuple[Any, ...]:
     """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
     half = torch.float16

@@ -254,6 +254,11 @@ def _mixed(
     elif T == S:
         x = context = packed(mixer, q, k, v)  # one tensor holds both
     else:
+        if not mixer.capabilities.cross:
+            raise UnsupportedError(
+                f"{mixer.name} does not support cross attention nor, beside a model's own windows, a cache: queries and keys "
+                "must be of the same tokens. Give AttentionConfig a cross=, or use use_cache=False."
+            )
         x = packed(mixer, q)
         context = packed(mixer, None, k, v)
     weights = None

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers.masking_utils import causal_mask_function
 
 from regard.core import Mask, ShapeError, UnsupportedError
+from regard.core.mask import check_integers
 from regard.models.tokens import Numbers, Valid, places
 
 OFFSETS = ("cu_seq_lens_q", "cu_seq_lens_k")
@@ -40,6 +41,8 @@ def documents(
     position, of_queries, of_keys, numbers = (given.get(name) for name in PACKING)
     if position is not None and position.ndim != 2:
         position = None
+    if numbers is not None:
+        check_integers(f"{who}: {PACKING[3]}", numbers, 2)
     offsets = of_keys if of_queries is None else of_queries
     found = [z for z in (known, numbers, position) if z is not None]
     if offsets is not None:

@@ -25,7 +25,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_option
+from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_option, checked
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
@@ -167,6 +167,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
 
     @classmethod
+    @checked
     def load(cls, folder: str | Path) -> "TableClassifier":
         """Reads a folder written by `save`, for predictions: how it was trained is not stored. Raises StoredDataError."""
         stored = load(Path(folder))

@@ -9,7 +9,7 @@ from regard.core import No
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
 from regard.functional.mixed_chunk_stream import extend
-from regard.functional.rows import first_places
+from regard.functional.rows import first_places, widened
 from regard.mixers._base import ALL, SplitMixer
 
 Parts = Literal["both", "local", "global"]
@@ -58,4 +58,7 @@ class ChunkedMixer(SplitMixer):
 
     def _step(self, x, state, valid, donate):
         sums, v = self._sums(x, True, place(state.length, valid, x.shape[1]))
-        return extend(sums, v, state, valid=valid, donate=donate)
+        near, far = (None if pair is None else widened(*pair) for pair in (sums.near, sums.far))
+        sums, (values,) = sums._replace(near=near, far=far), widened(v)
+        y, state = extend(sums, values, state, valid=valid, donate=donate)
+        return y.type_as(v), state

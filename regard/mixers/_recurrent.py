@@ -10,6 +10,7 @@ from regard.core import OPEN, Mask, No, Streamed, as_state
 from regard.functional.cache import advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, chosen_sums, read, summed
+from regard.functional.rows import widened
 from regard.mixers._base import ALL, HeadsMixer
 
 
@@ -56,7 +57,7 @@ class RecurrentMixer(HeadsMixer):
 
     def _start(self, length, max_len):
         M = self._queries(self.heads.zeros(1, 1), OPEN).shape[3]
-        S = self.heads.zeros(len(length), M)
+        (S,) = widened(self.heads.zeros(len(length), M))
         return State(S, S[..., 0].clone(), length)
 
     def _step(self, x, state, valid, donate):
@@ -64,7 +65,9 @@ class RecurrentMixer(HeadsMixer):
         mask = Mask(causal=True, valid=valid)
         keys = self._keys(k, x, mask, state)
         given = self._queries(q, mask), keys.phi, v, keys.log_decay, state.S, state.z
-        sums, total, S, z = chosen_sums(*given, impl=self.impl, donate=donate)
+        sums, total, S, z = chosen_sums(*widened(*given), impl=self.impl, donate=donate)
         carried = {} if keys.c is None else {"c": keys.c.type_as(S)}
         length = advance(state.length, valid, x.shape[1])
-        return sums / self.denominator(total), replace(state, S=S, z=z, length=length, **carried)
+        return (sums / self.denominator(total)).type_as(v), replace(
+            state, S=S, z=z, length=length, **carried
+        )

@@ -12,7 +12,7 @@ from regard.core.shapes import check_divisible
 from regard.functional.cache import advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.rows import apart, least, ranged, wide_type
+from regard.functional.rows import apart, least, ranged, wide_type, widened
 from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import ShortConv
@@ -135,17 +135,18 @@ class ScanMixer(SplitMixer):
     def _start(self, length, max_len):
         like = self._like
         taps = self.conv.size - 1 if self.conv else 0
-        S = like.new_zeros(len(length), self.num_heads, self.key_dim, self.value_dim)
+        (S,) = widened(like.new_zeros(len(length), self.num_heads, self.key_dim, self.value_dim))
         return State(S, like.new_zeros(len(length), taps, sum(self.widths)), length)
 
     def _step(self, x, state, valid, donate):
-        terms, inputs = self._parts(x, state, valid)
-        mixed, S = self._scanned(*terms, state=state.S)
+        (q, k, v, b, g), inputs = self._parts(x, state, valid)
+        q, k, values, before = widened(q, k, v, state.S)
+        mixed, S = self._scanned(q, k, values, b, g, before)
         length = advance(state.length, valid, x.shape[1])
         kept = state.inputs
         if self.conv:
             kept = last_rows(kept, inputs, length - state.length)
-        return mixed, State(S.type_as(state.S), kept, length)
+        return mixed.type_as(v), State(S, kept, length)
 
 
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:

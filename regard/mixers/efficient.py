@@ -26,7 +26,7 @@ from regard.functional.efficient import (
     summed,
 )
 from regard.functional.features import present
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, widened
 from regard.mixers._base import HeadsMixer
 from regard.mixers._recurrent import RecurrentMixer
 
@@ -80,15 +80,15 @@ class Efficient(HeadsMixer):
         return self.heads.queries(x).softmax(-1) @ kept[0]
 
     def _start(self, length, max_len):
-        like = self.heads.zeros(len(length), 0)
+        (like,) = widened(self.heads.zeros(len(length), 0))
         return State(*no_keys(like, like.shape[3]), length)
 
     def _step(self, x, state, valid, donate):
-        q, k, v = self.heads.split(x, None, state.length)
+        q, k, v = widened(*self.heads.split(x, None, state.length))
         k = present_keys(k, valid)
-        sums = (state.S, state.z, state.m)
+        sums = widened(state.S, state.z, state.m)
         y, S, z, m = causal_means(q.softmax(-1), k, v, *sums, donate=donate)
-        return y, State(S, z, m, advance(state.length, valid, x.shape[1]))
+        return y.type_as(x), State(S, z, m, advance(state.length, valid, x.shape[1]))
 
 
 def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:

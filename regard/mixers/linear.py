@@ -20,7 +20,7 @@ from regard.core import Mask
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums
-from regard.functional.rows import Impl, ranged, upto
+from regard.functional.rows import Impl, ranged, upto, widened
 from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer, State
 
@@ -67,8 +67,8 @@ class Linear(RecurrentMixer):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs of the heads, and the sums S, z after them."""
         dtype = v.dtype
-        S, z = (None, None) if state is None else ranged(state.S, state.z)
-        q, k, v = ranged(q, k, v)
+        S, z = (None, None) if state is None else widened(state.S, state.z)
+        q, k, v = (ranged if state is None else widened)(q, k, v)
         phi_q = self.phi(q)
         phi_k = present(self.phi(k), mask.valid)
         place = upto(q.shape[2], q)
@@ -77,7 +77,7 @@ class Linear(RecurrentMixer):
         sums, total, S, z = turned_sums(
             phi_q, phi_k, v, a, e, S, z, causal=mask.causal, impl=self.impl
         )
-        return (sums / positive(total)).to(dtype), S.to(dtype), z.to(dtype)
+        return (sums / positive(total)).to(dtype), S, z
 
     def _step(self, x, state, valid, donate):
         if self.position is None:

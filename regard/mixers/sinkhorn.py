@@ -38,7 +38,7 @@ from torch import Tensor
 from regard.core import Mask, No, OptionError
 from regard.core.options import Above0
 from regard.functional.cache import place
-from regard.functional.rows import apart, plain_alone, side_by_side, upto
+from regard.functional.rows import apart, plain_alone, side_by_side, upto, widened
 from regard.functional.sinkhorn import (
     Join,
     State,
@@ -156,13 +156,14 @@ class Sinkhorn(HeadsMixer):
     def _start(self, length, max_len):
         room = -(-(max_len or 0) // self.block_size) * self.block_size
         store, block = (self.heads.zeros(len(length), n) for n in (room, self.block_size))
-        total = store.new_zeros(len(length), self.dim)
+        (total,) = widened(store.new_zeros(len(length), self.dim))
         return State(store, store.clone(), block, block.clone(), total, length)
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
-        total = state.total[:, None] + x.cumsum(1)
-        summary = side_by_side(q) if self.sort_net is None else total
+        sums, new = widened(state.total, x)
+        total = sums[:, None] + new.cumsum(1)
+        summary = side_by_side(q) if self.sort_net is None else total.type_as(x)
         how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:

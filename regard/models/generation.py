@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core import Mixer, OptionError, ShapeError, Streamed, UnsupportedError
 from regard.core.errors import shown
+from regard.core.mask import check_integers
 from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
@@ -108,7 +109,7 @@ def restrict(
     drop = torch.zeros_like(ordered, dtype=torch.bool)
     if top_k is not None:
         drop[:, top_k:] = True
-    if top_p is not None:
+    if top_p is not None and top_p < 1:  # rounded sums of all tokens reach 1 before the last
         share = ordered.masked_fill(drop, -math.inf).float().softmax(-1)
         drop |= share.cumsum(-1) - share >= top_p  # the probability before a token already suffices
     return logits.masked_fill(drop.scatter(1, ids, drop), -math.inf)
@@ -182,8 +183,9 @@ def _best(old: Beams, new: Beams, eos: int) -> Beams:
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """Returns the rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch.
 
-    Raises ShapeError for what is no state.
+    Raises ShapeError for what is no state, and an index that is no tensor of integers.
     """
+    check_integers("reorder: index", index, 1)
 
     def rows(part: Any) -> Any:
         if isinstance(part, Tensor) and part.ndim:

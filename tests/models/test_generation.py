@@ -78,6 +78,11 @@ def test_no_prompts_are_continued(recurrent):
     assert translator.extend(none, translator.initial_state(none))[0].shape == (0, 7, VOCAB)
 
 
+def test_all_of_the_probability_is_every_token():
+    logits = 3 * torch.randn(4, 32_000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(restrict(logits, None, 1.0), logits)
+
+
 def slow_restrict(logits, top_k, top_p):
     kept = []
     for row in logits.tolist():

@@ -208,6 +208,8 @@ def _kind(name: str, column: list, numeric: Collection[str] | None) -> str:
     if any(lists):
         if not all(lists):
             raise OptionError(f"column {name!r} holds lists in some rows only")
+        if name in (numeric or ()):
+            raise OptionError(f"numeric: column {name!r} holds lists, which are no numbers")
         return "sequence"
     if odd := [one for one in kinds if issubclass(one, Number) and not issubclass(one, Real)]:
         raise OptionError(f"column {name!r} holds numbers of type {odd[0].__name__}: give floats")

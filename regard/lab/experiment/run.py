@@ -121,6 +121,7 @@ class Asking:
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)
         self.next_draw = -inf
+        self.known = set[str]()
         self.plan = Plan(question)
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
@@ -174,6 +175,7 @@ class Asking:
             if known.config == config:
                 return known
         self.ledger.put(row_key(row), row)
+        self.known.add(row_key(row))
         return row
 
     def _planned(self) -> int:
@@ -190,7 +192,7 @@ class Asking:
 
     def _search(self, cells: Sequence[Cell]) -> None:
         """Every cell from the first seeds at each rate; in a comparison, rates are widened until the best is inside."""
-        grids: dict[str, list[Any]] = {c.id: sorted(self.question.rates) or [None] for c in cells}
+        grids: dict[str, list[Any]] = {cell.id: self._grid(cell) for cell in cells}
         wider = True
         while wider:
             tried = (
@@ -203,6 +205,15 @@ class Asking:
             wider = not self._late() and any(
                 [self._widened(cell, grids[cell.id]) for cell in cells]
             )
+
+    def _grid(self, cell: Cell) -> list[Any]:
+        """The rates of the question, and those by which an earlier call widened them."""
+        rates = sorted(self.question.rates)
+        for row in self.ledger.of_cell(cell.id) if self.question.base else ():
+            mine = row.question == self.question.name
+            if mine and row.rate and not any(isclose(row.rate, one) for one in rates):
+                rates = sorted([*rates, row.rate])
+        return rates or [None]
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
@@ -324,7 +335,9 @@ class Asking:
         row = self.ledger.get(key)
         if not row:
             return False
-        self.outcome.found += 1
+        if key not in self.known:  # each round of a search asks for the trials of the rounds before
+            self.known.add(key)
+            self.outcome.found += 1
         if self.display.begun and key not in self.display.moved:
             self.display.say(row)  # another process has done it
         return True

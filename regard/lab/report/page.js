@@ -186,7 +186,7 @@ function page(question) {
   const told = [question.device, `commit ${question.commit}`, `asked ${question.asked.slice(0, 16).replace("T", " ")}`, `seeds ${question.seeds.join(", ")}`];
   if (question.rates.length) told.push(`rates ${question.rates.join(", ")}`);
   parts.push(make("div", { class: "facts" }, ...told.map((fact) => make("span", {}, fact))));
-  const notes = [...question.missing, ...Object.entries(question.old).map(([entry, count]) => `${count} old results of ${entry} left out: their source, options or budget were others`), ...question.rows.filter((row) => row.breaks).map((row) => `${row.entry} breaks a law: ${row.breaks}`)];
+  const notes = [...question.missing, ...Object.entries(question.old).map(([entry, count]) => `${count} old results of ${entry} left out: their source, options, budget or shell were others`), ...question.rows.filter((row) => row.breaks).map((row) => `${row.entry} breaks a law: ${row.breaks}`)];
   if (notes.length) parts.push(make("ul", { class: "notes" }, ...notes.map((note) => make("li", {}, note))));
   const drawing = chart(question);
   if (drawing) parts.push(make("h2", {}, "Quality against speed against memory"), make("p", { class: "soft" }, "Up: more of what lies above a uniform mean of all tokens. Right: faster. Area: peak memory. Hollow: the causal form, where a mechanism has no other."), drawing);

@@ -24,7 +24,14 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
             parts += [_grid(question), Text("")]
         parts += [_text(line) for claim in question["claims"] for line in claim_lines(claim)]
         old = ", ".join(f"{count} of {entry}" for entry, count in question["old"].items())
-        notes = [*question["missing"], *([f"old results left out: {old}"] if old else [])]
+        notes = [
+            *question["missing"],
+            *(
+                [f"results of other sources, options, budgets or shells left out: {old}"]
+                if old
+                else []
+            ),
+        ]
         parts += [_text(f"! {note}", "yellow") for note in notes]
         if question["kind"] == "screen":
             parts.append(

@@ -59,7 +59,9 @@ class Splits:
     def __post_init__(self) -> None:
         parts = {"training": self.train, "validation": self.valid, "test": self.test}
         if empty := [name for name, part in parts.items() if not len(part)]:
-            raise OptionError(f"nothing is left for {' and '.join(empty)}: the data are too few")
+            raise OptionError(
+                f"nothing is left for {' and '.join(empty)}: the data are too few, or alike in as many tokens as are read"
+            )
         object.__setattr__(self, "sha256", checksum(*parts.values()))
 
 

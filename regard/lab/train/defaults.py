@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, get_type_hints
 
 from regard.core import OptionError
+from regard.core.options import checked
 from regard.lab.tasks import TASKS, PlaceReaderConfig, Task
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.run import Run
@@ -128,6 +129,7 @@ _MODELS: Mapping[str, Fields] = {
 _SIZE = {"dim": 64, "num_heads": 4, "num_layers": 2}
 
 
+@checked
 def run_for(name: str) -> Run:
     """The run of "adult" with the model that the task has by default, of "adult/mmoe" with this one.
 

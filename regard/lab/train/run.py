@@ -1,11 +1,14 @@
 """Run: the whole configuration of one training run, and the function that starts it."""
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
+from hashlib import sha256
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from torch import nn
 from regard.core import OptionError, RegardError
 from regard.core.files import check_writable
 from regard.core.memory import require_memory
-from regard.core.options import Declared, tuples
+from regard.core.options import Declared, checked, tuples
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
 from regard.lab.train.checkpoint import newest, take_weights
@@ -105,6 +108,7 @@ def train(
     return built, result
 
 
+@checked
 def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None = None) -> nn.Module:
     """The model of the run in this folder, with its best weights, in evaluation mode.
 
@@ -163,9 +167,18 @@ def _field(told: Mapping[str, Any]) -> Field:
 
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
-    """All fields as JSON values; a class or a function by its name."""
+    """All fields as JSON values; a class or a function by its name, one of your own with its module and a checksum of its code."""
     told = {"name": model.name} | asdict(model)
-    return json.loads(json.dumps(told, default=lambda one: getattr(one, "__qualname__", str(one))))
+    return json.loads(json.dumps(told, default=_named))
+
+
+def _named(one: Any) -> str:
+    name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
+    if not isinstance(one, type | FunctionType) or module.startswith("regard."):
+        return name
+    with suppress(OSError, TypeError):  # written at a prompt
+        name += f" {sha256(inspect.getsource(one).encode()).hexdigest()[:16]}"
+    return f"{module}:{name}"
 
 
 def _check_memory(config: ModelConfig) -> None:

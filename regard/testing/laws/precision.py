@@ -10,7 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from regard.core import Mixer
+from regard.core import Mask, Mixer
 from regard.core.states import tensors
 from regard.functional.rows import recorded
 from regard.mixers.softmax import Softmax
@@ -34,6 +34,8 @@ MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) tha
 STEPS = 2  # perturbations of each draw
 AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
 ULPS = 8
+MANY = 600  # tokens of a stream: a sum in bfloat16 stops growing after 256
+DRIFT = 4  # what a stream may err, in units of what a whole pass does
 SCALES = (1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0, 1e3, 1e4)
 LARGE = (1e6, 1e8, 1e10)  # float32 alone
 SLACK = 16  # what is computed on the way may be larger than every result
@@ -51,12 +53,31 @@ def low_precision(subject: Subject) -> None:
 
     Worst over several draws on both sides, since one draw of a rounding error says little; of our gradients the median,
     since a unit that rounding brings to the other side of zero has another gradient.
+
+    The last tokens of a stream of MANY, one by one in bfloat16, err at most DRIFT times as much as those of a whole pass.
     """
+    if subject.can.streaming == "exact":
+        _require_no_drift(subject)
     for dtype in (torch.float32, torch.bfloat16):
         drawn = lru_cache(partial(_Drawn, subject, dtype))
         for request in subject.requests(dtype=dtype):
             if request.label in LABELS:
                 _is_near(subject, request, dtype, drawn)
+
+
+@torch.no_grad()
+def _require_no_drift(subject: Subject) -> None:
+    mixer = subject.make(torch.bfloat16, blocks="own", max_len=MANY).eval()
+    x = subject.tokens(1, MANY, dtype=torch.bfloat16)
+    exact = deepcopy(mixer).double()(x.double(), mask=Mask(causal=True))
+    state, parts = mixer.initial_state(1), []
+    for token in x.split(1, 1):
+        y, state = mixer.extend(token, state, donate=True)
+        parts.append(y)
+    whole = mixer(x, mask=Mask(causal=True))
+    passed, streamed = ((y - exact)[:, -100:].norm() for y in (whole, torch.cat(parts, 1)))
+    said = f"a stream of {MANY} tokens in bfloat16 errs by {streamed:.3g}, a whole pass by {passed:.3g}"
+    require(streamed <= DRIFT * passed, said)
 
 
 class _Drawn:
@@ -219,7 +240,10 @@ def _require_streamed(mixer: Mixer, x: Tensor) -> None:
     for chunk in x.split((5, 1, T - 6), dim=1):
         y, state = mixer.extend(chunk, state)
         fields = {k: z for k, z in tensors(state).items() if z.is_floating_point()}
-        _require_types({"output": y} | fields, x.dtype, "extend")
+        _require_types({"output": y}, x.dtype, "extend")
+        wide = torch.promote_types(x.dtype, torch.float32)
+        for name, value in fields.items():
+            _require_types({name: value}, wide if value.dtype == wide else x.dtype, "extend")
 
 
 def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label: str) -> None:

@@ -275,6 +275,17 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
             assert beside.write_rows(file, "screen") == len(again.splitlines())
 
 
+def test_a_search_that_was_stopped_while_rates_were_widened_goes_on(ledger, monkeypatch):
+    question, best = replace(TINY, rates=(1e-4, 1e-3)), set()
+    make_up_trials(ledger, monkeypatch, {})
+    for widest in (1, 6):
+        monkeypatch.setattr(engine, "WIDEST", widest)
+        run(question, ledger)
+        best |= {row.rate for row in of(ledger) if row.entry == "softmax"}
+    assert max(best) == pytest.approx(1e-1)  # beyond the best, which is near 0.008
+    assert run(question, ledger).new == 0
+
+
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
     monkeypatch.setattr(engine, "WIDEST", 0)
     make_up_trials(ledger, monkeypatch, {})

@@ -1,5 +1,6 @@
 """Checkpoints: what is stored comes back, another run goes on with it, and what is none is named; `tests.faults` damages them byte by byte."""
 
+import importlib
 import shutil
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from regard.lab.tables import TableClassifier
 from regard.lab.tasks import Digits, StdlibMasked
 from regard.lab.train import Run, TrainConfig, checkpoint, start
 from regard.lab.train.checkpoint import Checkpoint, take_weights
+from regard.lab.train.run import as_json
 from regard.models import ClassifierConfig, MaskedLanguageModelConfig
 from tests.lab.experiment.tiny import few_modules
 from tests.lab.train.test_fit import Told, newest, train
@@ -110,3 +112,17 @@ def test_a_run_starts_from_another(tmp_path, capsys, monkeypatch):
     first, second = (newest(tmp_path / name).model for name in ("first", "second"))
     kept = [name for name in first if "blocks" in name and "weight" in name and name in second]
     assert kept and all(torch.allclose(first[n], second[n], atol=1e-6, rtol=0) for n in kept)
+
+
+def test_a_class_of_ones_own_is_told_by_its_module_and_its_code(tmp_path, monkeypatch):
+    """A folder compares these with the run that goes on in it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    told = []
+    for module, scale in (("mine_a", 1), ("mine_b", 1), ("mine_c", 2)):
+        text = f"import regard\n\nclass Mine(regard.MIXERS['softmax']):\n    scale = {scale}\n"
+        (tmp_path / f"{module}.py").write_text(text)
+        cls = importlib.import_module(module).Mine
+        told.append(as_json(MaskedLanguageModelConfig(vocab_size=9, dim=8, mixer=cls))["mixer"])
+    names, codes = zip(*(one.split() for one in told), strict=True)
+    assert names == ("mine_a:Mine", "mine_b:Mine", "mine_c:Mine")
+    assert codes[0] == codes[1] != codes[2]
