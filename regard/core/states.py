@@ -61,6 +61,8 @@ class Streamed:
     """Base of states; `as_state` makes the subclass a dataclass and a pytree."""
 
     __match_args__: ClassVar[tuple[str, ...]]  # the subclass's fields, which are tensors or states
+    sums: ClassVar[tuple[str, ...]] = ()
+    """The fields that are float32 at least, of models in 16 bits too, since a sum of 16 bits stops growing."""
     origin: Origin | None = None
     document: Int[Tensor, "B"] | None = (
         None  # number of the document of each row's last token, where those have numbers
@@ -211,7 +213,7 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
         raise ShapeError(_refusal(mixer.name, wanted, origin, mixer._owner))
     first = getattr(state, state.__match_args__[0])
     if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
-        fits = first.dtype in (x.dtype, _sums_of(x))
+        fits = first.dtype in _types(state.__match_args__[0] in state.sums, x)
         if fits and first.shape[0] == x.shape[0] and first.device == x.device:
             return
     _check_fields(mixer.name, wanted, state, x)
@@ -246,13 +248,25 @@ def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
     return f"{wanted}, got one of a mixer with {name}={old.get(name)}, and this one has {new.get(name)}"
 
 
-def _sums_of(x: Tensor) -> torch.dtype:
-    """The type in which a state's sums may be: float32 at least."""
-    return torch.promote_types(x.dtype, torch.float32)
+def _types(is_sum: bool, x: Tensor) -> tuple[torch.dtype, ...]:
+    """The types that a floating field may have: that of the tokens, and for a sum float32 at least."""
+    return (x.dtype, torch.promote_types(x.dtype, torch.float32)) if is_sum else (x.dtype,)
+
+
+def sum_names(state: Streamed) -> set[str]:
+    """The state's `sums`, and those of states in a tuple, by the names of `tensors`."""
+    found = set(state.sums)
+    for name in state.__match_args__:
+        parts = getattr(state, name)
+        for i, part in enumerate(parts if isinstance(parts, tuple) else ()):
+            if isinstance(part, Streamed):
+                found |= {f"{name}[{i}].{one}" for one in sum_names(part)}
+    return found
 
 
 def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
     casts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
+    sums = sum_names(state)
     for name, value in tensors(state).items():
         if not is_dense(value):
             raise ShapeError(f"{wanted}: one of its fields is not a dense tensor")
@@ -263,8 +277,8 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
             raise ShapeError(
                 f"{who}: state.{name} is on {value.device}, x on {x.device}. Move one of them."
             )
-        kinds = x.dtype, _sums_of(x)
-        if value.is_floating_point() and value.dtype not in kinds and not casts:
+        fits = casts or value.dtype in _types(name in sums, x)
+        if value.is_floating_point() and not fits:
             raise ShapeError(
                 f"{who}: state.{name} has dtype {value.dtype}, x {x.dtype}. Convert one, or begin a new state."
             )

@@ -19,6 +19,7 @@ from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type, wi
 
 @as_state
 class State(Streamed):
+    sums = ("M", "P", "k", "v")
     M: Float[Tensor, "B H K V"]  # sum over finished chunks
     P: Float[Tensor, "B H K V"]  # sum over the chunk that is being filled
     k: Float[Tensor, "B H C K2"]  # near keys of that chunk; length % C of the rows are filled

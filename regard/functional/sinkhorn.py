@@ -128,6 +128,7 @@ def beside_sorted(
 
 @as_state
 class State(Streamed):
+    sums = ("total",)
     k: Float[Tensor, "B H S K"]  # by position
     v: Float[Tensor, "B H S V"]
     sorted_k: Float[Tensor, "B H C K"]  # for the block that has begun

@@ -16,6 +16,7 @@ from regard.mixers._base import ALL, HeadsMixer
 
 @as_state
 class State(Streamed):
+    sums = ("S", "z")
     S: Float[Tensor, "B H M V"]
     z: Float[Tensor, "B H M"]
     length: Int[Tensor, "B"]

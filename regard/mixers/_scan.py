@@ -25,6 +25,7 @@ Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
 
 @as_state
 class State(Streamed):
+    sums = ("S",)
     S: Float[Tensor, "B H K V"]
     inputs: Float[Tensor, "B taps C"]  # the convolution's last
     length: Int[Tensor, "B"]
@@ -95,7 +96,9 @@ class ScanMixer(SplitMixer):
     def _parts(self, x, state=None, valid=None) -> tuple[Terms, Float[Tensor, "B T C"]]:
         """`_terms`, where no token writes, erases or decays that does not exist; and the inputs of the convolution."""
         inputs = torch.cat([self.query(x), self.key(x), self.value(x)], -1)
-        before, after = (None, None) if state is None else (state.inputs, state.length)
+        before, after = (
+            (None, None) if state is None else (state.inputs.type_as(inputs), state.length)
+        )
         wide, before = ranged(inputs, before)
         z = self.conv(wide, before) if self.conv else self.activation(wide)
         *qk, v = z.split(self.widths, -1)

@@ -33,6 +33,7 @@ from regard.mixers._recurrent import RecurrentMixer
 
 @as_state
 class State(Streamed):
+    sums = ("S", "z", "m")
     S: Float[Tensor, "B H K V"]  # sum of exp(k - m) v in every channel
     z: Float[Tensor, "B H K"]  # sum of exp(k - m)
     m: Float[Tensor, "B H K"]

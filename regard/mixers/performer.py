@@ -48,6 +48,7 @@ from regard.nn.projection import RandomProjection
 
 @as_state
 class State(Streamed):
+    sums = ("S", "z", "c")
     S: Float[Tensor, "B H M V"]
     z: Float[Tensor, "B H M"]
     c: Float[Tensor, "B H"]  # largest exponent of a key so far; S and z are divided by its exp

@@ -79,7 +79,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"{shown(sizes[0])} and {sizes[1]}"
             )
         own: Any = mixer.heads
-        if not len(own.query.weight) == mixer.dim == own.out.in_features:
+        if {len(own.query.weight), own.out.in_features} != {mixer.dim}:
             raise OptionError(
                 f"MultiheadAttention: the mixer's heads must have dim / num_heads channels ({mixer.dim} / "
                 f"{heads.num_heads}), as in torch's layer"

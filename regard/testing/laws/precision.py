@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask, Mixer
-from regard.core.states import tensors
-from regard.functional.rows import recorded
+from regard.core.states import sum_names, tensors
+from regard.functional.rows import recorded, wide_type
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
 from regard.testing.subject import (
@@ -241,9 +241,9 @@ def _require_streamed(mixer: Mixer, x: Tensor) -> None:
         y, state = mixer.extend(chunk, state)
         fields = {k: z for k, z in tensors(state).items() if z.is_floating_point()}
         _require_types({"output": y}, x.dtype, "extend")
-        wide = torch.promote_types(x.dtype, torch.float32)
         for name, value in fields.items():
-            _require_types({name: value}, wide if value.dtype == wide else x.dtype, "extend")
+            wide = wide_type(x) if name in sum_names(state) else x.dtype
+            _require_types({name: value}, wide, "extend")
 
 
 def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label: str) -> None:
