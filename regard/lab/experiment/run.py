@@ -121,7 +121,6 @@ class Asking:
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)
         self.next_draw = -inf
-        self.known = set[str]()
         self.plan = Plan(question)
         self.searched = question.seeds[: SEARCHED[question.kind]]
 
@@ -175,7 +174,6 @@ class Asking:
             if known.config == config:
                 return known
         self.ledger.put(row_key(row), row)
-        self.known.add(row_key(row))
         return row
 
     def _planned(self) -> int:
@@ -335,11 +333,10 @@ class Asking:
         row = self.ledger.get(key)
         if not row:
             return False
-        if key not in self.known:  # each round of a search asks for the trials of the rounds before
-            self.known.add(key)
+        if key not in self.display.moved:  # each round of a search asks for those before it again
             self.outcome.found += 1
-        if self.display.begun and key not in self.display.moved:
-            self.display.say(row)  # another process has done it
+            if self.display.begun:
+                self.display.say(row)  # another process has done it
         return True
 
     def _keep(self, row: Row) -> None:

@@ -280,7 +280,9 @@ def test_a_search_that_was_stopped_while_rates_were_widened_goes_on(ledger, monk
     make_up_trials(ledger, monkeypatch, {})
     for widest in (1, 6):
         monkeypatch.setattr(engine, "WIDEST", widest)
-        run(question, ledger)
+        before = len(of(ledger))
+        outcome = run(question, ledger)
+        assert outcome.found <= before and outcome.new == len(of(ledger)) - before
         best |= {row.rate for row in of(ledger) if row.entry == "softmax"}
     assert max(best) == pytest.approx(1e-1)  # beyond the best, which is near 0.008
     assert run(question, ledger).new == 0
