@@ -295,7 +295,7 @@ def cleared(
     return z if valid is None else z.masked_fill(~valid[:, None, :, None], 0)
 
 
-def grouped(z: Float[Tensor, "B G S K"], H: int) -> Float[Tensor, "B H S K"]:
+def grouped(z: Float[Tensor, "B G *s K"], H: int) -> Float[Tensor, "B H *s K"]:
     """Each of the G heads for H / G neighbours."""
     return z if z.shape[1] == H else z.repeat_interleave(H // z.shape[1], 1)
 

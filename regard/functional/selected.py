@@ -70,12 +70,13 @@ def gated_blocks(
     *,
     mask: Mask,
     count: int,
+    last: Int[Tensor, "b T"],
     window: int,
     block_size: int,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
-    """Gated sum of attention to whole blocks, by their one key and value, to the keys of those that `of_blocks` chooses, and to the last `window` keys."""
-    T, S, (last, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
+    """Gated sum of attention to whole blocks, by their one key and value, to the keys of those that `of_blocks` chooses, and to the last `window` keys; `last`: see `bounds`."""
+    T, S, (_, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
     place = torch.arange(S, device=q.device)
 
     def some(rows, q, gates, k, v, block_keys, block_values, keys, values):

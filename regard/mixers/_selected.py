@@ -35,7 +35,7 @@ class SelectedMixer(CachedMixer, HeadsMixer):
 
     block_size: Any  # tokens of a block; None: keys are chosen one by one
 
-    def __init__(self, *options: Any, top_k: int, block_size: int | None, **of_heads: Any):
+    def __init__(self, top_k: int, block_size: int | None, *options: Any, **of_heads: Any):
         """top_k: keys, or blocks of `block_size` keys, that a query reads; None: keys are chosen one by one."""
         super().__init__(*options, repeat=False, **of_heads)
         self.top_k = top_k

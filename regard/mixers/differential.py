@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core.options import Count
 from regard.core.shapes import check_divisible
@@ -26,7 +26,7 @@ from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
 from regard.mixers._cached import CachedMixer
 from regard.nn.norm import rms_norm
-from regard.nn.starts import projection, unset
+from regard.nn.starts import NormalRows, normal_rows, projection
 
 
 class Differential(CachedMixer):
@@ -50,24 +50,22 @@ class Differential(CachedMixer):
     ):
         super().__init__(dim, impl)
         G = num_kv_heads or num_heads
-        self.first = form == "v1"
-        check_divisible(dim=dim, num_heads=(1 + self.first) * num_heads)
+        keys = 2 if form == "v1" else 1  # beside each value
+        check_divisible(dim=dim, num_heads=keys * num_heads)
         check_divisible(num_heads=num_heads, num_kv_heads=G)
         self.num_heads = num_heads
         self.value_dim = dim // num_heads
-        self.key_dim, keys = (self.value_dim // 2, 2 * G) if self.first else (self.value_dim, G)
-        self.query = projection(dim, 2 * num_heads * self.key_dim)
-        self.key = projection(dim, keys * self.key_dim)
-        self.value = projection(dim, G * self.value_dim)
-        self.out = projection(num_heads * self.value_dim, dim)
+        self.key_dim = self.value_dim // keys
+        self.query = projection(dim, 2 * dim // keys)
+        self.key, self.value = (projection(dim, G * self.value_dim) for _ in "kv")
+        self.out = projection(dim, dim)
         self.least = 0.8 - 0.6 * math.exp(-0.3 * layer)
-        self.share: Any = None if self.first else projection(dim, num_heads)
-        self.factors = unset(4, self.key_dim) if self.first else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        if self.factors is not None:
-            nn.init.normal_(self.factors, std=0.1)
+        self.factors: Any = None
+        if form == "v1":
+            self.factors = NormalRows(4, self.key_dim)
+            normal_rows(self.factors, std=0.1)
+        else:
+            self.share = projection(dim, num_heads)
 
     def _split(self, x, context, at=None):
         source = x if context is None else context
@@ -76,19 +74,18 @@ class Differential(CachedMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         """What the heads 2 h and 2 h + 1 of each difference read; in v1 of two keys, which stay beside each other in each copy."""
-        if self.first:
-            pairs = grouped(k.unflatten(1, (-1, 2)).flatten(2, 3), self.num_heads)
-            k = pairs.unflatten(2, (2, -1)).flatten(1, 2)
+        if self.factors is not None:
+            k = grouped(k.unflatten(1, (-1, 2)), self.num_heads).flatten(1, 2)
             v = grouped(v, k.shape[1])
         if mask.pairwise is not None and mask.pairwise.shape[1] > 1:
             mask = replace(mask, pairwise=mask.pairwise.repeat_interleave(2, 1))
         return softmax_attention(q, k, v, mask=mask, impl=self.impl)
 
     def _differences(self, x: Float[Tensor, "B T D"], read: Tensor) -> Float[Tensor, "B H T V"]:
-        one, other = read[:, 0::2], read[:, 1::2]
+        one, other = read[:, ::2], read[:, 1::2]
         if self.factors is None:
             return one - self.share(x).sigmoid().mT[..., None] * other
-        a, b, c, d = self.factors
+        a, b, c, d = self.factors.weight
         return one - ((a @ b).exp() - (c @ d).exp() + self.least) * other
 
     def _mixed(self, x, context, mask, of=None):
@@ -96,4 +93,6 @@ class Differential(CachedMixer):
 
     def _merge(self, x, mixed):
         y = self._differences(x, mixed)
-        return self.out(side_by_side((1 - self.least) * rms_norm(y) if self.first else y))
+        if self.factors is not None:
+            y = (1 - self.least) * rms_norm(y)
+        return self.out(side_by_side(y))

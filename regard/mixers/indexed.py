@@ -15,8 +15,6 @@ Args:
     index_dim: channels of an index head, d_I; None: dim / num_heads
 """
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -57,17 +55,20 @@ class Indexed(SelectedMixer):
         impl: Impl = "auto",
     ):
         single = block_size is None
-        sizes: Any = {"top_k": top_k, "block_size": block_size, "alike": single}
-        super().__init__(dim, num_heads, num_kv_heads, impl, position, position_options, **sizes)
+        of_heads = dim, num_heads, num_kv_heads, impl, position, position_options
+        super().__init__(top_k, block_size, *of_heads, alike=single)
         self.index_dim = d = index_dim or self.heads.head_dim
-        heads = index_heads or (4 if single else self.heads.num_kv_heads)
+        G = self.heads.num_kv_heads
+        heads = index_heads or (4 if single else G)
         if not single:
-            if heads != (G := self.heads.num_kv_heads):
+            if heads != G:
                 raise OptionError(
                     f"indexed: index_heads ({heads}) must be {G}: one for each head of keys"
                 )
-            self.declare(cross=No("a query begins with its own block, and has none in a context"))
-            self.declare(pairwise=No("a block is chosen for its best key, and read whole"))
+            self.declare(
+                cross=No("a query begins with its own block, and has none in a context"),
+                pairwise=No("a block is chosen for its best key, and read whole"),
+            )
         check_even(index_dim=0 if position is None else d)
         self.index_query, self.index_key = (projection(dim, n * d) for n in (heads, 1))
         self.index_norm = nn.LayerNorm(d, eps=1e-6) if single else RMSNorm(d)
@@ -80,13 +81,11 @@ class Indexed(SelectedMixer):
         q, k, v = super()._split(x, context, at)
         x, source = (z.type_as(self._like) for z in (x, x if context is None else context))
         with unrounded(x):
-            qi = apart(self.index_query(x), self.index_dim)
-            qi = self.query_norm(qi)
+            qi = self.query_norm(apart(self.index_query(x), self.index_dim))
             ki = self.index_norm(self.index_key(source))[:, None]
             if self.position is not None:
                 at = first_places(x) if at is None else at
-                qi = self.position.rotate(qi, at)
-                ki = self.position.rotate(ki, at)
+                qi, ki = (self.position.rotate(z, at) for z in (qi, ki))
             w = None if self.index_weight is None else self.index_weight(x) * qi.shape[1] ** -0.5
         return (q, qi, w), torch.cat([side_by_side(k)[:, None], ki], -1), v
 

@@ -47,17 +47,8 @@ class MoBA(SelectedMixer):
         position_options: Options | None = None,
         impl: Impl = "auto",
     ):
-        super().__init__(
-            dim,
-            num_heads,
-            num_kv_heads,
-            impl,
-            position,
-            position_options,
-            top_k=top_k,
-            block_size=block_size,
-            alike=True,
-        )
+        of_heads = dim, num_heads, num_kv_heads, impl, position, position_options
+        super().__init__(top_k, block_size, *of_heads, alike=True)
 
     def _split(self, x, context, at=None):
         """As parameters are, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""

@@ -14,8 +14,7 @@ Args:
     compress: "mean", as in fla-org's code, or "learned", as in the paper: by networks of keys and of values, which all heads share
 """
 
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -57,13 +56,13 @@ class NativeSparse(SelectedMixer):
         compress: Literal["mean", "learned"] = "mean",
         impl: Impl = "auto",
     ):
-        super().__init__(dim, num_heads, num_kv_heads, impl, top_k=top_k, block_size=block_size)
-        self.window_size, K = window_size, self.heads.head_dim
+        super().__init__(top_k, block_size, dim, num_heads, num_kv_heads, impl)
+        self.window_size = window_size
         self.gate = projection(dim, 3 * num_heads, bias=0.0)
         self.beside_heads = "its gates"
-        self.compress: Any = None
+        self.compress = nn.ModuleList()
         if compress == "learned":
-            self.compress = nn.ModuleList([BlockProjection(block_size, K) for _ in "kv"])
+            self.compress.extend(BlockProjection(block_size, self.heads.head_dim) for _ in "kv")
             self.declare(attention_map=No("what it reads of a block is no sum of its values"))
 
     def _split(self, x, context, at=None):
@@ -73,13 +72,15 @@ class NativeSparse(SelectedMixer):
 
     def _blocks(self, k, v):
         """One key, and one value, of each block."""
-        each = self.compress or [partial(torch.mean, dim=3)] * 2
-        return [one(in_chunks(z, self.block_size)) for one, z in zip(each, (k, v), strict=True)]
+        k, v = (in_chunks(z, self.block_size) for z in (k, v))
+        if not self.compress:
+            return k.mean(3), v.mean(3)
+        of_keys, of_values = self.compress
+        return of_keys(k), of_values(v)
 
     def _select(self, q, k, v, mask):
         q, gates = q.split([k.shape[3], 3], -1)
-        how = {**self._how(q, k, mask), "mask": mask, "window": self.window_size}
-        del how["last"]  # which `mask` says
+        how = self._how(q, k, mask) | {"mask": mask, "window": self.window_size}
         return gated_blocks(q, gates, k, v, *self._blocks(k, v), **how)
 
     @torch.no_grad()

@@ -17,7 +17,7 @@ from regard.reference._rows import (
 @oracle
 def indexed(params, options, row):
     """-> (y [B T D], weights [B H T S]); of equal scores later keys are taken."""
-    count, C = options["top_k"], options["block_size"]
+    C = options["block_size"]
     q, k, v = heads(params, row, turn=options)
     key = linear(params, "index_key", row.context)
     d = key.shape[1]
@@ -28,22 +28,21 @@ def indexed(params, options, row):
     else:
         key = normed(params, "index_norm", key)
         query = normed(params, "query_norm", query)
-    key = turned(key[:, None], options)[:, 0]
-    query = turned(query, options)
+    query, key = turned(query, options), turned(key[:, None], options)[:, 0]
 
     def score(h, i, j):
-        products = query[i] @ key[j] / d**0.5
-        if C is None:
-            return (share[i] @ products.relu()).item()
-        return products[h * len(products) // row.H].item()
+        found = query[i] @ key[j] / d**0.5
+        return found[h * len(found) // row.H] if C else share[i] @ found.relu()
 
     def weigh(h, i):
-        blocks: dict[int, list[int]] = {}
+        size = C or 1
+        best: dict = {}
         for j in row.keys(h, i):
-            blocks.setdefault(j // (C or 1), []).append(j)
-        best = {b: (max(score(h, i, j) for j in of), b) for b, of in blocks.items()}
-        order = sorted(best, key=lambda b: (C is not None and b == i // C, best[b]))
-        keys = [j for b in order[-count:] for j in blocks[b]]
+            found = score(h, i, j)
+            best[j // size] = max(found, best.get(j // size, found))
+        order = sorted(best, key=lambda b: (C and b == i // C, best[b], b))
+        chosen = order[-options["top_k"] :]
+        keys = [j for j in row.keys(h, i) if j // size in chosen]
         return softmax(products(q, k, h, i, keys))
 
     return attend(params, row, v, weigh)

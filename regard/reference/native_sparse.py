@@ -3,52 +3,44 @@
 import torch
 from torch.nn.functional import gelu
 
-from regard.reference._rows import heads, linear, oracle, projected, softmax
+from regard.reference._rows import attend, heads, linear, oracle, products, softmax
 
 
 @oracle
 def native_sparse(params, options, row):
     """-> (y [B T D], weights [B H T S], or None where blocks are compressed by networks)"""
-    C, count = options["block_size"], options["top_k"]
-    learned = options["compress"] == "learned"
+    C, learned, S = options["block_size"], options["compress"] == "learned", row.S
     q, k, v = heads(params, row)
-    size = row.H * q.shape[2] // len(params["heads.key.weight"])  # heads that share keys
-    gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, row.H, 3)
+    share = row.H // (options["num_kv_heads"] or row.H)  # heads of the same keys
+    gates = linear(params, "gate", row.x).sigmoid().reshape(row.T, -1, 3)
 
-    def one(z, places, which, block):
-        """The key or value of these tokens [n K]; block: they are a whole one."""
-        z = z[list(places)]
-        if not (learned and block):
-            return z.mean(0)
-        name = f"compress.{which}"
-        together = (z + params[f"{name}.place"]).flatten()
-        return linear(params, f"{name}.out", gelu(linear(params, f"{name}.hidden", together)))
+    def with_blocks(z, name):
+        """z [S H K], and after it one key or value of each whole block [N H K]."""
+        blocks = z[: S // C * C].unflatten(0, (-1, C))
+        if learned:
+            together = (blocks.transpose(1, 2) + params[f"{name}.place"]).flatten(2)
+            hidden = gelu(linear(params, f"{name}.hidden", together))
+            blocks = linear(params, f"{name}.out", hidden)[:, None]
+        return torch.cat([z, blocks.mean(1)])
 
-    def over(h, i, keys, block=False):
-        """{places: one key of them} -> weights"""
-        found = {at: q[i, h] @ one(k[:, h], at, 0, block) for at in keys}
-        return softmax({at: z / q.shape[2] ** 0.5 for at, z in found.items()})
+    keys, values = with_blocks(k, "compress.0"), with_blocks(v, "compress.1")
 
-    mixed = []
-    weights = row.x.new_zeros(row.H, row.T, row.S)
-    for i in range(row.T):
-        blocks = [tuple(range(at, min(at + C, i + 1))) for at in range(0, i + 1, C)]
-        whole = [at for at in blocks if len(at) == C]
-        for h in range(row.H):
-            shares = [over(h // size * size + other, i, whole, True) for other in range(size)]
-            forced = {0, len(blocks) - 2, len(blocks) - 1}
-            order = [
-                (b in forced, 0 if b in forced else sum(w[at].item() for w in shares), b)
-                for b, at in enumerate(blocks)
-            ]
-            best = [b for *_, b in sorted(order)[-count:]]
-            chosen = [(j,) for b in best for j in blocks[b]]
-            near = [(j,) for j in range(i + 1)][-options["window_size"] :]
-            y = 0 * v[i, h]
-            for gate, keys in zip(gates[i, h], (whole, chosen, near), strict=True):
-                for at, w in over(h, i, keys, keys is whole).items():
-                    y = y + gate * w * one(v[:, h], at, 1, keys is whole)
-                    weights[h, i, list(at)] += (gate * w / len(at)).detach()
-            mixed.append(y)
-    y = projected(params, row, torch.stack(mixed).reshape(row.T, -1))
-    return y, None if learned else weights
+    def weigh(h, i):
+        def over(h, places):
+            return softmax(products(q, keys, h, i, places))
+
+        own, whole = i // C, range(S, S + (i + 1) // C)
+        alike = [over(one, whole) for one in range(row.H) if one // share == h // share]
+        others = sorted(range(1, own - 1), key=lambda b: (sum(of[S + b] for of in alike), b))
+        best = [*others, *sorted({0, max(own - 1, 0), own})][-options["top_k"] :]
+        chosen = [j for j in range(i + 1) if j // C in best]
+        near = range(i + 1)[-options["window_size"] :]
+        found: dict = {}
+        for branch, places in enumerate((whole, chosen, near)):
+            for j, w in over(h, places).items():
+                found[j] = found.get(j, 0) + gates[i, h, branch] * w
+        return found
+
+    y, weights = attend(params, row, values, weigh)
+    weights[..., : S // C * C] += weights[..., S:].repeat_interleave(C, 2) / C
+    return y, None if learned else weights[..., :S]

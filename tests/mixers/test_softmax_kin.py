@@ -99,7 +99,7 @@ def test_the_first_version_is_diffllamas():
         value = theirs.v_proj.weight.unflatten(0, (4, 6))
         ours.value.weight.copy_(torch.cat([value[[0, 2]], value[[1, 3]]]).flatten(0, 1))
         ours.out.weight.copy_(theirs.o_proj.weight)
-        ours.factors.copy_(torch.stack(lambdas))
+        ours.factors.weight.copy_(torch.stack(lambdas))
     still = torch.ones(1, 11, 6, dtype=torch.float64), torch.zeros(1, 11, 6, dtype=torch.float64)
     expected, _ = theirs(X, position_embeddings=still, attention_mask=LATER)
     assert torch.allclose(ours(X, mask=CAUSAL), expected, atol=1e-6)  # float32 inside theirs
