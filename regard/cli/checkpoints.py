@@ -251,7 +251,7 @@ def tokenizer_of(checkpoint: Path) -> Any:
 
 
 class Likeness:
-    """How much the mean of a headless model's outputs is like that of the first input it was given, [B 1]."""
+    """It tells how much the mean of a headless model's outputs is like that of the first input it was given, [B 1]."""
 
     def __init__(self) -> None:
         self.first: Tensor | None = None

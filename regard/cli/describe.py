@@ -11,7 +11,8 @@ from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 from regard.core import No, UnknownNameError
-from regard.core.options import VARIADIC, annotations, spelled
+from regard.core.annotations import annotations, spelled
+from regard.core.options import VARIADIC
 from regard.core.packages import lacking_extra
 
 SOURCES = {

@@ -23,7 +23,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def lacking(distribution: str, oldest: str) -> str | None:
-    """None where this version or a later one is installed, else how to install it."""
+    """Says how to install this version, or None where it or a later one is installed."""
     found = version(distribution)
     if found is not None and numbers(found) >= numbers(oldest):
         return None
@@ -32,7 +32,7 @@ def lacking(distribution: str, oldest: str) -> str | None:
 
 
 def lacking_extra(error: ModuleNotFoundError) -> str | None:
-    """How to install the missing module, through the extra `lab`, `hf` or `ray`; None for a module of Regard itself."""
+    """Says how to install the missing module, through the extra `lab`, `hf` or `ray`; None for a module of Regard itself."""
     missing = (error.name or "").partition(".")[0]
     if missing in ("", "regard"):
         return None

@@ -65,7 +65,7 @@ def marks(what: str, given: Tensor) -> Tensor:
 
 
 def existing(tokens: Shaped[Tensor, "*b"], valid: Bool[Tensor, "*b"] | None) -> Bool[Tensor, "*b"]:
-    """Which of these tokens there are: all, where `valid` is None."""
+    """Marks the tokens that there are: all, where `valid` is None."""
     return torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
 
 

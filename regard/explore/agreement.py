@@ -29,7 +29,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(scores: Mapping[str, Scores], *, k: int = 5) -> list[Agreement]:
-    """How far each two attributions of the same tokens agree; by magnitude for the overlap's k largest.
+    """Measures how far each two attributions of the same tokens agree; by magnitude for the overlap's k largest.
 
     A correlation with scores that are all equal is NaN. Raises ShapeError where the lengths differ.
     """

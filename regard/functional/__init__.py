@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core.annotations import annotations
 from regard.core.errors import ShapeError, UnsupportedError
 from regard.core.mask import OPEN, Mask
-from regard.core.options import annotations, check_option, checked
+from regard.core.options import check_option, checked
 from regard.core.request import check_mask
 from regard.functional.compressed import compressed_attention
 from regard.functional.delta import decayed_attention, delta_attention

@@ -85,7 +85,7 @@ Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its v
 
 
 def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
-    """For features that are never negative: eps is added."""
+    """The denominator of features that are never negative: eps is added."""
     return total + least(total, EPS)
 
 
@@ -95,7 +95,7 @@ def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
 
 
 def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
-    """For features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
+    """The denominator of features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
     eps = least(total, EPS)
     return torch.where(total < 0, total.clamp_max(-eps), total.clamp_min(eps))
 

@@ -58,7 +58,7 @@ def assign(
     *,
     cross: bool = False,
 ) -> Assigned:
-    """For standardised queries and keys, which may be one tensor."""
+    """Assigns standardised queries and keys, which may be one tensor, to clusters."""
     valid = mask.valid
     if cross and not mask.causal:
         of_keys = members(k, centroids, window_size, valid)

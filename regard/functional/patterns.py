@@ -21,8 +21,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from regard.core.annotations import annotations
 from regard.core.errors import OptionError, shown
-from regard.core.options import Count, annotations, check_option
+from regard.core.options import Count, check_option
 
 
 class Pattern:

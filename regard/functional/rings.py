@@ -75,7 +75,7 @@ def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_onc
     place = (GAP * group + count).transpose(2, 3)  # B H n R
 
     def offered(store: Tensor, new: Tensor) -> Shaped[Tensor, "B H n R m K"]:
-        """For each query: the rings of its groups, and the tokens of this call."""
+        """Gives each query the rings of its groups, and the tokens of this call."""
         B, H, R, G1 = store.shape[:4]
         first = torch.arange(0, B * H * R * G1, G1, device=store.device).view(B, H, R, 1)
         rings = store.flatten(0, 3).index_select(0, (group + first).transpose(2, 3).flatten())

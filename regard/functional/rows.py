@@ -155,7 +155,7 @@ def scores(
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    wide = torch.promote_types(q.dtype, torch.float32)
+    wide = wide_type(q)
     return scale * q.to(wide) @ k.to(wide).mT
 
 
@@ -187,8 +187,7 @@ def tiled(
         return f(slice(0, T), *cut, *others)
     parts = []
     for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
-        rows = slice(start, start + part[0].shape[-2])
-        given = (rows, *part, *others)
+        given = (slice(start, start + part[0].shape[-2]), *part, *others)
         parts.append(recomputed(f, *given, random=random) if torch.is_grad_enabled() else f(*given))
     return torch.cat(parts, -2)
 
@@ -312,8 +311,7 @@ def widened(*tensors: Any) -> tuple[Any, ...]:
 
 def ranged(*tensors: Any) -> tuple[Any, ...]:
     """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
-    half = torch.float16
-    return tuple(z.float() if getattr(z, "dtype", None) == half else z for z in tensors)
+    return tuple(z.float() if getattr(z, "dtype", None) == torch.float16 else z for z in tensors)
 
 
 def autocast_dtype(z: Tensor) -> torch.dtype | None:
@@ -325,17 +323,13 @@ def autocast_dtype(z: Tensor) -> torch.dtype | None:
 
 
 def unrounded(z: Tensor) -> AbstractContextManager[object]:
-    """Without autocast on z's device: rounding must not move a choice, nor a denominator that may be near zero."""
-    kind = z.device.type
-    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    return torch.autocast(kind, enabled=False) if on else nullcontext()
+    """Turns autocast off on z's device: rounding must not move a choice, nor a denominator that may be near zero."""
+    off = autocast_dtype(z) is None
+    return nullcontext() if off else torch.autocast(z.device.type, enabled=False)
 
 
 def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b K"]:
-    """z / max(|z|, eps), in float32 at least; a row of zeros stays zero.
-
-    eps: see `least`.
-    """
+    """z / max(|z|, eps), in float32 at least; a row of zeros stays zero. eps: see `least`."""
     wide = z.to(wide_type(z))
     squares = wide.square().sum(-1, keepdim=True)  # far faster than a norm on a CPU
     return (wide * squares.clamp_min(least(z, eps) ** 2).rsqrt()).type_as(z)
@@ -347,11 +341,10 @@ def least(z: Tensor, eps: float) -> float:
 
 
 def exp(x: Tensor) -> Tensor:
-    return (
-        x * 1.4426950408889634
-    ).exp2_()  # log2 e: by name it would be an input of a compiled program
+    # log2 e: by name it would be an input of a compiled program
+    return (x * 1.4426950408889634).exp2_()
 
 
 def exp_(x: Tensor) -> Tensor:
-    """In place."""
+    """exp(x), written over x."""
     return x.mul_(LOG2_E).exp2_()

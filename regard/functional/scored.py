@@ -25,6 +25,8 @@ from regard.functional.rows import (
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]
+Interaction = Literal["outer", "elementwise", "din_code", "none"]
+"""Products of a key and a query: see `regard.nn.scores.ActivationUnit`."""
 
 
 def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Float[Tensor, "*b T S"]:
@@ -38,6 +40,28 @@ def additive_score(
 ) -> Float[Tensor, "*b T S"]:
     """v . tanh(q + k), of queries and keys that were projected (Bahdanau et al. 2014, arXiv 1409.0473)."""
     return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v[..., None, :, None]).squeeze(-1)
+
+
+def pair_layer(
+    q: Float[Tensor, "*b T K"],
+    weight: Float[Tensor, "*c F N"],
+    bias: Float[Tensor, "*c F"],
+    interaction: Interaction,
+) -> tuple[Float[Tensor, "*b T F K"], Float[Tensor, "*b T F"]]:
+    """A and b, with which weight [k ; interaction(q, k) ; q] + bias is A k + b (Zhou et al. 2018, arXiv 1706.06978)."""
+    K = q.shape[-1]
+    if interaction == "din_code":
+        of_query, of_key, difference, product = weight.split(K, -1)
+        of_query = of_query + difference
+        of_key = of_key - difference
+    else:
+        of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], -1)
+    of_pair: Tensor | float = 0.0
+    if interaction == "outer":
+        of_pair = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
+    elif interaction != "none":
+        of_pair = product.unsqueeze(-3) * q.unsqueeze(-2)
+    return of_key.unsqueeze(-3) + of_pair, q @ of_query.mT + bias.unsqueeze(-2)
 
 
 def scored_attention(

@@ -3,7 +3,6 @@
 Each is registered together with its mask function: one alone would let Transformers leave the causal mask out.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -12,18 +11,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
-from transformers.masking_utils import (
-    bidirectional_mask_function,
-    causal_mask_function,
-    sdpa_mask,
-)
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions, Seed
 from regard.functional.rows import grouped, side_by_side
 from regard.functional.softmax import behind_sink, softmax_attention
-from regard.hf.packing import packed_causal, with_documents
+from regard.hf.masks import request, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, option_names, resolve
@@ -56,118 +49,6 @@ class AttentionConfig(metaclass=CheckedOptions):
     @property
     def cls(self) -> type[Mixer]:
         return resolve(self.mixer)
-
-
-# ---------------------------------------------------------------------- masks
-
-
-class TokenMask(Tensor):
-    """A `regard.Mask` shaped as [B 1 T S], which `token_mask` passes through a model to the attention function.
-
-    Its elements are not those of the mask, so that nothing of size T S is stored. A model that reads or changes them
-    would lose the mask: that raises UnsupportedError.
-    """
-
-    mask: Mask
-    num_keys: int | None
-
-    @classmethod
-    def make(
-        cls, mask: Mask, shape: tuple[int, ...], num_keys: int | None, device: Any
-    ) -> "TokenMask":
-        """num_keys: how many of the keys come up to the last query; None where this is not known."""
-        made = torch.zeros((), dtype=torch.bool, device=device).expand(shape).as_subclass(cls)
-        made.mask = mask
-        made.num_keys = num_keys
-        return made
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        if name not in _READS | _MOVES:
-            raise UnsupportedError(
-                f"attn_implementation='regard_...' does not support {name} on its mask: this model changes masks "
-                "itself. Use attn_implementation='eager'."
-            )
-        with torch._C.DisableTorchFunctionSubclass():
-            result = function(*args, **(kwargs or {}))
-        if name not in _MOVES:
-            return result
-        moved, device = args[0], result.device
-        mask = pytree.tree_map_only(Tensor, lambda part: part.to(device), moved.mask)
-        return cls.make(mask, tuple(moved.shape), moved.num_keys, device)
-
-
-_READS = {"__get__", "dim", "size", "is_floating_point", "numel", "__len__", "__repr__"}
-_MOVES = {"to", "cuda", "cpu", "detach", "clone", "contiguous"}
-
-
-def token_mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: int | Tensor = 0,
-    kv_offset: int = 0,
-    mask_function: Callable[..., Any] = causal_mask_function,
-    attention_mask: Tensor | None = None,
-    use_vmap: bool = False,
-    device: torch.device | str = "cpu",
-    **unused_by_this_implementation: Any,
-) -> TokenMask:
-    """The mask function of Transformers' AttentionMaskInterface: padding and the causal order stay what they are.
-
-    So do packed documents. Any other rule (sliding windows, a model's own) becomes allowed pairs.
-    """
-    shape = (batch_size, 1, q_length, kv_length)
-    numbers = packed_causal(mask_function)
-    causal = mask_function is causal_mask_function or numbers is not None
-    if kv_offset or not (causal or mask_function is bidirectional_mask_function):
-        pairwise = sdpa_mask(
-            batch_size,
-            q_length,
-            kv_length,
-            q_offset=q_offset,  # type: ignore[arg-type,unused-ignore]  # a tensor with a static cache
-            kv_offset=kv_offset,
-            mask_function=mask_function,
-            attention_mask=attention_mask,
-            allow_is_causal_skip=False,
-            use_vmap=use_vmap,
-            device=device,
-        )
-        return TokenMask.make(Mask(pairwise=pairwise), shape, None, device)
-    num_keys = int(q_offset) + q_length if causal else kv_length
-    valid = None
-    if attention_mask is not None and not bool(attention_mask[:, :num_keys].all()):
-        valid = F.pad(attention_mask[:, :num_keys], (0, max(0, num_keys - attention_mask.shape[1])))
-    mask = Mask(causal=causal, valid=valid, documents=numbers)
-    return TokenMask.make(mask, shape, num_keys, device)
-
-
-def _request(
-    module: nn.Module, attention_mask: Tensor | None, is_causal: bool | None, query: Tensor, S: int
-) -> tuple[Mask, int]:
-    """The mask, and how many of the keys take part."""
-    if isinstance(attention_mask, TokenMask):
-        return attention_mask.mask, attention_mask.num_keys or S
-    if attention_mask is None:
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return Mask(causal=bool(causal) and not keys_of_others(module)), S
-    if attention_mask.ndim != 4:
-        raise ShapeError(f"a mask must have shape [B, 1, T, S], got {list(attention_mask.shape)}")
-    allowed = attention_mask
-    if allowed.dtype != torch.bool:
-        allowed = attention_mask == 0
-        if not bool((allowed | (attention_mask <= torch.finfo(query.dtype).min / 2)).all()):
-            raise UnsupportedError(
-                "attn_implementation='regard_...' does not support masks that are added to scores: a mechanism need "
-                "not have any"
-            )
-    if allowed.shape[1] == allowed.shape[2] == 1:
-        return Mask(valid=allowed[:, 0, 0].expand(query.shape[0], -1)), S
-    return Mask(pairwise=allowed), S
-
-
-# ---------------------------------------------------------------------- attention
 
 
 REFUSED_CROSS = (
@@ -210,7 +91,7 @@ class AttentionFunction:
         for name, reason in REFUSED.items():
             if name in given:
                 raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
-        mask, S = _request(module, attention_mask, is_causal, query, key.shape[2])
+        mask, S = request(module, attention_mask, is_causal, query, key.shape[2])
         mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, given)
         k, v = key[:, :, :S], value[:, :, :S]
         one, as_context = _chosen(config, module, mask, query.shape[2], S)

@@ -35,7 +35,7 @@ from regard.core.options import Count, checked, tuples
 from regard.core.request import marks
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import restored
-from regard.hf.packing import FOLLOWS, PACKING, documents
+from regard.hf.masks import FOLLOWS, PACKING, documents
 from regard.hf.stack import Stack
 from regard.hf.states import StateCache
 from regard.models.classifier import ClassifierConfig

@@ -29,7 +29,8 @@ from transformers import (
 from regard.core import OptionError, StoredDataError, UnknownNameError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import tuples
-from regard.hf.attention import AttentionConfig, AttentionFunction, token_mask
+from regard.hf.attention import AttentionConfig, AttentionFunction
+from regard.hf.masks import token_mask
 from regard.hf.wrap import register_models
 from regard.mixers import MIXERS
 

@@ -104,7 +104,7 @@ class Recommendation:
 
 
 def recommend(case: Case, rows: Iterable[Row] = (), own: Sequence[Entry] = ()) -> Recommendation:
-    """From these rows of a ledger. `own`: mixers that come beside the catalogue's.
+    """Decides by these rows of a ledger. `own`: mixers that come beside the catalogue's.
 
     Raises UnknownNameError for a task that is no trained column.
     """

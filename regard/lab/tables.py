@@ -25,7 +25,8 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
-from regard.core.options import ABOVE_0, BELOW_1, Range, annotations, check_option, checked
+from regard.core.annotations import Range, annotations
+from regard.core.options import ABOVE_0, BELOW_1, check_option, checked
 from regard.lab.data import Schema
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count

@@ -12,7 +12,7 @@ from regard.nn.given_heads import with_given_heads
 
 @dataclass(frozen=True)
 class HeadGroup(metaclass=CheckedOptions):
-    """So many heads of one mechanism; options are the mixer's own."""
+    """A number of heads of one mechanism; options are the mixer's own."""
 
     mixer: str | type[Mixer]
     num_heads: int

@@ -34,7 +34,7 @@ class PatternMixer(HeadsMixer):
         return self.pattern.halo
 
     def _add_external(self, count: int) -> None:
-        """So many learned tokens before the sequence, whose keys and values all queries see.
+        """Puts so many learned tokens before the sequence, whose keys and values all queries see.
 
         Raises OptionError beside a rotation: they have no place.
         """

@@ -51,7 +51,7 @@ class MoBA(SelectedMixer):
         super().__init__(top_k, block_size, *of_heads, alike=True)
 
     def _split(self, x, context, at=None):
-        """As parameters are, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""
+        """Queries and keys in the type of parameters, also under autocast: a choice would move, and a stream chooses by the keys that it keeps."""
         x = x.to(self.heads.query.weight.dtype)
         with unrounded(x):
             return super()._split(x, None if context is None else context.type_as(x), at)

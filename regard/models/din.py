@@ -104,7 +104,7 @@ class DIN(FieldsModel):
         return self.head(self.network(torch.cat([interest, fields], 1)))
 
     def weights(self, batch: FieldBatch) -> Float[Tensor, "B S"]:
-        """How much each behaviour counts for the candidate; zero where there is none."""
+        """Tells how much each behaviour counts for the candidate; zero where there is none."""
         history, candidate, valid = self._interest(batch)
         return self.pool.weights(history, candidate, valid=valid)[:, 0]
 

@@ -60,7 +60,7 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Sampling(metaclass=CheckedOptions):
-    """How the next token is drawn: the most likely one at temperature 0, else from softmax(logits / temperature).
+    """Draws the next token: the most likely one at temperature 0, else from softmax(logits / temperature).
 
     top_k and top_p restrict the draw, as in `restrict`. Raises OptionError for values that cannot be used.
     """
@@ -220,7 +220,7 @@ class GenerativeModel(Model):
     @property
     @abstractmethod
     def max_target_len(self) -> int | None:
-        """None where neither the positions nor a mixer bounds it."""
+        """The longest target; None where neither the positions nor a mixer bounds it."""
 
     @property
     @abstractmethod

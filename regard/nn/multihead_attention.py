@@ -67,11 +67,6 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             mixer, embed_dim = cast(Mixer, embed_dim), None
         given = with_given_heads(mixer)
         heads: Any = given.heads
-        if heads.num_kv_heads != heads.num_heads:
-            raise OptionError(
-                f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), "
-                "as in torch's layer"
-            )
         sizes = embed_dim or mixer.dim, num_heads or heads.num_heads
         if sizes != (mixer.dim, heads.num_heads):
             raise ShapeError(
@@ -79,10 +74,11 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"{shown(sizes[0])} and {sizes[1]}"
             )
         own: Any = mixer.heads
-        if {len(own.query.weight), own.out.in_features} != {mixer.dim}:
+        channels = {len(own.query.weight), own.out.in_features}
+        if heads.num_kv_heads != heads.num_heads or channels != {mixer.dim}:
             raise OptionError(
-                f"MultiheadAttention: the mixer's heads must have dim / num_heads channels ({mixer.dim} / "
-                f"{heads.num_heads}), as in torch's layer"
+                f"MultiheadAttention: the mixer's num_kv_heads must be num_heads ({heads.num_heads}), and its heads "
+                f"must have dim / num_heads channels ({mixer.dim} / {heads.num_heads}), as in torch's layer"
             )
         dropout = _taken_over(dropout, given)
         super().__init__(
@@ -295,7 +291,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
 
 
 def _valid(given: dict[str, Tensor]) -> Bool[Tensor, "B S"] | None:
-    """Which keys are tokens, by valid or by key_padding_mask. None: all."""
+    """Marks the keys that are tokens, by valid or by key_padding_mask. None: all."""
     if "key_padding_mask" not in given:
         return marks("MultiheadAttention: valid", given["valid"]) if "valid" in given else None
     if "valid" in given:

@@ -21,7 +21,7 @@ from regard.core.options import Above0, CheckedOptions
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense
 from regard.functional.rows import ranged, unit_norm
-from regard.functional.scored import additive_score
+from regard.functional.scored import Interaction, additive_score, pair_layer
 from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices, uniform, unset
 
@@ -227,7 +227,6 @@ class Cosine(Score):
         return unit_norm(k, EPS)
 
 
-Interaction = Literal["outer", "elementwise", "din_code", "none"]
 UnitActivation = Literal["dice", "prelu", "sigmoid"]
 
 
@@ -292,30 +291,14 @@ class ActivationUnit(Score):
         allowed: Bool[Tensor, "*c S"] | None = None,
     ) -> Float[Tensor, "*b T S"]:
         """`allowed`: the pairs that Dice's statistics are taken over."""
-        of_key, of_query = self._first_layer(q)
+        first = self.weights[0], self.biases[0], self.interaction
+        of_key, of_query = pair_layer(q, *first)
         hidden = torch.einsum("...tfk,...sk->...tsf", *ranged(of_key, k)) + of_query.unsqueeze(-2)
         for i in range(1, len(self.weights)):
             (weight,) = ranged(self.weights[i])
             hidden = self._activate(i - 1, hidden, allowed) @ weight.mT.unsqueeze(-3)
             hidden = hidden + self.biases[i][..., None, None, :]
         return hidden.squeeze(-1)
-
-    def _first_layer(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """A [.. T F K] and b [.. T F], with which the first layer of the pair (q, k) is A k + b."""
-        K, weight = self.dim, self.weights[0]
-        if self.interaction == "din_code":
-            of_query, of_key, difference, product = weight.split(K, -1)
-            of_query = of_query + difference
-            of_key = of_key - difference
-        else:
-            of_key, product, of_query = weight.split([K, weight.shape[-1] - 2 * K, K], -1)
-        of_pair: Tensor | float = 0.0
-        if self.interaction == "outer":
-            of_pair = torch.einsum("...fkc,...tc->...tfk", product.unflatten(-1, (K, K)), q)
-        elif self.interaction != "none":
-            of_pair = product.unsqueeze(-3) * q.unsqueeze(-2)
-        bias = self.biases[0].unsqueeze(-2)
-        return of_key.unsqueeze(-3) + of_pair, q @ of_query.mT + bias
 
     def _activate(self, layer: int, hidden: Tensor, allowed: Tensor | None) -> Tensor:
         if self.activation == "sigmoid":

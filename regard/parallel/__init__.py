@@ -14,7 +14,7 @@ Parts may be of any lengths; a rank without tokens gives one that is not `valid`
     "tokens"     all else: every rank mixes the whole sequence and keeps its own rows, which is the work of all on each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError, growth
+from regard.core import OPEN, Mask, Mixer, OptionError, UnsupportedError, growth
 from regard.core.options import check_calls
 from regard.core.request import check_request, clear, compacted, compaction, existing, permute
 from regard.core.states import stamped
@@ -37,6 +37,7 @@ from regard.parallel.exchange import (
     extend,
     gathered,
     summed,
+    whole_mask,
     with_all_channels,
     with_all_tokens,
 )
@@ -47,8 +48,6 @@ Way = Literal["halo", "state", "context", "heads", "tokens"]
 
 SENT_ONCE = ("sums", "means", "slots")
 """Of one size, however many tokens there are."""
-
-FIELDS = ("pairwise", "global_tokens", "documents")
 
 
 def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 2) -> Way:
@@ -238,7 +237,7 @@ def _in_slots(mixer: Any, source: Tensor, valid: Tensor | None, counts: Tensor, 
 def _by_tokens(
     whole: Callable[..., Tensor], ranks: Ranks, x: Tensor, context: Tensor | None, mask: Mask
 ) -> Tensor:
-    lengths, keys, mask = _whole_mask(ranks, x, x if context is None else context, mask)
+    lengths, keys, mask = whole_mask(ranks, x, x if context is None else context, mask)
     if context is not None:
         context = gathered(ranks, context, 1, keys)
     y = whole(gathered(ranks, x, 1, lengths), context=context, mask=mask)
@@ -250,7 +249,7 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
     source = x if context is None else context
     heads = mixer.heads
     valid = mask.valid
-    lengths, keys, mask = _whole_mask(ranks, x, source, mask)
+    lengths, keys, mask = whole_mask(ranks, x, source, mask)
     empty = x.new_zeros(len(x), sum(lengths), 1)  # the mixer reads its heads alone
     other = None if context is None else x.new_zeros(len(x), sum(keys), 1)
     request = compacted(empty, other, mask, padding=True)
@@ -327,31 +326,6 @@ def _by_halo(
         fields["documents"] = spread(mask.documents[..., None])[..., 0]
     y = whole(spread(x), mask=Mask(mask.causal, **fields))
     return permute(y.split([one[1] for one in shapes], 1)[rank], order.target)
-
-
-def _whole_mask(
-    ranks: Ranks, x: Tensor, source: Tensor, mask: Mask
-) -> tuple[Sequence[int], Sequence[int], Mask]:
-    """Lengths of the parts of x and of its keys' source, and the mask of all."""
-    fields: dict[str, Any] = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
-    shape = None if mask.pairwise is None else tuple(mask.pairwise.shape)
-    facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields], shape))
-    lengths, keys, padded, names, shapes = zip(*facts, strict=True)
-    if any(others != [*fields] for others in names):
-        raise ShapeError(
-            f"regard.parallel: all ranks must give the same fields of a mask, got {names}"
-        )
-    wanted = [(length, sum(keys)) for length in lengths]
-    if shape is not None and [(*one[2:],) for one in shapes] != wanted:
-        raise ShapeError(
-            f"regard.parallel: mask.pairwise must be [B|1, H|1, T, S] of a rank's queries and of all keys, [T, S] = {wanted}, got "
-            f"{[*shapes]}"
-        )
-    if any(padded):
-        fields["valid"] = existing(source[..., 0], mask.valid)
-    for name, z in fields.items():
-        fields[name] = gathered(ranks, z, *((2, lengths) if name == "pairwise" else (1, keys)))
-    return lengths, keys, Mask(mask.causal, **fields)
 
 
 __all__ = [

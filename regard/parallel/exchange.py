@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core import Mixer
+from regard.core import Mask, Mixer, ShapeError
+from regard.core.request import existing
 from regard.parallel.ranks import Ranks
 
 Exchange = Callable[..., tuple[Tensor, ...]]
+FIELDS = ("pairwise", "global_tokens", "documents")
 
 
 class Exchanged(torch.autograd.Function):
@@ -60,6 +62,31 @@ def with_all_channels(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor
     """The way back."""
     parts = z.split(lengths, 1)
     return torch.cat(exchanged(ranks, parts, [parts[ranks.rank].shape] * ranks.size), 2)
+
+
+def whole_mask(
+    ranks: Ranks, x: Tensor, source: Tensor, mask: Mask
+) -> tuple[Sequence[int], Sequence[int], Mask]:
+    """Lengths of the parts of x and of its keys' source, and the mask of all."""
+    fields: dict[str, Any] = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
+    shape = None if mask.pairwise is None else tuple(mask.pairwise.shape)
+    facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields], shape))
+    lengths, keys, padded, names, shapes = zip(*facts, strict=True)
+    if any(others != [*fields] for others in names):
+        raise ShapeError(
+            f"regard.parallel: all ranks must give the same fields of a mask, got {names}"
+        )
+    wanted = [(length, sum(keys)) for length in lengths]
+    if shape is not None and [(*one[2:],) for one in shapes] != wanted:
+        raise ShapeError(
+            f"regard.parallel: mask.pairwise must be [B|1, H|1, T, S] of a rank's queries and of all keys, [T, S] = {wanted}, got "
+            f"{[*shapes]}"
+        )
+    if any(padded):
+        fields["valid"] = existing(source[..., 0], mask.valid)
+    for name, z in fields.items():
+        fields[name] = gathered(ranks, z, *((2, lengths) if name == "pairwise" else (1, keys)))
+    return lengths, keys, Mask(mask.causal, **fields)
 
 
 def summed(ranks: Ranks, z: Tensor) -> Tensor:

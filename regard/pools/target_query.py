@@ -16,8 +16,8 @@ Args:
 """
 
 from regard.core.pool import Pool
-from regard.functional.scored import Normaliser, normalise
-from regard.nn.scores import ActivationUnit, Interaction, UnitActivation
+from regard.functional.scored import Interaction, Normaliser, normalise
+from regard.nn.scores import ActivationUnit, UnitActivation
 
 
 class TargetQuery(Pool):

@@ -12,8 +12,9 @@ import torch
 
 import regard
 from regard import OptionError, UnknownNameError
+from regard.core.annotations import fits, spelled
 from regard.core.memory import free_bytes, spelled_bytes
-from regard.core.options import Above0, Count, Declared, Rate, Seed, Share, fits, spelled
+from regard.core.options import Above0, Count, Declared, Rate, Seed, Share
 from regard.models import LanguageModelConfig
 from regard.nn import FEED_FORWARDS, SCORES
 from regard.pools import build_pool

@@ -9,7 +9,8 @@ from tests.hf.small import assert_refused, greedy, inputs, model, transformers
 import regard.hf  # isort: skip
 from regard import OptionError, UnknownNameError, UnsupportedError
 from regard.hf import AttentionConfig
-from regard.hf.attention import AttentionFunction, TokenMask, token_mask
+from regard.hf.attention import AttentionFunction
+from regard.hf.masks import TokenMask, token_mask
 
 NAMES = regard.hf.register()
 ONE_AXIS = "local strided global head_mix head_groups bigbird mixed_chunk".split()

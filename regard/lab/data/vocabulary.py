@@ -48,7 +48,7 @@ class Vocabulary:
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> Vocabulary:
-    """At most `size` ids. Raises OptionError for too small a size."""
+    """Learns at most `size` ids. Raises OptionError for too small a size."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     if size <= _SMALLEST:

@@ -53,7 +53,7 @@ class Interval(NamedTuple):
 
     @property
     def plain(self) -> dict[str, float | None]:
-        """As pages show it; the ends are null where it is infinitely wide."""
+        """The claim as pages show it; the ends are null where it is infinitely wide."""
         ends = {name: short(getattr(self, name)) for name in ("mean", "low", "high")}
         return ends | {"seeds": self.seeds, "items": self.items}
 

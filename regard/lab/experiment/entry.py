@@ -84,7 +84,7 @@ class Entry(Declared):
 
     @property
     def commit(self) -> str:
-        """That of the checkout, "+changes" also where a file that it needs is in no commit as it is now."""
+        """The commit of the checkout, "+changes" also where a file that it needs is in no commit as it is now."""
         return provenance.commit(*own_files(self.written))
 
     @property
@@ -106,7 +106,7 @@ class Entry(Declared):
         return 3  # what is built with it says what is wrong
 
     def sketch(self, *, dim: int = 24, num_heads: int | None = None, max_len: int = 64) -> Mixer:
-        """On the meta device: what it can do, at no cost."""
+        """The mixer on the meta device: what it can do, at no cost."""
         heads = num_heads or self.num_heads
         with torch.device("meta"), limited():
             return self.build(dim=dim, num_heads=heads, max_len=max_len)

@@ -49,7 +49,7 @@ class _Broken(Exception):
 
 
 def check(question: Question, load: Load) -> dict[int, str]:
-    """How each law was met. Raises ExperimentError, with the law's number, for the first that is broken."""
+    """Says how each law was met. Raises ExperimentError, with the law's number, for the first that is broken."""
     if question.kind == "screen" and question.claims:
         instead = 'Give it kind="comparison", which all ten laws check'
         raise ExperimentError(7, question.name, "it is a screen and has claims", instead)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import starmap
+from itertools import starmap, zip_longest
 from math import inf, isclose
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -89,16 +89,9 @@ def ask(
     check_writable(Path(folder), folder=True)
     mine = nullcontext(ledger) if isinstance(ledger, Ledger) else Ledger(ledger)
     with mine as opened, displayed(progress) as display:
-        return Asking(
-            question,
-            opened,
-            Path(folder),
-            display,
-            outcome or Outcome(question=question.name),
-            on_ray,
-            gpus,
-            redraw,
-        ).all(until_told, checked)
+        told = outcome or Outcome(question=question.name)
+        asking = Asking(question, opened, Path(folder), display, told, on_ray, gpus, redraw)
+        return asking.all(until_told, checked)
 
 
 @dataclass
@@ -193,16 +186,11 @@ class Asking:
         grids: dict[str, list[Any]] = {cell.id: self._grid(cell) for cell in cells}
         wider = True
         while wider:
-            tried = (
-                (cell, grids[cell.id][place])
-                for place in range(max(map(len, grids.values()), default=0))
-                for cell in cells
-                if place < len(grids[cell.id])
-            )
+            columns = ([(cell, rate) for rate in grids[cell.id]] for cell in cells)
+            tried = [one for row in zip_longest(*columns) for one in row if one]
             self._train((*one, seed) for one in tried for seed in self.searched)
-            wider = not self._late() and any(
-                [self._widened(cell, grids[cell.id]) for cell in cells]
-            )
+            widened = [self._widened(cell, grids[cell.id]) for cell in cells]
+            wider = any(widened) and not self._late()
 
     def _grid(self, cell: Cell) -> list[Any]:
         """The rates of the question, and those by which an earlier call widened them."""
@@ -299,7 +287,7 @@ class Asking:
         )
 
     def _judge(self, entries: list[Entry]) -> None:
-        """Their own laws; who breaks one is not measured."""
+        """Runs the laws of these mechanisms; who breaks one is not measured."""
         keys = {entry.label: mechanism_laws.key(entry) for entry in entries}
         self._share(
             Job(

@@ -93,7 +93,7 @@ def _code(path: Path) -> str:
 
 
 def _tree(path: Path) -> ast.Module | None:
-    """None for a file that is not Python, or does not parse, and so was never imported."""
+    """The syntax tree; None for a file that is not Python, or does not parse, and so was never imported."""
     if path.suffix == ".py":
         with suppress(SyntaxError):
             return ast.parse(path.read_bytes())

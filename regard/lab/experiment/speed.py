@@ -61,7 +61,7 @@ class Setting(Declared):
 
     @property
     def name(self) -> str:
-        """As a column's: the pass, its length, and what differs from the rule."""
+        """The name of its column: the pass, its length, and what differs from the rule."""
         told = (
             f"{key}={getattr(self, key)}"
             for key in ("batch", "dtype", "device", "causal", "unit")

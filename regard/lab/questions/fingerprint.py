@@ -43,7 +43,7 @@ def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
 
 
 def _entry(title: str, model: Mapping[str, Any] | None = None, **options: Any) -> Entry:
-    """By its title, which begins with the mixer's name."""
+    """Finds an entry by its title, which begins with the mixer's name."""
     return Entry(mixer=title.partition(",")[0], title=title, model=model or {}, options=options)
 
 

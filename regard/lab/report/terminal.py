@@ -133,7 +133,7 @@ def size(number: float | None, unit: str = "B") -> str:
 
 
 def _text(told_text: str, style: str = "") -> Text:
-    """Without what a terminal would obey, or rich would read as markup."""
+    """The text without what a terminal would obey, or rich would read as markup."""
     return Text(visible_lines(told_text), style=style)
 
 

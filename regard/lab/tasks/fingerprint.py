@@ -44,7 +44,7 @@ class Ability(Drawn):
 
     @abstractmethod
     def draw(self, count: int, rng: Generator) -> Rows:
-        """So many rows."""
+        """Draws so many rows."""
 
     @property
     def needed(self) -> Bool[Tensor, "T T"] | None:

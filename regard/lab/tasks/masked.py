@@ -31,7 +31,7 @@ class MaskedLanguageModelling(LanguageModelling):
     rate: Part = 0.15  # share of the bytes that are hidden
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """In training mode bytes are hidden anew; otherwise those that the batch hides."""
+        """Hides bytes anew in training mode; otherwise those that the batch hides."""
         if model.training:
             tokens, labels = self._corrupted(batch["tokens"])
             if (labels != IGNORED).any():

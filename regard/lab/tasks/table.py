@@ -85,7 +85,7 @@ def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def gauc(
     scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
 ) -> float | None:
-    """None where no group has both answers."""
+    """The GAUC; None where no group has both answers."""
     _, sizes = torch.unique(groups, return_counts=True)
     order = groups.argsort(stable=True)
     parts = zip(*(x[order].split(sizes.tolist()) for x in (scores, labels)), strict=True)

@@ -169,7 +169,7 @@ TRAIN, VALID, TEST = range(3)
 
 
 class Behaviours(NamedTuple):
-    """In the order of the file, by which behaviours of one time follow each other. Users and items are numbered from 0."""
+    """Rows in the order of the file, by which behaviours of one time follow each other. Users and items are numbered from 0."""
 
     user: Integers
     item: Integers
@@ -178,7 +178,7 @@ class Behaviours(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Is this item the user's next one?"""
+    """The question whether this item is the user's next one."""
 
     user: int
     item: int
@@ -232,7 +232,7 @@ def _others(
     touched: dict[int, set[int]],
     rng: Generator,
 ) -> list[int]:
-    """For each target one of the items that its user never touched."""
+    """Draws for each target one of the items that its user never touched."""
     known = set(items.tolist())
     drawn = items[rng.integers(0, len(items), len(asked))].tolist()
     for i, one in enumerate(asked):
@@ -276,7 +276,7 @@ def parse_movielens(ratings: bytes, films: bytes, users: bytes) -> RatedFilms:
 
 
 def _columns(content: bytes) -> dict[str, list[str]]:
-    """Without a list for each of a million rows: all cells at once, and every n-th of them."""
+    """Reads columns without a list for each of a million rows: all cells at once, and every n-th of them."""
     cells = content.decode().replace("\r", "").rstrip("\n").replace("\n", "\t").split("\t")
     n = content.partition(b"\n")[0].count(b"\t") + 1
     assert len(cells) % n == 0, "rows are of unequal length"

@@ -1,4 +1,4 @@
-"""From one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
+"""Tasks from one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -59,7 +59,7 @@ def bare(model: nn.Module) -> Any:
 
 
 class TextPairs(Task):
-    """From one text to another: translation, summaries, dialogue.
+    """A task from one text to another: translation, summaries, dialogue.
 
     Loss: cross-entropy of the next target token, smoothed (arXiv 1512.00567). Score: `metric`. Of bleu and rouge_l
     it is that of generated targets; bits_per_byte is the cost of the given ones, against token frequencies.

@@ -165,7 +165,7 @@ def _largest(z: Tensor) -> float:
 
 
 def types(subject: Subject) -> None:
-    """In float16, bfloat16 and float32 everything made is finite and of the input's type: outputs, gradients, maps, states.
+    """Everything made in float16, bfloat16 and float32 is finite and of the input's type: outputs, gradients, maps, states.
 
     Tokens that are zero, as absent ones are, have neighbours that are not: what divides by a norm divides by zero there.
     """
@@ -255,7 +255,7 @@ def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label
 
 
 def autocast(subject: Subject) -> None:
-    """Under autocast to bfloat16 or float16 a float32 module's forward, and the backward after it, stay finite, and equal it to bfloat16's precision."""
+    """A float32 module's forward under autocast to bfloat16 or float16, and the backward after it, stay finite, and equal it to bfloat16's precision."""
     mixer = subject.make(torch.float32, blocks="own")
     for order in subject.orders():
         x = subject.tokens(B, T, dtype=torch.float32).requires_grad_()
