@@ -155,7 +155,7 @@ def scores(
 ) -> Float[Tensor, "*b T S"]:
     """scale q k^T, in float32 at least: a large score that is rounded makes a weight that is wrong. scale: 1 / sqrt(K) by default."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    wide = wide_type(q)
+    wide = torch.promote_types(q.dtype, torch.float32)
     return scale * q.to(wide) @ k.to(wide).mT
 
 
@@ -317,15 +317,15 @@ def ranged(*tensors: Any) -> tuple[Any, ...]:
 def autocast_dtype(z: Tensor) -> torch.dtype | None:
     """The dtype that autocast casts to on z's device; None if autocast is off there."""
     kind = z.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        return torch.get_autocast_dtype(kind)
-    return None
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if on else None
 
 
 def unrounded(z: Tensor) -> AbstractContextManager[object]:
     """Turns autocast off on z's device: rounding must not move a choice, nor a denominator that may be near zero."""
-    off = autocast_dtype(z) is None
-    return nullcontext() if off else torch.autocast(z.device.type, enabled=False)
+    kind = z.device.type
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else nullcontext()
 
 
 def unit_norm(z: Float[Tensor, "*b K"], eps: float = 1e-12) -> Float[Tensor, "*b K"]:

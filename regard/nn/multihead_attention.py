@@ -77,8 +77,8 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         channels = {len(own.query.weight), own.out.in_features}
         if heads.num_kv_heads != heads.num_heads or channels != {mixer.dim}:
             raise OptionError(
-                f"MultiheadAttention: the mixer's num_kv_heads must be num_heads ({heads.num_heads}), and its heads "
-                f"must have dim / num_heads channels ({mixer.dim} / {heads.num_heads}), as in torch's layer"
+                f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), and the "
+                f"mixer's heads must have dim / num_heads channels ({mixer.dim} / {heads.num_heads}), as in torch's layer"
             )
         dropout = _taken_over(dropout, given)
         super().__init__(
