@@ -1,5 +1,6 @@
 """Checkpoints on the command line: the model of a folder, its inputs, and which of its outputs is explained."""
 
+import ast
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -177,7 +178,7 @@ def _table(classifier: Any, given: Explore) -> Inputs:
 
 
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
-    """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is parted by |, or else by spaces."""
+    """A cell as the training table had it: a number where its vocabulary has numbers; a sequence is a list in brackets, or parted by |, or else by spaces."""
     if isinstance(field, Numeric):
         try:
             return float(text.replace("_", "no digit") or "nan")  # float passes over 1_2
@@ -187,9 +188,13 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     known = {str(value): value for value in ids[vocabulary.name]}
     if vocabulary is field:
         return known.get(text, text or None)  # what is empty is missing
-    return [
-        known.get(part, part or None) for part in (text.split("|") if "|" in text else text.split())
-    ]
+    parts = text.split("|") if "|" in text else text.split()
+    if text[:1] == "[" and text[-1:] == "]":  # as pandas and JSON write one
+        try:
+            parts = ["" if one is None else str(one) for one in ast.literal_eval(text)]
+        except (ValueError, SyntaxError):
+            raise OptionError(f"explore: {text!r} in {field.name} is no list") from None
+    return [known.get(part, part or None) for part in parts]
 
 
 # ---------------------------------------------------------------------- checkpoints

@@ -244,6 +244,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _train(name: str, *args: str) -> int:
     from regard.cli.names import run as named
+    from regard.lab.tasks import Splits
     from regard.lab.train import Run, load, train
     from regard.lab.train.ending import beside, ending
     from regard.lab.train.launched import is_main, processes, said_once
@@ -264,7 +265,7 @@ def _train(name: str, *args: str) -> int:
 
     run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)
     check_writable(folder, folder=True)
-    splits = run.task.load()
+    splits = Splits.of(run.task)
     try:
         model, result = train(
             run, folder, splits=splits, wait=wait, progress=not json, report_to=report_to

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json, option
 from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
-from regard.core.files import check_writable, plain
+from regard.core.files import check_writable, file_sha256, plain
 from regard.core.options import Above0, Count, Declared, Seed
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class Convert(Declared):
         each_lr, whole_lr = (self.lr, self.lr / 10) if self.lr else rates(error)
         facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
         origin = {name: getattr(self, name) for name in facts}
-        origin["model"] = str(self.folder.resolve())
+        inside = [self.folder] if self.folder.is_file() else self.folder.glob("*.safetensors")
+        origin["model"] = [str(self.folder.resolve()), *map(file_sha256, sorted(inside))]
         for phase, task, steps, lr in (
             ("layers", each, self.steps, each_lr),
             ("whole", whole, self.whole_steps, whole_lr),

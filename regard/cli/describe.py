@@ -14,6 +14,7 @@ from regard.core import No, UnknownNameError
 from regard.core.annotations import annotations, spelled
 from regard.core.options import VARIADIC
 from regard.core.packages import lacking_extra
+from regard.mixers.build import resolve
 
 SOURCES = {
     "mixers": "regard.mixers:MIXERS",
@@ -160,7 +161,7 @@ def about(kind: str, entry: Any) -> Facts:
         "text": _text(entry),
     }
     if kind == "mixers":
-        can = entry.capabilities
+        can = resolve(entry).capabilities
         facts |= {
             "family": getattr(entry, "family", "other"),
             "paper": getattr(entry, "paper", ""),

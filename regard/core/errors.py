@@ -6,7 +6,7 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -65,7 +65,9 @@ def blamed(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         places.append((error.filename, error.lineno))
     places = [place for place in places if not place[0].startswith(("<", *_PACKAGES))]
-    said = str(getattr(error, "msg", error)).partition("\n")[0]
+    said = "which has no text"
+    with suppress(Exception):  # its own __str__ may be broken
+        said = str(getattr(error, "msg", error)).partition("\n")[0]
     return (
         f"{type(error).__name__} in {places[-1][0]}, line {places[-1][1]}: {said}" if places else ""
     )

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
 from regard.core.memory import require_memory
+from regard.core.shapes import is_dense
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
@@ -160,8 +161,8 @@ def check_integers(what: str, value: object, dims: int, read: bool = False) -> N
             got = f"{value.dtype} {list(value.shape)}"
         axes = "[B, S]" if dims == 2 else "[N + 1]"
         raise ShapeError(f"{what} must be an integer tensor {axes}, got {got}")
-    if read and value.is_meta:
-        raise ShapeError(f"{what} is read, and is on the meta device, which holds no numbers")
+    if read and (value.is_meta or not is_dense(value)):
+        raise ShapeError(f"{what} is read, and must be dense and not on the meta device")
 
 
 OPEN = Mask()

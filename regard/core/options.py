@@ -59,7 +59,10 @@ class CheckedOptions(ABCMeta):
         check_call(who, inspect.signature(cls), cls.__init__, args, kwargs)
         if issubclass(cls, Module):
             require_room(who, lambda: type.__call__(cls, *args, **kwargs), {**kwargs, "": args})
-        return type.__call__(cls, *args, **kwargs)
+        made = type.__call__(cls, *args, **kwargs)
+        if issubclass(cls, Module) and "_modules" not in vars(made):
+            raise OptionError(f"{who}: __init__ does not call super().__init__")
+        return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError, UnsupportedError
@@ -131,11 +131,16 @@ def _label(inputs: Inputs, row: int) -> str:
     return f"row {row + 1}"
 
 
-def numbered(words: list[str] | None, count: int) -> list[str]:
-    """The words, where there are as many; else numbers from 1."""
-    if words and len(words) >= count:
-        return words[:count]
-    return [str(n + 1) for n in range(count)]
+def numbered(
+    words: list[str] | None, count: int, valid: Bool[Tensor, "T"] | None = None
+) -> list[str]:
+    """The words, at the tokens that are valid where there are as many of those, and nothing at the others; without words, numbers from 1."""
+    if words is None:
+        return [str(n + 1) for n in range(count)]
+    places = range(count) if valid is None else valid.nonzero().flatten().tolist()
+    places = places if len(places) == len(words) and len(words) < count else range(count)
+    found = dict(zip(places, words, strict=False))
+    return [found.get(n, "") for n in range(count)]
 
 
 def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
@@ -157,8 +162,10 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Gr
             across = model.config.image_size[1] // model.config.patch_size
             places = (divmod(n, across) for n in range(model.config.num_patches))
             queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
-        rows = numbered(queries, T)
-        cols = numbered(keys, S - prefix)
+        valid = inputs.kwargs.get("valid")
+        valid = None if valid is None else valid[row]
+        rows = numbered(queries, T, None if queries is others else valid)
+        cols = numbered(keys, S - prefix, None if keys is others else valid)
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
             Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])
@@ -192,7 +199,8 @@ def _din(model: DIN, inputs: Inputs, row: int) -> Groups:
     first = model.config.sequences[0]
     ids = batch[first.of.name].tolist()
     targets = [(inputs.row(inputs.others, b) or [str(id)])[0] for b, id in enumerate(ids)]
-    items = inputs.row(inputs.words, row) or [str(int(n)) for n in batch[first.name][row]]
+    items = inputs.row(inputs.words, row)
+    items = [str(int(n)) for n in batch[first.name][row]] if items is None else items
     sheet = Sheet(
         f"{model.pool.name}, {first.name}", model.pool.name, kind_of(weights[None]), weights
     )

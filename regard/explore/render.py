@@ -9,6 +9,7 @@ import html
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,9 @@ def _attributions(
     )
     scores = {}
     reasons = []
-    for name, method in _methods(model, group, args, kwargs).items():
+    valid = inputs.kwargs.get("valid")
+    shown = torch.ones(T, dtype=torch.bool) if valid is None else valid[row].bool().cpu()
+    for name, method in _methods(model, group, shown, args, kwargs).items():
         try:
             one = method().detach().cpu().double()
             if not one.isfinite().all():
@@ -172,7 +175,7 @@ def _attributions(
             scores[name] = one
         except (RegardError, TypeError) as error:
             reasons.append([name, str(error)])
-    agreed = agreement(scores) if T > 1 else []
+    agreed = agreement({name: z[shown] for name, z in scores.items()}) if shown.sum() > 1 else []
     return {
         "words": group.rows,
         "methods": [[name, [float(f"{s:.4g}") for s in z.tolist()]] for name, z in scores.items()],
@@ -182,10 +185,11 @@ def _attributions(
 
 
 def _methods(
-    model: nn.Module, group: Group, args: tuple[Any, ...], kwargs: Data
+    model: nn.Module, group: Group, valid: Tensor, args: tuple[Any, ...], kwargs: Data
 ) -> dict[str, Callable[[], Tensor]]:
-    """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model."""
+    """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model; valid [T]."""
     T = len(group.rows)
+    last = int(valid.nonzero()[-1]) if bool(valid.any()) else T - 1
     maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
     normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
     causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
@@ -195,7 +199,7 @@ def _methods(
             raise OptionError(
                 "a layer has an influence and no weights, and shares of influence do not multiply"
             )
-        if layers is flow and (not causal or T > MOST_FLOW):
+        if layers is not rollout and (not causal or T > MOST_FLOW):
             raise OptionError(
                 f"flow is drawn for causal models of at most {MOST_FLOW} tokens; regard.explore.flow takes a query"
             )
@@ -203,7 +207,7 @@ def _methods(
 
     def rolled() -> Tensor:
         found = through(rollout)
-        return found[-1] if causal else found.mean(0)
+        return found[last] if causal else found[valid].mean(0)
 
     def graded() -> Tensor:
         products = gradient_times_attention(model, *args, **kwargs)
@@ -211,7 +215,7 @@ def _methods(
 
     return {
         "rollout" + (" (rows normalised)" if normalise else ""): rolled,
-        "flow": lambda: through(flow),
+        "flow": lambda: through(partial(flow, query=last)),
         "gradient × attention": graded,
         "integrated gradients": lambda: integrated_gradients(model, *args, **kwargs).scores[0],
         "leave one out": lambda: leave_one_out(model, *args, **kwargs)[0],

@@ -122,8 +122,10 @@ def _mixed(
     if q.shape[0] != k.shape[0]:
         raise ShapeError(f"{mixer.name}: a batch of {q.shape[0]} queries and of {k.shape[0]} keys")
     # stored keys may be a context: the causal order then counts from the last valid key, the last query
-    may_be = mixer.capabilities.cross and (mask.valid is None or T == 1)
-    if not as_context and (T == S or (mask.causal and T < S and not may_be)):
+    can = mixer.capabilities.cross
+    may_be = can and (mask.valid is None or T == 1)
+    cut = mask.pairwise is not None and not can  # a model's window: earlier keys may be gone
+    if not as_context and (T == S or (mask.causal and T < S and not may_be and not cut)):
         if T < S and getattr(mixer, "sort_net", mixer) is None:
             raise UnsupportedError(
                 f"{mixer.name} does not support a cache of keys and values: it sorts by earlier queries, too, which are "
@@ -131,11 +133,13 @@ def _mixed(
             )
         # queries that come after stored keys take their places in the whole sequence
         x = packed(mixer, F.pad(q, (0, 0, S - T, 0)), k, v)
+        if mask.pairwise is not None:
+            mask = replace(mask, pairwise=F.pad(mask.pairwise, (0, 0, S - T, 0), value=True))
         context = None
     elif T == S:
         x = context = packed(mixer, q, k, v)  # one tensor holds both
     else:
-        if not mixer.capabilities.cross:
+        if not can:
             raise UnsupportedError(
                 f"{mixer.name} does not support cross attention nor, beside a model's own windows, a cache: queries and keys "
                 "must be of the same tokens. Give AttentionConfig a cross=, or use use_cache=False."
@@ -189,11 +193,13 @@ def _chosen(
     """
     if mask.causal:
         return config, False
+    others = keys_of_others(module)
+    if others is False and T == S:
+        return config, False
     if config.cross is None and mask.documents is None and _same_as_context(config):
-        if _reads_earlier_queries(config) and keys_of_others(module) is not False:
+        if _reads_earlier_queries(config):
             raise UnsupportedError(REFUSED_CROSS.format(config.cls.name))
         return config, True
-    others = keys_of_others(module)
     if others is None:
         raise UnsupportedError(
             f"{config.cls.name} cannot be the attention of {type(module).__name__}: whether its {T} queries and {S} keys are "

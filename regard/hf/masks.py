@@ -160,14 +160,16 @@ def token_mask(
     device: torch.device | str = "cpu",
     **unused_by_this_implementation: Any,
 ) -> TokenMask:
-    """The mask function of Transformers' AttentionMaskInterface: padding and the causal order stay what they are.
+    """The mask function of Transformers' AttentionMaskInterface: padding, the causal order and packed documents stay what they are.
 
-    So do packed documents. Any other rule (sliding windows, a model's own) becomes allowed pairs.
+    Any other rule (sliding windows, a model's own) becomes allowed pairs beside them.
     """
-    shape = (batch_size, 1, q_length, kv_length)
     numbers = packed_causal(mask_function)
-    causal = mask_function is causal_mask_function or numbers is not None
-    if kv_offset or not (causal or mask_function is bidirectional_mask_function):
+    causal = numbers is not None or _is_causal(mask_function)
+    known = (causal_mask_function, bidirectional_mask_function)
+    num_keys = int(q_offset) + q_length - kv_offset if causal else kv_length
+    pairwise = None
+    if kv_offset or not (numbers is not None or mask_function in known):
         pairwise = sdpa_mask(
             batch_size,
             q_length,
@@ -179,14 +181,19 @@ def token_mask(
             allow_is_causal_skip=False,
             use_vmap=use_vmap,
             device=device,
-        )
-        return TokenMask.make(Mask(pairwise=pairwise), shape, None, device)
-    num_keys = int(q_offset) + q_length if causal else kv_length
-    valid = None
-    if attention_mask is not None and not bool(attention_mask[:, :num_keys].all()):
-        valid = F.pad(attention_mask[:, :num_keys], (0, max(0, num_keys - attention_mask.shape[1])))
-    mask = Mask(causal=causal, valid=valid, documents=numbers)
-    return TokenMask.make(mask, shape, num_keys, device)
+        )[..., :num_keys]  # type: ignore[index]  # it is skipped where that is allowed alone
+    valid = None if attention_mask is None else attention_mask[:, kv_offset:][:, :num_keys]
+    if valid is not None:
+        valid = None if bool(valid.all()) else F.pad(valid, (0, max(0, num_keys - valid.shape[1])))
+    mask = Mask(causal=causal, valid=valid, pairwise=pairwise, documents=numbers)
+    return TokenMask.make(mask, (batch_size, 1, q_length, kv_length), num_keys, device)
+
+
+def _is_causal(mask_function: Callable[..., Any]) -> bool:
+    """True of the causal order, alone or among rules that must all hold."""
+    every = getattr(mask_function, "__name__", "") == "and_mask"
+    parts = _closed(mask_function).get("mask_functions", ()) if every else ()
+    return mask_function is causal_mask_function or any(map(_is_causal, parts))
 
 
 def request(
@@ -208,6 +215,9 @@ def request(
                 "attn_implementation='regard_...' does not support masks that are added to scores: a mechanism need "
                 "not have any"
             )
-    if allowed.shape[1] == allowed.shape[2] == 1:
+    T = allowed.shape[2]
+    if allowed.shape[1] == T == 1:
         return Mask(valid=allowed[:, 0, 0].expand(query.shape[0], -1)), S
-    return Mask(pairwise=allowed), S
+    ordered = getattr(module, "is_causal", False) and 1 < T <= S
+    causal = ordered and not bool(allowed.triu(S - T + 1).any())
+    return Mask(causal=causal, pairwise=allowed), S

@@ -253,8 +253,15 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
                     f"{who}: attention_mask must be of {N} new tokens, or of {cache.columns} before them too, got "
                     f"{list(attention_mask.shape)}"
                 )
-            valid = marks("attention_mask", attention_mask[:, -N:])
-            valid = None if not valid.is_meta and bool(valid.all()) else valid
+            every = marks("attention_mask", attention_mask)
+            valid, before = every[:, -N:], every[:, :-N].sum(1, keepdim=True)
+            if not valid.is_meta:
+                if before.numel() and every.shape[1] > N and bool((before != cache.length).any()):
+                    raise UnsupportedError(
+                        f"{who} does not support an attention_mask that hides other earlier tokens than the call that read "
+                        "them: a state holds what it has read. Give the same mask to every call."
+                    )
+                valid = None if bool(valid.all()) else valid
         if self._documents(ids, valid, position, others, cache.length) is not None:
             raise UnsupportedError(
                 f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."

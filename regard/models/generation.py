@@ -317,7 +317,7 @@ def require_exact_streams(mixers: Iterable[Mixer]) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards every module is in the mode that it was in."""
+    """Eval mode inside; afterwards every module is in the mode that it was in. In training mode a model serves one thread at a time."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

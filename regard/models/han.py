@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core import Mask, OptionError, ShapeError
+from regard.core.errors import shown
 from regard.core.request import compaction, existing, one_row, permute
-from regard.core.shapes import check_divisible
+from regard.core.shapes import check_divisible, is_dense
 from regard.functional.rows import first_places
 from regard.mixers.build import build
 from regard.models.block import Block
@@ -115,8 +116,8 @@ def pad_documents(
 def _sentence(words: Sequence[int]) -> Int[Tensor, "n"]:
     ids = torch.as_tensor(words)
     whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
-    if ids.ndim != 1 or (len(ids) and not whole):
-        raise TypeError(f"one sentence is {ids.dtype} {list(ids.shape)}")
+    if ids.ndim != 1 or not is_dense(ids) or ids.is_meta or (len(ids) and not whole):
+        raise TypeError(f"one sentence is {shown(words)}")
     return ids
 
 

@@ -95,7 +95,8 @@ class LanguageModel(GenerativeModel):
         """The N <= max_new_tokens tokens that follow each prompt; after `eos` a row holds `eos` only.
 
         Prompts of different lengths are padded on any side and marked by `valid`: each row gets what it would get
-        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was.
+        alone. Temperature 0 takes the most likely token. Runs in eval mode, and leaves every module's mode as it was; of a model
+        in training mode one thread at a time may ask for it.
         Raises UnsupportedError if a mixer does not stream, ShapeError if the result would exceed max_len.
         """
         sampling = Sampling(temperature, top_k, top_p, generator)

@@ -166,7 +166,7 @@ class Transformer(GenerativeModel):
 
         Sources and starts of different lengths are padded on any side and marked by `valid` and `start_valid`: each
         row gets what it would get alone. After `eos` a row holds `eos` only. Temperature 0 takes the most likely token.
-        Runs in eval mode, and leaves every module's mode as it was.
+        Runs in eval mode, and leaves every module's mode as it was; of a model in training mode one thread at a time may ask for it.
         """
         sampling = Sampling(temperature, top_k, top_p, generator)
         return self._decoded(sampling, source, start, valid, start_valid, max_new_tokens, eos)

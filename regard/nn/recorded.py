@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -28,11 +29,14 @@ class Call(NamedTuple):
 
 @contextmanager
 def recorded(model: nn.Module, only: Collection[nn.Module] | None = None) -> Iterator[list[Call]]:
-    """While open, the calls of the model's mixers enter the list; those of mixers inside mixers do not, unless they are among `only`."""
+    """While open, the calls of the model's mixers in this thread enter the list; those of mixers inside mixers do not, unless they are among `only`."""
     calls: list[Call] = []
+    ours = get_ident()
     times: Counter[str] = Counter()
 
     def note(path: str, mixer: Mixer, args: tuple, kwargs: dict[str, Any], y: Tensor) -> None:
+        if get_ident() != ours:  # a call of another thread
+            return
         x = args[0] if args else kwargs["x"]
         mask = kwargs.get("mask", OPEN)
         calls.append(Call(path, times[path], mixer, x, kwargs.get("context"), mask, y))

@@ -28,7 +28,10 @@ def locked(path: Path, *, timeout: float = -1) -> FileLock:
     """
     with reported(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f".{path.name}.lock"), timeout=timeout)
+        lock = path.with_name(f".{path.name}.lock")
+        if not os.path.lexists(lock):  # where no file can be made, filelock would try for ever
+            lock.touch()
+    return FileLock(lock, timeout=timeout)
 
 
 @contextmanager

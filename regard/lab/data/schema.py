@@ -248,6 +248,7 @@ def _values(name: str, column: list, kind: str) -> list:
     if kind == "sequence":
         column = [value for cell in column for value in _members(name, cell) if value is not None]
     known = [value for value in column if value is not None]
+    known = [value.item() if isinstance(value, np.generic) else value for value in known]
     for cls, value in {type(value): value for value in reversed(known)}.items():
         if issubclass(cls, _LISTS):
             raise OptionError(f"column {name!r} holds single values, and {value!r} is none")
@@ -283,7 +284,7 @@ def _scale(name: str, column: list) -> tuple[float, float]:
         return 0.0, 1.0
     if (numbers == numbers[0]).all():  # of whose deviation rounding leaves something
         return float(numbers[0]), 1.0
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         mean = float(numbers.mean())
         deviation = float(numbers.std())
     if not math.isfinite(mean + deviation):

@@ -12,9 +12,9 @@ import torch
 from regard.core import Mixer, OptionError
 from regard.core.errors import limited, shown
 from regard.core.options import Declared
+from regard.lab.data.source import label as written, own_files, source
 from regard.lab.experiment import provenance
 from regard.lab.experiment.row import as_json
-from regard.lab.experiment.source import label as written, own_files, source
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, resolve
 
@@ -51,6 +51,14 @@ class Entry(Declared):
         if self.make and not (callable(self.make) and self.title):
             raise OptionError("an entry that makes its model needs a function and a title")
         check_own("entry", self.options)
+        for name, value in leaves({"mixer": self.mixer, **self.options, **self.model}):
+            if callable(value) and "<" in getattr(value, "__qualname__", "<"):
+                raise OptionError(
+                    f"entry: {name} ({shown(value)}) must be a class or function by a name of its own in a module: nothing tells its "
+                    "results from those of another that is made in the same place"
+                )
+        if self.make and not isinstance(self.written, type | FunctionType):
+            raise OptionError(f"entry {self.title!r}: make ({shown(self.make)}) must be a function")
         if not (
             isinstance(self.mixer, str)
             or str(getattr(self.mixer, "__module__", "")).startswith("regard.")

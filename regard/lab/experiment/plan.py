@@ -35,7 +35,7 @@ class Plan:
         """Once for equal tasks, such as the causal forms that each entry makes."""
         key = repr(task)
         if key not in self.splits:
-            splits = task.load()
+            splits = Splits.of(task)
             if task.has_scores and len(splits.test) > LONGEST_LIST:
                 raise OptionError(
                     f"{self.question.name} cannot be asked: {task.name} has {len(splits.test):,} test items, and a result holds "

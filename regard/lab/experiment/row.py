@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import partial
 from typing import Any, Literal
 
 from regard.core.errors import visible
@@ -160,6 +161,8 @@ def _jsonable(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords]
     if isinstance(value, type) or callable(value):
         return f"{value.__module__}:{value.__qualname__}"
     return str(value)  # paths, types of tensors

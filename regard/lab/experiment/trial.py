@@ -15,13 +15,13 @@ import torch
 from accelerate.utils import send_to_device
 from torch import nn
 
-from regard.core import OptionError, RegardError
+from regard.core import OptionError, PathError, RegardError, StoredDataError
+from regard.lab.data.source import code
 from regard.lab.experiment.entry import Entry, sources
 from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
-from regard.lab.experiment.source import code
 from regard.lab.tasks import Splits
 from regard.lab.train import Run, TrainConfig, fit, train
 from regard.lab.train.batches import Batches, in_order
@@ -81,6 +81,10 @@ def content(
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
     } | sources(type(task), column.model, measures)
+    if splits and (
+        len(plain) < len(asdict(task)) or not type(task).__module__.startswith("regard.")
+    ):
+        told["data"] = splits.sha256  # a path does not say what it holds, nor one's own task
     if column.model is None and splits:
         config = model_config(column, entry, splits, beside=base)
         told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
@@ -90,7 +94,7 @@ def content(
             and (value := getattr(config, one.name)) != one.default
         }
     if entry.before:
-        data = entry.before.task.load()
+        data = Splits.of(entry.before.task)
         before = content(entry.before, replace(entry, before=None), data, base, None)
         told["before"] = before | {"data": data.sha256}
     return as_json(told)
@@ -148,7 +152,7 @@ def run(
             with torch.no_grad():
                 flops = count(lambda: task.loss(model.eval(), batch)).flops
             if entry.before:
-                before = entry.before.task.load()
+                before = Splits.of(entry.before.task)
                 start = Path(place) / "before"
                 first = as_run(entry.before, replace(entry, before=None), seed, None, before, base)
                 train(first, start, splits=before, wait=True, progress=False)
@@ -159,12 +163,12 @@ def run(
             numbers = [result.value, result.valid_value, *values.values()]
             if not all(map(math.isfinite, numbers)):
                 raise DivergedError(f"{task.name}: its results are {', '.join(map(str, numbers))}")
-    except RegardError as error:  # it diverged, or was refused at its size
-        return replace(row, reason=str(error))
     except Exception as error:
-        if folder:
+        passing = isinstance(error, PathError | StoredDataError)  # of the disk, and no result
+        if folder and (passing or not isinstance(error, RegardError)):
             raise
-        return replace(row, reason=f"failed: {error!r}")
+        said = str(error) if isinstance(error, RegardError) else f"failed: {error!r}"
+        return replace(row, reason=said)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return replace(
         row, value=result.value, valid_value=result.valid_value, scores=scores, parameters=parameters, flops=flops, values=values,

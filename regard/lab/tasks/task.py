@@ -1,5 +1,6 @@
 """Task: data, loss and metric behind one interface."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import OptionError
+from regard.core.errors import shown
 from regard.core.options import Declared, Range
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
@@ -63,6 +65,18 @@ class Splits:
                 f"nothing is left for {' and '.join(empty)}: the data are too few, or alike in as many tokens as are read"
             )
         object.__setattr__(self, "sha256", checksum(*parts.values()))
+
+    @classmethod
+    def of(cls, task: "Task") -> "Splits":
+        """Those that the task loads. Raises OptionError where one's own task gives something else, or no batch of it."""
+        found = task.load()
+        if not isinstance(found, cls):
+            raise OptionError(f"{task.name}: load must return Splits, got {shown(found)}")
+        if not type(task).__module__.startswith("regard."):
+            batch = task.collate([found.train[0]])
+            if not isinstance(batch, Mapping):
+                raise OptionError(f"{task.name}: collate must return a mapping, got {shown(batch)}")
+        return found
 
 
 DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and below 2**32")]
@@ -189,7 +203,9 @@ class Task(Declared):
         """`trivial_baseline`, computed once in a process for equal options and data."""
         key = type(self), repr(self), splits.sha256
         if key not in _CHANCES:
-            _CHANCES[key] = float(self.trivial_baseline(splits))
+            _CHANCES[key] = found = float(self.trivial_baseline(splits))
+            if not math.isfinite(found):
+                raise OptionError(f"{self.name}: trivial_baseline must be finite, got {found}")
         return _CHANCES[key]
 
     def read_as(self, splits: Splits) -> str:

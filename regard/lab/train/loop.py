@@ -94,7 +94,7 @@ def fit(
         alone(folder, accelerator, wait),
     ):
         log_dir = _inside(folder, config.log_dir)
-        splits = splits or task.load()
+        splits = splits or Splits.of(task)
         trainer = _Trainer(accelerator, model, task, splits, config, folder, origin)
         main = accelerator.is_main_process
         if main and progress and (columns := task.read_as(splits)):

@@ -1,6 +1,5 @@
 """Run: the whole configuration of one training run, and the function that starts it."""
 
-import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import OptionError, RegardError
+from regard.core import OptionError, RegardError, UnknownNameError
 from regard.core.files import check_writable
 from regard.core.memory import require_memory
 from regard.core.options import Declared, checked, tuples
+from regard.lab.data.source import own_code
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
 from regard.lab.train.checkpoint import newest, take_weights
@@ -90,7 +90,7 @@ def train(
     `splits` saves loading the task's again. report_to: as in `fit`.
     """
     check_writable(Path(run_dir), folder=True)
-    splits = splits or run.task.load()
+    splits = splits or Splits.of(run.task)
     model = _filled(run.model, splits.facts)
     _check_memory(model)
     torch.manual_seed(run.seed)
@@ -116,11 +116,13 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     `splits` to save loading the task's again. Raises OptionError where there is no run or its configuration cannot be read
     back, StoredDataError where a checkpoint is damaged.
     """
-    if not run:
-        config = _stored(run_dir)
+    if run:
+        model = _filled(run.model, (splits or Splits.of(run.task)).facts).build()
     else:
-        config = _filled(run.model, (splits or run.task.load()).facts)
-    model = config.build()
+        try:
+            model = _stored(run_dir).build()
+        except UnknownNameError as error:  # a function of one's own
+            raise OptionError(f"load: {error} Pass the Run that made {run_dir}.") from None
     left = take_weights(model, run_dir, who="load").left
     if left:
         raise OptionError(
@@ -176,9 +178,9 @@ def _named(one: Any) -> str:
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
     if not isinstance(one, type | FunctionType) or module.startswith("regard."):
         return name
-    with suppress(OSError, TypeError):  # written at a prompt
-        name += f" {sha256(inspect.getsource(one).encode()).hexdigest()[:16]}"
-    return f"{module}:{name}"
+    held = [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
+    told = json.dumps([own_code(one), held], default=_named)
+    return f"{module}:{name} {sha256(told.encode()).hexdigest()[:16]}"
 
 
 def _check_memory(config: ModelConfig) -> None:

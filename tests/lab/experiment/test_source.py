@@ -14,10 +14,11 @@ import pytest
 import regard
 from regard import OptionError
 from regard.lab import Entry, ask
-from regard.lab.experiment import laws, mechanism_laws, provenance, source as module, trial
+from regard.lab.data import source as module
+from regard.lab.data.source import own_files
+from regard.lab.experiment import laws, mechanism_laws, provenance, trial
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
-from regard.lab.experiment.source import own_files
 from regard.lab.report import told, write_page
 from regard.lab.train.config import TrainConfig
 from tests.lab.experiment.tiny import SCREEN, TINY

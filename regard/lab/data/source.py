@@ -79,6 +79,11 @@ def own_files(of: Any) -> list[Path]:
     return sorted(path for path in files(of).values() if not _installed(path))
 
 
+def own_code(of: Any) -> str:
+    """The sha256 of the code of these files."""
+    return sha256("\n".join(map(_code, own_files(of))).encode()).hexdigest()
+
+
 @cache
 def _code(path: Path) -> str:
     """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
