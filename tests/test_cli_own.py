@@ -234,6 +234,8 @@ def test_recommend_takes_a_mixer_and_the_ledger(capsys):
 FOREIGN = '''
 import sys
 
+from regard import Mixer
+
 from regard.mixers.fnet import FNet
 from regard.mixers.local import Local
 
@@ -244,11 +246,20 @@ class Narrow(Local):
 
     def __init__(self, dim, *, num_heads):
         super().__init__(dim, num_heads=num_heads)
+
+class Bare(Mixer):
+    """It declares nothing."""
+
+class Mute(Exception):
+    def __str__(self):
+        raise TypeError("no text")
 '''
 BUILD, MIX = "__init__(self, dim)", "mix(self, x, context, mask)"
 ODD = {
     "Raises": (BUILD, 'raise RuntimeError("\\x1b[31mno\\nsecond line")'),
     "Exits": (BUILD, "sys.exit(3)"),
+    "MuteLater": (BUILD, "raise Mute()"),
+    "Idle": (BUILD, "pass"),
     "Waits": (BUILD, "while True: pass"),
     "ExitsLater": (MIX, "exit(4)"),
     "WaitsLater": (MIX, "while True: pass"),
@@ -274,6 +285,7 @@ def foreign(tmp_path):
 
 
 ERRORS = {"Raises": "RuntimeError", "Exits": "SystemExit", "Waits": "TimeoutError"}
+ERRORS |= {"MuteLater": "Mute"}
 
 
 @pytest.mark.parametrize("command", ["laws", BENCH, ARENA])
@@ -318,3 +330,5 @@ def test_a_module_that_never_ends_is_named_with_its_line(capsys, tmp_path, forei
 def test_a_subclass_is_told_what_it_inherits(capsys, foreign):
     said = refused(capsys, "laws foreign:Narrow")
     assert "Narrow inherits the variant 'narrow'" in said and "variants = {}, limits = {}" in said
+    assert "Bare has no name: declare it in the class" in refused(capsys, "show foreign:Bare")
+    assert "does not call super().__init__" in refused(capsys, "laws foreign:Idle --law batch")

@@ -239,7 +239,8 @@ def _refused(sentence: str) -> int:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     known = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, MemoryError) or any(words in str(error) for words in known)
+    said = str(error) if isinstance(error, RuntimeError) else ""  # another's may not be text
+    return isinstance(error, MemoryError) or any(words in said for words in known)
 
 
 def _train(name: str, *args: str) -> int:

@@ -13,6 +13,7 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -22,7 +23,13 @@ from regard.cli.checkpoints import Likeness, _cell, load, words_of
 from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.render import Page, page, render
-from regard.models import ClassifierConfig, DINConfig, HANConfig, pad_documents
+from regard.models import (
+    ClassifierConfig,
+    DINConfig,
+    HANConfig,
+    LanguageModelConfig,
+    pad_documents,
+)
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.browser import texts
 from tests.command import refused
@@ -454,6 +461,21 @@ def test_scores_that_are_not_finite_and_inputs_that_are_long_have_a_reason(monke
     assert "at most 5 tokens, here are 6" in reason
 
 
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("kind", [ClassifierConfig, LanguageModelConfig])
+def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(kind, before):
+    model = built(kind(**STACK, **({"num_classes": 4} if kind is ClassifierConfig else {})))
+    alone = attributed(page(model, IDS[:, :3], words=[WORDS[:3]]))
+    sides = before, 2 - before
+    valid = F.pad(torch.ones(1, 3, dtype=torch.bool), sides)
+    padded = {"tokens": F.pad(IDS[:, :3], sides), "valid": valid}
+    found = attributed(page(model, Inputs((), padded, words=[WORDS[:3]])))
+    assert found["words"] == [""] * before + WORDS[:3] + [""] * (2 - before)
+    here = [(name, z[before : before + 3]) for name, z in found["methods"]]
+    assert here == [(name, pytest.approx(z, rel=1e-2)) for name, z in alone["methods"]]
+    assert found["agreement"] == alone["agreement"]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_models_of_half_precision_have_all_five_methods(dtype):
     found = attributed(page(classifier().to(dtype), IDS[:, :6], words=[WORDS]))
@@ -478,9 +500,12 @@ def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
     assert [_cell(field, text, ids) for text in ("", "a", "b")] == [None, "a", "b"]
     history, ids = Sequence("history", field), {"shop": {"New York": 2, 7: 3}}
     texts = {"New York|7||b": ["New York", 7, None, "b"], "7 b": [7, "b"], "": []}
+    texts |= {"['New York', 7]": ["New York", 7], "[]": []}
     assert {text: _cell(history, text, ids) for text in texts} == texts
     with pytest.raises(regard.OptionError, match="'1_2' in age is no number"):
         _cell(Numeric("age"), "1_2", {})
+    with pytest.raises(regard.OptionError, match=r"'\[a b\]' in history is no list"):
+        _cell(history, "[a b]", ids)
 
 
 def test_a_table_is_drawn_in_evaluation():

@@ -166,6 +166,26 @@ def test_a_models_own_mask():
         )
 
 
+@pytest.mark.parametrize("name, how", [*PLACED.items(), ("bigbird", {"block_size": 2})])
+def test_a_padded_row_is_as_alone_and_a_prefix_as_in_the_whole(name, how):
+    """Where a mechanism has places of its own; a model's windows leave padding and the causal order what they are."""
+    regard.hf.register(f"own_{name}", AttentionConfig(name, how))
+    made, given = model("bert", f"regard_own_{name}"), inputs("bert", "left")
+    position = (given["attention_mask"].cumsum(1) - 1).clamp_min(0)
+    alone = made(given["input_ids"][1:, 4:]).logits[0]
+    torch.testing.assert_close(made(**given, position_ids=position).logits[1, 4:], alone)
+    if name != "nystrom":  # which has no causal form
+        made, ids = model("mistral", f"regard_own_{name}"), given["input_ids"]
+        whole, prefix = (made(z, use_cache=False).logits for z in (ids, ids[:, :7]))
+        torch.testing.assert_close(prefix, whole[:, :7])
+        padded = made(ids, attention_mask=inputs("mistral", "right")["attention_mask"])
+        torch.testing.assert_close(padded.logits[1, :7], prefix[1])
+    if name == "luong_local":
+        first = made(ids[:, :7], use_cache=True)
+        rest = made(ids[:, 7:], past_key_values=first.past_key_values).logits
+        torch.testing.assert_close(rest, whole[:, 7:])
+
+
 @pytest.mark.parametrize("implementation", ["regard_performer", "regard_window"])
 def test_trainer(implementation, tmp_path):
     made = model("gpt2", implementation).float().train()

@@ -2,6 +2,7 @@
 
 import copy
 import string
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -152,6 +153,21 @@ def test_a_cache_is_kept_copied_and_handed_out():
     with torch.no_grad():
         model(head, past_key_values=cache)
     assert torch.equal(greedy(model, IDS, past_key_values=cache), greedy(model, IDS))
+
+
+def test_a_state_is_asked_for_the_tokens_that_it_has_read_and_maps_for_their_own_thread():
+    model, cache = llama(), StateCache()
+    with torch.no_grad():
+        model(IDS[:, :8], past_key_values=cache)
+    mask = VALID[:, :9].long()
+    with pytest.raises(UnsupportedError, match="hides other earlier tokens"):
+        model(IDS[:, 8:9], attention_mask=mask, past_key_values=cache)
+    stack = as_stack(theirs("llama")).eval()
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(stack.attention_maps, [IDS[i % 3, None] for i in range(60)])]
+    for i, maps in enumerate(found):
+        torch.testing.assert_close(maps, found[i % 3])
+        assert len(maps) == 2
 
 
 def test_tokens_cannot_be_taken_back():

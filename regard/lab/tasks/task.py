@@ -66,11 +66,11 @@ class Splits:
             )
         object.__setattr__(self, "sha256", checksum(*parts.values()))
 
-    @classmethod
-    def of(cls, task: "Task") -> "Splits":
+    @staticmethod
+    def of(task: "Task") -> "Splits":
         """Those that the task loads. Raises OptionError where one's own task gives something else, or no batch of it."""
         found = task.load()
-        if not isinstance(found, cls):
+        if not hasattr(found, "train"):
             raise OptionError(f"{task.name}: load must return Splits, got {shown(found)}")
         if not type(task).__module__.startswith("regard."):
             batch = task.collate([found.train[0]])

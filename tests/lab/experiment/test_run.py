@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import regard.lab.experiment.run as engine
 from regard import MIXERS, OptionError, UnknownNameError
+from regard.core import PathError
 from regard.lab import Column, Entry, Setting, Shell, ask
 from regard.lab.experiment import mechanism_laws, plan, speed, trial
 from regard.lab.experiment.display import Display, displayed
@@ -18,7 +20,7 @@ from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.run import Outcome
 from regard.lab.report import told
-from regard.lab.tasks import ListOps, StdlibBytes
+from regard.lab.tasks import ListOps, OwnText, StdlibBytes
 from regard.lab.tasks.task import Task
 from regard.lab.train import TrainConfig
 from regard.models import ClassifierConfig
@@ -125,10 +127,11 @@ def test_causal_forms_load_their_data_once(ledger, monkeypatch):
     assert ("rfa, gate", True) in labels and {("the bag", True), ("the bag", False)} <= labels
 
 
-def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypatch):
-    class Mine(MIXERS["linear"]):
-        pass
+class Mine(MIXERS["linear"]):
+    """One's own, as the catalogue's."""
 
+
+def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypatch):
     def check(factory, laws):
         assert isinstance(factory(), Mine) and laws == "all"
         raise LawError("causality: linear: token 3 moves output 1")
@@ -143,6 +146,10 @@ def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypat
     assert run(question, ledger).new == 0, "and its laws are not run again"
 
 
+def mapped(function):
+    return Entry(mixer="linear", options={"feature_map": function})
+
+
 def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
     wrong = Entry(mixer="softmax", options={"window_size": 2})
     elsewhere = replace(CLAIM, expected=(replace(CLAIM.expected[0], column="x"),))
@@ -154,6 +161,11 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
         (UnknownNameError, "unknown trained column of tiny", lambda: replace(TINY, claims=(elsewhere,))),
         (OptionError, "has a rate twice", lambda: replace(QUICK, rates=(1e-3, 1e-3))),
         (OptionError, "hours", lambda: replace(QUICK, hours=0)),
+        (OptionError, "a name of its own", lambda: Entry(mixer=type("<locals>", (Mine,), {}))),
+        (OptionError, "a name of its own", lambda: mapped(lambda x: x)),
+        (OptionError, "a name of its own", lambda: mapped(partial(mapped, lambda x: x))),
+        (OptionError, "a name of its own", lambda: mapped(torch.nn.Identity())),
+        (OptionError, "must be a function", lambda: Entry(make=torch.nn.Identity(), title="x")),
         (OptionError, "has 20 test items, and a result holds the scores of at most 19", lambda: QUICK),
     ):  # fmt: skip
         with pytest.raises(error, match=said):
@@ -206,6 +218,26 @@ def test_a_result_that_is_no_number_is_a_run_that_failed(ledger):
 
 def tall(column):
     return ClassifierConfig(**column.task.facts, max_len=column.task.max_len, dim=8, num_heads=2, num_layers=2)  # fmt: skip
+
+
+def test_a_fault_of_the_disk_is_no_result(ledger, monkeypatch):
+    full = mock.Mock(side_effect=PathError("the disk is full"))
+    monkeypatch.setattr(trial, "_fitted", full)
+    with pytest.raises(PathError, match="full"):
+        run(QUICK, ledger)
+    assert not of(ledger)
+
+
+def test_files_of_one_name_and_size_share_no_cell(tmp_path):
+    cells = []
+    for place, letter in (("a", "x"), ("b", "y"), ("c", "x")):
+        path = tmp_path / place / "text.txt"
+        path.parent.mkdir()
+        path.write_text("".join(f"{letter} {n} " for n in range(900)))
+        task = OwnText(path=path, length=16, valid_size=2, test_size=2)
+        column = Column(name="text", task=task, train=TRAIN, shell=SHELL)
+        cells.append(trial.content(column, SOFTMAX, task.load(), None, None))
+    assert cells[0] == cells[2] != cells[1]
 
 
 def test_whole_models_and_what_is_trained_before(ledger):

@@ -13,7 +13,7 @@ from regard.lab.tasks import Digits, StdlibMasked
 from regard.lab.train import Run, TrainConfig, checkpoint, start
 from regard.lab.train.checkpoint import Checkpoint, take_weights
 from regard.lab.train.run import as_json
-from regard.models import ClassifierConfig, MaskedLanguageModelConfig
+from regard.models import ClassifierConfig, LanguageModelConfig, MaskedLanguageModelConfig
 from tests.lab.experiment.tiny import few_modules
 from tests.lab.train.test_fit import Told, newest, train
 from tests.lab.train.tiny import CONFIG, TinyModel, tiny_model
@@ -126,3 +126,10 @@ def test_a_class_of_ones_own_is_told_by_its_module_and_its_code(tmp_path, monkey
     names, codes = zip(*(one.split() for one in told), strict=True)
     assert names == ("mine_a:Mine", "mine_b:Mine", "mine_c:Mine")
     assert codes[0] == codes[1] != codes[2]
+    maps = [{"feature_map": _times(factor)} for factor in (1, 2)]
+    one, other = (as_json(LanguageModelConfig(vocab_size=9, dim=8, mixer="linear", mixer_options=m)) for m in maps)  # fmt: skip
+    assert one != other, "of another value of the function around it"
+
+
+def _times(factor):
+    return lambda x: factor * x

@@ -9,6 +9,7 @@ from accelerate import tracking
 from torch import nn
 
 from regard.core import OptionError, ShapeError
+from regard.lab.tasks import Digits, Splits
 from regard.lab.train import DivergedError, checkpoint, display, fit
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
@@ -142,6 +143,13 @@ def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given,
     task = type("Own", (Majority,), {method: given})()
     with pytest.raises(ShapeError, match=message):
         train(tmp_path, task=task)
+
+
+@pytest.mark.parametrize("method, given", [("load", None), ("collate", None), ("trivial_baseline", float("nan"))])  # fmt: skip
+def test_what_a_task_of_ones_own_lacks_is_named(method, given):
+    task = type("Own", (Digits,), {method: lambda self, *_: given})()
+    with pytest.raises(OptionError, match=f"digits: {method} must"):
+        task.chance(Splits.of(task))
 
 
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
