@@ -34,7 +34,7 @@ class Explore(Declared):
     target: str | None = None
     """what the decoder of a translator reads"""
     file: Path | None = None
-    """a text file, an image (.png, .jpg), or a table (.csv, .tsv), of which the page has the first eight rows"""
+    """a text file, an image (.png, .jpg), or a table (.csv, .tsv), of which the page has the first eight rows; a history is a list in brackets, or parted by | or by spaces"""
     tokens: Ids = None
     """token ids in the place of a text: "5 3 9"; the sentences of a document are parted by "/\""""
     target_tokens: Ids = None
