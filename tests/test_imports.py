@@ -1,12 +1,11 @@
-"""The house's arrows, read off the syntax trees: who may import whom."""
+"""The house's arrows: who may import whom, functions included."""
 
-import ast
 import importlib
 import re
 import sys
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
+import grimp
 import pytest
 
 import regard
@@ -15,9 +14,9 @@ from regard.lab import PACKAGES
 from tests.command import python
 from tests.packaging import PROJECT
 
-PACKAGE = Path(regard.__file__).parent
-
-LIBRARY = ("core", "functional", "reference", "nn", "positions", "mixers", "pools", "models")
+LAYERS = {"core", "functional", "nn", "positions"}
+WHOLE = LAYERS | {"mixers", "pools", "models"}
+LIBRARY = WHOLE | {"reference"}
 MAY_IMPORT = {
     "core": set(),
     "reference": set(),
@@ -25,16 +24,18 @@ MAY_IMPORT = {
     "fast": {"core", "functional"},
     "nn": {"core", "functional"},
     "positions": {"core", "functional"},
-    "mixers": {"core", "functional", "nn", "positions"},
-    "pools": {"core", "functional", "nn", "positions"},
-    "models": {"core", "functional", "nn", "positions", "mixers", "pools"},
+    "mixers": LAYERS,
+    "pools": LAYERS,
+    "models": LAYERS | {"mixers", "pools"},
     "parallel": {"core", "nn", "models"},
-    "hf": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
-    "explore": {"core", "functional", "nn", "positions", "mixers", "pools", "models"},
-    "testing": {"core", "functional", "reference", "nn", "positions", "mixers", "pools", "models"},
-    "lab": {*LIBRARY, "explore", "testing"},
+    "hf": WHOLE,
+    "explore": WHOLE,
+    "testing": LIBRARY,
+    "lab": LIBRARY | {"explore", "testing"},
+    "cli": LIBRARY | {"explore", "testing", "lab", "hf"},
+    "__main__": {"cli"},
 }
-"""Part of the package -> the parts that it may import; the front may import anything."""
+"""Part of the package -> the parts that it may import."""
 
 LAB_MAY_IMPORT = {
     "data": set(),
@@ -49,76 +50,41 @@ LAB_MAY_IMPORT = {
 }
 """The same inside `lab`."""
 
-FRONT = {"cli", "__main__"}
 SLOW = {*PACKAGES, "rich", "transformers", "tyro"} - {"filelock"}
-INSIDE_CORE = {"torch", "jaxtyping"}
 
 
-def files(part: str | Path) -> list[Path]:
-    folder = PACKAGE / part
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+def arrows(package: str) -> dict[str, set[str]]:
+    """Part of the package -> what its modules import outside of it.
 
-
-def imports(path: Path) -> set[str]:
-    """Absolute names of all modules that the file imports anywhere, functions included."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively: write the whole name"
-            assert node.module is not None
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    A name of `regard` itself, such as `regard.build`, counts as the highest part that `import regard` loads.
+    """
+    graph = grimp.build_graph("regard", include_external_packages=True, cache_dir=None)
+    # This one does without it, too.
+    graph.remove_import(importer="regard.functional.rows", imported="regard.fast")
+    parts = graph.find_children(package)
+    for part in parts:
+        graph.squash_module(part)
+    found = {part: graph.find_modules_directly_imported_by(part) - {part} for part in parts}
+    for names in found.values():
+        if "regard" in names:
+            names.add("regard.mixers")
     return found
 
 
-def parts_imported(path: Path, package: str = "regard") -> set[str]:
-    """The parts of the package that a file imports; a name of the package itself, such as `regard.build`, counts as
-    the highest part that `import regard` loads."""
-    depth = package.count(".") + 1
-    names = [[*name.split("."), ""] for name in imports(path)]
-    parts = {name[depth] for name in names if name[:depth] == package.split(".")}
-    if depth == 1:
-        return {part if part in parts_of("") else "mixers" for part in parts}
-    return parts & set(parts_of("/".join(package.split(".")[1:])))
+RULES = {"regard": MAY_IMPORT, "regard.lab": LAB_MAY_IMPORT}
 
 
-def parts_of(folder: str) -> list[str]:
-    inside = (PACKAGE / folder).iterdir()
-    entries = {p.stem for p in inside if p.suffix == ".py" or (p / "__init__.py").exists()}
-    return sorted(entries - {"__init__"})
+@pytest.mark.parametrize("package", RULES)
+def test_imports_run_one_way(package):
+    for part, names in arrows(package).items():
+        allowed = {f"{package}.{name}" for name in RULES[package][part.rpartition(".")[2]]}
+        wrong = {name for name in names if name.startswith(f"{package}.")} - allowed
+        assert not wrong, f"{part} imports {sorted(wrong)}"
 
 
-def test_every_part_has_its_place():
-    assert set(parts_of("")) <= MAY_IMPORT.keys() | FRONT
-    assert set(parts_of("lab")) <= LAB_MAY_IMPORT.keys()
-
-
-@pytest.mark.parametrize(
-    "package, part, allowed",
-    [("", part, may) for part, may in MAY_IMPORT.items()]
-    + [("lab", part, may) for part, may in LAB_MAY_IMPORT.items()],
-)
-def test_imports_run_one_way(package, part, allowed):
-    name = ".".join(filter(None, ("regard", package)))
-    for path in files(Path(package) / part):
-        # This one does without it, too.
-        late = {"fast"} if path == PACKAGE / "functional/rows.py" else set()
-        wrong = parts_imported(path, name) - allowed - {part} - late
-        assert not wrong, f"{path.relative_to(PACKAGE)} imports {sorted(wrong)}"
-
-
-@pytest.mark.parametrize(("part", "inside"), [("reference", {"torch"}), ("core", INSIDE_CORE)])
-def test_oracles_and_core_import_torch_and_shapes_alone(part, inside):
-    for path in files(part):
-        tops = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names)
-        assert tops <= {*inside, "regard"}, f"{path.name} imports {sorted(tops)}"
-
-
-def test_the_checks_see_a_wrong_import(tmp_path):
-    path = tmp_path / "wrong.py"
-    path.write_text("def late():\n    from regard.models import Block\n    import regard.cli\n")
-    assert parts_imported(path) == {"models", "cli"}
+def test_oracles_and_core_import_torch_and_shapes_alone():
+    for part, inside in (("reference", {"torch"}), ("core", {"torch", "jaxtyping"})):
+        assert arrows("regard")[f"regard.{part}"] <= inside | sys.stdlib_module_names
 
 
 def modules_after(*steps: str) -> list[set[str]]:
