@@ -15,19 +15,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from tempfile import TemporaryDirectory
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import torch
 import transformers
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import regard
-from regard.core import Mask, Mixer, RegardError, Streamed
+from regard.core import Mask, Mixer, RegardError
 from regard.core.errors import outline
 from regard.core.options import VARIADIC
 from regard.functional import patterns
@@ -56,20 +56,14 @@ VALUES: tuple[Any, ...] = (
     *(0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j),
     *([], (), {}, set(), [1], (1, 2)),
     *(["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
+    *(torch.ones(2), torch.tensor(3)),
 )
 
 
-@dataclass(frozen=True)
-class BadCalls:
-    """Outcomes of generated calls.
-
-    by_subject: how many calls went to mixers, pools, states and so on. findings: calls that gave neither an error of this
-    library nor a result that its signature promises.
-    """
-
+class BadCalls(NamedTuple):
     outcomes: Counter[str]  # refused, valid, raw or silent
-    by_subject: Counter[str]
-    findings: tuple[str, ...]
+    by_subject: Counter[str]  # how many calls went to mixers, pools, states and so on
+    findings: list[str]  # neither an error of this library nor a result that its signature promises
 
 
 @dataclass(frozen=True)
@@ -81,90 +75,83 @@ class Case:
     call: Callable[..., Any]
     given: Mapping[str, Any]
     types: Mapping[str, Any]
-    never: bool = False  # no value of the argument makes it a call that can be served
 
 
 def bad_calls(count: int = 10_000, seed: int = 0) -> BadCalls:
     """Generate and make so many calls; the same seed makes the same calls."""
-    rng, outcomes, subjects = random.Random(seed), Counter[str](), Counter[str]()
-    findings: list[str] = []
-    by_subject: dict[str, list[Case]] = {}
+    rng, made = random.Random(seed), BadCalls(Counter(), Counter(), [])
     with (
         torch.random.fork_rng(devices=[]),
-        warnings.catch_warnings(),
+        warnings.catch_warnings(action="ignore"),
         TemporaryDirectory() as folder,
         chdir(folder),  # some calls write files
     ):
-        warnings.simplefilter("ignore")
         torch.manual_seed(seed)
-        for case in _cases():
-            if case.types:
-                by_subject.setdefault(case.subject, []).append(case)
-        for n in range(count):
-            subject = list(by_subject)[n % len(by_subject)]
-            outcome, finding = _outcome(rng.choice(by_subject[subject]), rng)
-            outcomes[outcome] += 1
-            subjects[subject] += 1
-            findings += [] if finding is None else [finding]
-    return BadCalls(outcomes, subjects, tuple(findings))
+        by_subject: dict[str, list[Case]] = {}
+        for case in (case for case in _cases() if case.types):
+            by_subject.setdefault(case.subject, []).append(case)
+        for subject in itertools.islice(itertools.cycle(by_subject), count):
+            outcome, told = _outcome(rng.choice(by_subject[subject]), rng)
+            made.outcomes[outcome] += 1
+            made.by_subject[subject] += 1
+            if outcome in ("raw", "silent"):
+                made.findings.append(told)
+    return made
 
 
-def _outcome(case: Case, rng: random.Random) -> tuple[str, str | None]:
+def _outcome(case: Case, rng: random.Random) -> tuple[str, str]:
+    """What came of a call with one argument exchanged, and what it was."""
     # A call may take a state for good.
     given = {key: deepcopy(z) if key == "state" else z for key, z in case.given.items()}
-    name = rng.choice(list(case.types))
-    value = given[name] = _likely_wrong(given.get(name), case.types[name], rng)
-    text = f"{case.label}({outline({name: value})[:120]})"
+    name, value, said = rng.choice(list(case.types)), None, "it is accepted"
     try:
-        given = {k: v.make() if isinstance(v, _Made) else v for k, v in given.items()}
-        case.call(**given)
+        value = given[name] = _likely_wrong(given.get(name), case.types[name], rng)
+        result = case.call(**given)
+        if isinstance(result, Iterator):
+            list(result)  # it does nothing before it is asked
+        wrong = all(_plainly_not(kind, value) for kind in _members(case.types[name]))
+        outcome = "silent" if wrong else "valid"
     except RegardError:
-        return "refused", None
+        outcome = "refused"
     except Exception as error:
-        return "raw", f"{text}: {type(error).__name__}: {error}".splitlines()[0]
-    wrong = all(_plainly_not(kind, value) for kind in _members(case.types[name]))
-    if case.never or (wrong and not isinstance(value, _Made)):
-        return "silent", f"{text}: it is accepted"
-    return "valid", None
+        outcome, said = "raw", f"{type(error).__name__}: {error}".partition("\n")[0]
+    return outcome, f"{case.label}({outline({name: value})[:120]}): {said}"
 
 
 def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
     """A value of another type, or the good one with something changed."""
     members = _members(kind)
-    tensor = any(hasattr(member, "array_type") or member is Tensor for member in members)
-    if isinstance(good, Mask):
-        return _mask(rng)
-    if isinstance(good, tuple) and hasattr(good, "_fields") and rng.random() < 0.8:
-        return _state(good, rng)
-    if isinstance(good, dict) and good and rng.random() < 0.7:
-        return _batch(good, rng)
-    if tensor and rng.random() < 0.8:
-        base = good if isinstance(good, Tensor) else torch.ones(B, T, dtype=torch.bool)
-        return _tensor(base, rng)
+    if rng.random() < 0.8:
+        if isinstance(good, Mask):
+            return _mask(rng)
+        if isinstance(good, Tensor):
+            return _tensor(good, rng)
+        if any(hasattr(member, "array_type") or member is Tensor for member in members):
+            return _tensor(torch.ones(B, T, dtype=torch.bool), rng)
+        if isinstance(good, dict | list | tuple) and good:
+            return _changed(good, rng)
     a_function = any(get_origin(member) is Callable for member in members)
-    values = [v for v in VALUES if not callable(v)] if a_function else VALUES
-    return rng.choice((*values, torch.ones(2), torch.tensor(3)))
+    return rng.choice([v for v in VALUES if not (a_function and callable(v))])
 
 
 def _tensor(good: Tensor, rng: random.Random) -> Any:
-    shape = list(good.shape)
+    if not good.dim():
+        good = good[None]
     changes: list[Callable[[], Any]] = [
         lambda: good.to(rng.choice(_DTYPES)),
         lambda: good.to("meta"),
-        lambda: good.to_sparse() if good.dim() else good,
+        lambda: good.to_sparse(),
         lambda: good.tolist(),
         lambda: good.detach().numpy(),
-        lambda: good[0] if good.dim() else good,
+        lambda: good[0],
         lambda: good[None],
-        lambda: good[:0] if good.dim() else good,
-        lambda: good[:, :0] if good.dim() > 1 else good,
-        lambda: good[..., :-1] if good.dim() else good,
-        lambda: torch.cat([good, good], dim=rng.randrange(good.dim())) if good.dim() else good,
-        lambda: good.repeat(1, 9, *[1] * (good.dim() - 2)) if good.dim() > 1 else good,
+        lambda: good[:0],
+        lambda: good[..., :0],
+        lambda: good[..., :-1],
+        lambda: torch.cat([good] * rng.choice((2, 9)), dim=rng.randrange(good.dim())),
         lambda: torch.zeros_like(good),
-        lambda: good.transpose(0, -1) if good.dim() > 1 else good,
-        lambda: torch.full(shape, 10**6) if not good.is_floating_point() else good * float("nan"),
-        lambda: torch.full(shape, -7) if not good.is_floating_point() else good * float("inf"),
+        lambda: good.transpose(0, -1),
+        lambda: good + rng.choice((10**6, -7, float("nan"), float("inf"))),
         lambda: good.clone().requires_grad_() if good.is_floating_point() else good.float(),
         lambda: torch.nested.nested_tensor(list(good.float())) if good.dim() > 1 else good,
     ]
@@ -177,91 +164,51 @@ _DTYPES = (
 )
 
 
-def _mask(rng: random.Random) -> Any:
-    """A mask with one odd field, or what is no mask."""
+def _mask(rng: random.Random) -> Mask:
+    """A mask with one odd field."""
     ones = torch.ones(B, T, dtype=torch.bool)
-    pairs = torch.ones(1, 1, T, T, dtype=torch.bool)
-    field = rng.choice(("causal", "valid", "pairwise", "global_tokens", "compact", "shift", None))
-    causal = rng.random() < 0.5
-    if field is None:
-        return rng.choice((*VALUES, ones, pairs))
-    if field == "causal":
-        odd = rng.choice(VALUES)
-        return _Made(lambda: Mask(causal=odd))
-    if field == "compact":
-        return Mask(causal, valid=ones, compact=True)
-    if field == "shift":
-        return Mask(causal, shift=torch.zeros(B, dtype=torch.long))
-    value = _tensor(pairs if field == "pairwise" else ones, rng)
-    value = rng.choice(VALUES) if rng.random() < 0.2 else value
-    return _Made(lambda: replace(Mask(causal), **{field: value}))
+    good: dict[str, Any] = {"valid": ones, "global_tokens": ones, "shift": torch.zeros(B).long()}
+    good |= {"pairwise": torch.ones(1, 1, T, T, dtype=torch.bool), "documents": ones.long()}
+    kinds = _hints(Mask.__init__)
+    name = rng.choice(list(kinds))
+    given = rng.choice(({}, {"valid": ones, "compact": True}))
+    given |= {"causal": rng.random() < 0.5, name: _likely_wrong(good.get(name), kinds[name], rng)}
+    return Mask(**given)
 
 
-class _Made:
-    """A value whose own constructor may refuse: it is made inside the call."""
-
-    def __init__(self, make: Callable[[], Any]):
-        self.make = make
-
-    def __repr__(self) -> str:
-        return "a mask with one odd field"
-
-
-def _state(good: Any, rng: random.Random) -> Any:
-    """A state with one field changed, of other rows, or taken apart."""
+def _changed(good: Any, rng: random.Random) -> Any:
+    """A batch or a list with one part exchanged, or taken apart."""
+    if isinstance(good, dict) and rng.random() < 0.2:
+        left_out = rng.choice(list(good))
+        return {key: z for key, z in good.items() if key != left_out}
+    parts, spec = tree_flatten(good, is_leaf=lambda z: z is not good and rng.random() < 0.3)
+    at = rng.randrange(len(parts))
     if rng.random() < 0.2:
-        leaves = tree_leaves(good)
-        return rng.choice((tuple(leaves), leaves, leaves[:1], type(good), None))
-    name, changing = rng.choice(type(good).__match_args__), partial(replace, good)
-    changing = good._replace if hasattr(good, "_replace") else changing
-    field = getattr(good, name)
-    if isinstance(field, Tensor):
-        return changing(**{name: _tensor(field, rng)})
-    if isinstance(field, tuple) and field and rng.random() < 0.7:
-        changed = _state(field[0], rng) if isinstance(field[0], Streamed) else rng.choice(VALUES)
-        if isinstance(field[0], Tensor):
-            changed = _tensor(field[0], rng)
-        return changing(**{name: (changed, *field[1:])})
-    return changing(**{name: rng.choice(VALUES)})
+        return rng.choice((tuple(parts), parts, parts[1:], type(good)))
+    parts[at] = _likely_wrong(parts[at], type(parts[at]), rng)
+    return tree_unflatten(parts, spec)
 
 
-def _batch(good: dict[str, Any], rng: random.Random) -> Any:
-    name = rng.choice(list(good))
-    if rng.random() < 0.2:
-        return {key: value for key, value in good.items() if key != name}
-    value = good[name]
-    return good | {name: _tensor(value, rng) if isinstance(value, Tensor) else rng.choice(VALUES)}
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
+def _members(kind: Any) -> Sequence[Any]:
     if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        return _members(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [one for member in get_args(kind) for one in _members(member)]
+    return [kind]
 
 
 def _plainly_not(kind: Any, value: Any) -> bool:
     """True only where the annotation is simple and the value plainly is not of it."""
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if kind is Any or kind is inspect.Parameter.empty:
-        return False
-    if kind is float:
-        return type(value) not in (int, float) or value != value
-    if kind in (int, bool, str):
-        return type(value) is not kind
-    if kind in (None, type(None)):
-        return value is not None
-    if get_origin(kind) is Literal:
+    outer = Tensor if hasattr(kind, "array_type") else get_origin(kind) or kind
+    if outer is Literal:
         return not any(value is choice or value == choice for choice in get_args(kind))
-    if hasattr(kind, "array_type"):
-        return not isinstance(value, Tensor)
-    if get_origin(kind) is tuple:
-        return not isinstance(value, tuple)
-    if isinstance(get_origin(kind), type):
-        listed = get_origin(kind) is Sequence
-        wrong = not isinstance(value, get_origin(kind))
-        return wrong or (listed and isinstance(value, str | bytes))
-    return isinstance(kind, type) and not isinstance(value, kind)
+    if outer is float:
+        return type(value) not in (int, float) or value != value
+    if outer in (int, bool, str):
+        return type(value) is not outer
+    if outer is Any or not isinstance(outer, type):
+        return False
+    return not isinstance(value, outer) or (outer is Sequence and isinstance(value, str | bytes))
 
 
 def _cases() -> Iterator[Case]:
@@ -280,22 +227,24 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in found.items() if name != "return"}
 
 
-def _taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given, as far as the function has parameters of these names."""
-    known = inspect.signature(function).parameters
-    return {name: value for name, value in given.items() if name in known}
+def _case(subject: str, entry: Any, given: Mapping[str, Any], **changes: Any) -> Case:
+    """A function, class or method, called with what `given` has for its parameters."""
+    parameters = inspect.signature(entry).parameters.items()
+    named = [name for name, p in parameters if p.kind not in VARIADIC and name in given]
+    hints = _hints(entry.__init__ if inspect.isclass(entry) else entry)
+    taken = {name: given[name] for name in named}
+    return replace(Case(subject, entry.__name__, entry, taken, hints), **changes)
 
 
 def _constructor(subject: str, cls: Any, given: Mapping[str, Any]) -> Case:
-    types = _hints(cls.__init__) | {"num_head": int}  # an option that nothing has
-    return Case(subject, cls.__name__, cls, _taken(cls.__init__, given), types)
+    """One option is none that anything has."""
+    return _case(subject, cls, given, types=_hints(cls.__init__) | {"num_head": int})
 
 
-def _method(subject: str, made: Any, name: str, given: Mapping[str, Any]) -> Case:
-    function = getattr(made, name)
-    types = _hints(type(made).__dict__.get(name, function))
-    label, call = f"{type(made).__name__}.{name}", torch.no_grad()(function)
-    return Case(subject, label, call, _taken(function, given), types)
+def _methods(subject: str, made: Any, names: Sequence[str], given: Any) -> Iterator[Case]:
+    for name in names:
+        label, function = f"{type(made).__name__}.{name}", getattr(made, name)
+        yield _case(subject, function, given, label=label, call=torch.no_grad()(function))
 
 
 def _mixers() -> Iterator[Case]:
@@ -312,32 +261,31 @@ def _requests(mixer: Mixer) -> Iterator[Case]:
     can = mixer.capabilities
     names = ["forward", "observe", "plan", *(["attention_map"] if can.attention_map else [])]
     for causal in [flag for flag, able in ((False, can.bidirectional), (True, can.causal)) if able]:
-        for context in [None, *([torch.randn(B, 4, D)] if can.cross else [])]:
+        for context in (None, torch.randn(B, 4, D)) if can.cross else (None,):
             given = {"x": torch.randn(B, T, D), "context": context, "mask": Mask(causal=causal)}
-            for name in names:
-                yield _method("requests", mixer, name, given)
+            yield from _methods("requests", mixer, names, given)
 
 
 def _streams(mixer: Mixer) -> Iterator[Case]:
     x, valid = torch.randn(B, 3, D), torch.ones(B, 3, dtype=torch.bool)
-
     given = {"x": x, "donate": False}
     given |= {"valid": valid} if mixer.capabilities.padding else {}
     state = mixer.initial_state(B)
     with torch.no_grad():
         later = mixer.extend(x, state)[1]
     for one in (state, later):
-        yield _method("states", mixer, "extend", given | {"state": one})
-    yield _method("states", mixer, "initial_state", {"batch_size": B, "max_len": 7})
+        yield from _methods("states", mixer, ["extend"], given | {"state": one})
+    yield from _methods("states", mixer, ["initial_state"], {"batch_size": B, "max_len": 7})
     for cls in MIXERS.values():
         if cls.capabilities.streaming and cls.name != mixer.name:
             call, label = partial(_go_on, mixer, build(cls, **FACTS), x), f"{mixer.name}.extend"
-            yield Case("states of others", label, call, {}, {"state": Any}, never=True)
+            yield Case("states of others", label, call, {}, {"state": Any})
 
 
-def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> Any:
+def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> None:
     """From a state of the stranger; what is generated in its place is left out."""
-    return mixer.extend(x, stranger.initial_state(B))
+    mixer.extend(x, stranger.initial_state(B))
+    raise AssertionError("a state of another mechanism is accepted")
 
 
 def _pools_scores_positions() -> Iterator[Case]:
@@ -359,54 +307,42 @@ def _pools_scores_positions() -> Iterator[Case]:
             case = _constructor(subject, cls, given)
             yield case
             made = cls(**case.given).eval()
+            if subject == "positions" and made.kind != "absolute":
+                continue
             has_query = getattr(made, "query_dim", None) is not None
             query = {"query": torch.randn(B, 2, D)} if has_query else {}
-            if subject != "positions" or made.kind == "absolute":
-                yield _method(subject, made, "forward", arguments | query)
-            if subject == "pools":
-                yield _method(subject, made, "weights", arguments | query)
+            names = ["forward", "weights"] if subject == "pools" else ["forward"]
+            yield from _methods(subject, made, names, arguments | query)
 
 
 def _models() -> Iterator[Case]:
     names = (name for name, entry in MODELS.items() if inspect.isclass(entry))
     for case in ("mmoe_fields" if name == "mmoe" else name for name in names):
-        config_class, entry = type(CASES[case]), MODELS[CASES[case].name]
-
-        def built(cls: Any = config_class, **given: Any) -> Any:
-            return cls(**given).build()
-
-        hints = _hints(config_class.__init__)
-        kinds = {f.name: hints[f.name] for f in fields(config_class) if f.init}
-        sizes = {field: getattr(CASES[case], field) for field in kinds}
-        yield Case("models", config_class.__name__, built, sizes, kinds)
-        yield Case("models", entry.__name__, entry, {}, {"config": config_class})
+        config = CASES[case]
+        given, cls = vars(config), type(config)
+        yield _case("models", cls, given, call=lambda cls=cls, **given: cls(**given).build())
+        yield Case("models", config.name, MODELS[config.name], {}, {"config": cls})
         model = made(case).eval()
-        arguments = _model_arguments(case, model)
-        for method in ("forward", "generate", "beam_search", "initial_state", "extend"):
-            if hasattr(model, method):
-                yield _method("models", model, method, arguments)
-
-
-@torch.no_grad()
-def _model_arguments(name: str, model: Any) -> dict[str, Any]:
-    args, options = given_to(name)
-    known = {"tokens": prompts(), "start": prompts(), "batch_size": 3, "max_new_tokens": 2}
-    known |= inspect.signature(model.forward).bind(*args, **options).arguments
-    if hasattr(model, "initial_state"):
-        begun = {key: known[key] for key in ("source", "valid", "batch_size") if key in known}
-        known["state"] = model.initial_state(**_taken(model.initial_state, begun))
-    return known
+        named = [name for name in ("generate", "beam_search", "extend") if hasattr(model, name)]
+        args, options = given_to(case)
+        given = {"tokens": prompts(), "start": prompts(), "batch_size": 3, "max_new_tokens": 2}
+        given |= inspect.signature(model.forward).bind(*args, **options).arguments
+        if hasattr(model, "initial_state"):
+            (begun,) = _methods("models", model, ["initial_state"], given)
+            yield begun
+            begin = {"source", "valid", "batch_size"} & begun.given.keys()
+            given["state"] = begun.call(**{key: given[key] for key in begin})
+        yield from _methods("models", model, ["forward", *named], given)
 
 
 def functionals() -> Iterator[Case]:
     """Every function of `regard.functional`, with all of its arguments, at two orders and with a context where it can."""
     for name in regard.functional.__all__:
         function = getattr(regard.functional, name)
-        types, label = _hints(function), f"functional.{name}"
-        takes_more = "S" in str(types.get("k"))
+        takes_more = "S" in str(_hints(function).get("k"))
         for causal, S in itertools.product((False, True), (T, *([T + 2] if takes_more else []))):
-            given = _taken(function, functional_arguments(name, S, causal))
-            yield Case("functional", label, partial(_unwrapped, function), given, types)
+            given, call = functional_arguments(name, S, causal), partial(_unwrapped, function)
+            yield _case("functional", function, given, label=f"functional.{name}", call=call)
 
 
 def _unwrapped(function: Callable[..., Any], **given: Any) -> Any:
@@ -439,9 +375,6 @@ def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
     return known | ({} if name == "window_attention" or causal else {"window": None})
 
 
-BUILT = {name: Any for name in ("mixer", "dim", "num_heads", "max_len", "impl")}
-
-
 def _parts() -> Iterator[Case]:
     """Layers, and the functions of packages without a room of their own."""
     mixer, line = build("softmax", dim=D, num_heads=2), torch.nn.Linear(D, D)
@@ -460,28 +393,26 @@ def _parts() -> Iterator[Case]:
         if inspect.isclass(entry) and entry is not MultiheadAttention:
             yield _constructor("parts", entry, given)
     yield _constructor("parts", regard.mixers.HeadGroup, given | {"mixer": "softmax"})
-    wanted = {"mixer": "softmax", "dim": D, "num_heads": 2}
-    yield Case("parts", "build", build, wanted, BUILT)
+    named = dict.fromkeys(("mixer", *FACTS, "impl"), Any)
+    yield Case("parts", "build", build, {"mixer": "softmax", "dim": D, "num_heads": 2}, named)
     given |= dict(length=8, model=stack.build(), size=2)
     rooms = (regard.nn, regard.models, regard.pools, regard.positions, regard.parallel)
     sizes = dict(before=2, after=1, size=2, stride=2, block=4, width=2, count=1, start=0, stop=2)
     for entry in (one for one in vars(patterns).values() if is_dataclass(one)):
         if entry not in MADE:
-            case = _constructor("parts", entry, sizes | {"heads": (Window(1, 1), Window(2, 2))})
-            yield replace(case, types={k: v for k, v in case.types.items() if k != "num_head"})
+            yield _case("parts", entry, sizes | {"heads": (Window(1, 1), Window(2, 2))})
     for package in rooms:
         for case in _functions("parts", package, given):
             if case.label.islower() and case.label != "extend":  # which takes ranks
                 yield case
-    for kind, factory, law in (
-        ("mixer", lambda: mixer, "empty_batch"),
-        ("pool", partial(POOLS["mean"], D), "batch"),
-        ("score", partial(SCORES["dot"], D), "shapes"),
-    ):
-        checked = {"factory": factory, "laws": law}
-        for case in _functions("parts", regard.testing, checked):
-            if case.label.endswith(kind):
-                yield case
+    checked = {
+        "mixer": {"factory": lambda: mixer, "laws": "empty_batch"},
+        "pool": {"factory": partial(POOLS["mean"], D), "laws": "batch"},
+        "score": {"factory": partial(SCORES["dot"], D), "laws": "shapes"},
+    }
+    for name in regard.testing.__all__:
+        if (kind := name.rpartition("_")[2]) in checked:
+            yield _case("parts", getattr(regard.testing, name), checked[kind])
 
 
 def _ones(v: Tensor, rows: slice, stop: int) -> Tensor:
@@ -493,12 +424,12 @@ def _means(z: Tensor, factor: int = 2) -> Tensor:
 
 
 def _torchs_layer() -> Iterator[Case]:
-    where, hints = "torch's layer", _hints(MultiheadAttention.__init__)
+    where = "torch's layer"
     mixer, x = build("softmax", dim=D, num_heads=2), torch.randn(B, T, D)
     of_torch = torch.nn.MultiheadAttention(D, 2, batch_first=True)
-    yield Case(where, "MultiheadAttention", MultiheadAttention, {"mixer": mixer}, hints)
-    replacing = {"attention": of_torch, "mixer": mixer}
-    yield _method(where, MultiheadAttention, "replacing", replacing)
+    given = {"attention": of_torch, "mixer": mixer}
+    yield _case(where, MultiheadAttention, {"mixer": mixer})
+    yield _case(where, MultiheadAttention.replacing, given)
     for other in (mixer, build("linear", dim=D, num_heads=2)):
         layer = MultiheadAttention(other, batch_first=True).eval()
         for key in (x, torch.randn(B, 4, D)):
@@ -506,7 +437,7 @@ def _torchs_layer() -> Iterator[Case]:
             given = dict(query=x, key=key, value=key, key_padding_mask=absent, need_weights=False)
             if other is mixer:
                 given["attn_mask"] = torch.zeros(T, key.shape[1], dtype=torch.bool)
-            yield _method(where, layer, "forward", given)
+            yield from _methods(where, layer, ["forward"], given)
 
 
 def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator[Case]:
@@ -514,15 +445,9 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
     for name in package.__all__:
         entry = getattr(package, name)
         if inspect.isfunction(entry) or (inspect.isclass(entry) and is_dataclass(entry)):
-            parameters = inspect.signature(entry).parameters.items()
-            listed = [name for name, p in parameters if p.kind not in VARIADIC]
-            taken = {name: given[name] for name in listed if name in given}
-            if subject == "explorer" and any(p.kind is p.VAR_KEYWORD for _, p in parameters):
-                taken["tokens"] = given["tokens"]
-            hints = _hints(entry.__init__ if inspect.isclass(entry) else entry)
-            kinds = {key: kind for key, kind in hints.items() if key not in MORE}
-            if kinds:
-                yield Case(subject, name, partial(_exhausted, entry), taken, kinds)
+            case = _case(subject, entry, given)
+            kinds = {key: kind for key, kind in case.types.items() if key not in MORE}
+            yield replace(case, types=kinds)
 
 
 MADE = (patterns.Scattered, patterns.Union, patterns.All)
@@ -530,12 +455,6 @@ MADE = (patterns.Scattered, patterns.Union, patterns.All)
 
 MORE = ("args", "kwargs", "more", "options", "index", "observation")
 """What is not exchanged: an index may lie on a device, where its values are not read; an observation is what `observe` gives."""
-
-
-def _exhausted(entry: Callable[..., Any], **given: Any) -> Any:
-    """A generator does nothing before it is asked."""
-    made = entry(**given)
-    return list(made) if isinstance(made, Iterator) else made
 
 
 def _explorer() -> Iterator[Case]:
@@ -547,8 +466,12 @@ def _explorer() -> Iterator[Case]:
     given |= dict(weights=w, maps=[w, w], values=w, links=torch.rand(B, 2, T, T) > 0.5, html="x")
     given |= dict(a=line, b=line.flip(0), scores={"one": line, "two": line.flip(0)})
     given |= dict(function=torch.tanh, output=torch.randn(B, T, VOCAB), kind="stochastic")
-    yield from _functions("explorer", regard.explore, given)
-    yield _method("explorer", regard.explore.Page("x"), "save", {"path": "page.html"})
+    for case in _functions("explorer", regard.explore, given):
+        parameters = inspect.signature(case.call).parameters.values()
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        yield replace(case, given={**case.given, "tokens": ids}) if takes_more else case
+    page = regard.explore.Page("x")
+    yield from _methods("explorer", page, ["save"], {"path": "page.html"})
 
 
 def _llama() -> tuple[Any, Any]:
@@ -574,10 +497,9 @@ def _adapters() -> Iterator[Case]:
         yield replace(case, given=own.get(case.label, case.given))
     called = dict(tokens=ids, valid=torch.ones_like(ids, dtype=torch.bool))
     called |= dict(state=made.initial_state(B))
-    for name in ("forward", "attention_maps", "extend"):
-        yield _method("adapters", made, name, called)
+    yield from _methods("adapters", made, ["forward", "attention_maps", "extend"], called)
     wrapped = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
-    yield _method("adapters", regard.hf.wrap(made), "forward", wrapped)
+    yield from _methods("adapters", regard.hf.wrap(made), ["forward"], wrapped)
 
 
 def _laboratory() -> Iterator[Case]:
@@ -608,15 +530,7 @@ def _tables() -> Iterator[Case]:
     yield Case("tables", "TableClassifier.fit", fitted, given, kinds)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the counts, and each finding once; 1 if there are any."""
-    count, seed = ([int(word) for word in arguments] + [10_000, 0][len(arguments) :])[:2]
-    made = bad_calls(count, seed)
-    print(dict(made.outcomes), dict(made.by_subject))
-    for finding in dict.fromkeys(made.findings):
-        print(f"  {finding}")
-    return int(bool(made.findings))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    found = bad_calls(*map(int, sys.argv[1:]))
+    print(dict(found.outcomes), dict(found.by_subject), *dict.fromkeys(found.findings), sep="\n")
+    sys.exit(bool(found.findings))
