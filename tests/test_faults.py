@@ -19,7 +19,8 @@ def test_nothing_goes_wrong():
 
 def test_a_flip_that_goes_unnoticed_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_verify", lambda path, written: None)
-    assert faults.flips(tmp_path, 60).wrong["a flip went unnoticed"] > 0
+    wrong = faults.flips(tmp_path, 60).wrong
+    assert any("a flip went unnoticed" in what for what in wrong)
 
 
 def test_a_raw_error_is_counted(tmp_path, monkeypatch):
@@ -30,4 +31,4 @@ def test_a_raw_error_is_counted(tmp_path, monkeypatch):
     sample, counts = faults.SAMPLES["checkpoint"], faults.Counts()
     root = faults.copied(sample, tmp_path)
     faults._read_mutant(sample, root, 10**6, counts)
-    assert any("raw error: KeyError" in name for name in counts.wrong)
+    assert any("raw KeyError" in name for name in counts.wrong)
