@@ -111,10 +111,6 @@ def test_printing_to_a_full_disk_is_one_line():
     assert "the output cannot be used: the disk is full" in done.stderr
 
 
-def test_version(capsys):
-    assert ran(capsys, "--version") == (0, f"regard {regard.__version__}\n", "")
-
-
 def raises(error):
     return mock.Mock(side_effect=error)
 

@@ -126,6 +126,14 @@ ON_THE_COMMAND_LINE = {
     "laws regard.core:Mask": "'Mask' in regard.core is not a subclass of regard.Mixer",
     "arena fingerprnt": "unknown question 'fingerprnt'. Did you mean 'fingerprint'?",
     "laws liner": "unknown mixer 'liner'. Did you mean 'linear'?",
+    "data get": "name the sources, or say --all-open",
+    "data get shakespear": "unknown source 'shakespear'. Did you mean 'shakespeare'?",
+    "data get movielens_1m": "`regard data get movielens_1m --accept-licence`",
+    "data get shakespeare movielens_1m": "movielens_1m is not open",  # before anything is fetched
+    "data show tabel": "unknown source 'tabel'",
+    "data show table": "table is a format of your own files: add --path PATH, a .csv or .tsv",
+    "data show table --path /nowhere": "there is no /nowhere. Expected: a .csv or",
+    "data show tabel --path /nowhere": "unknown format 'tabel'. Did you mean 'table'?",
 }
 
 
@@ -141,6 +149,7 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(
     mistake, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
     (tmp_path / "mine.py").touch()
     (tmp_path / "theirs.py").write_text("def needy(x): pass\n")
     (tmp_path / "few.csv").write_text("age,bought\n" + "30,0\n40,1\n" * 20)
