@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -37,6 +38,13 @@ def python(*words: object, cwd: Any = None, **env: str) -> subprocess.CompletedP
     """A Python of its own, as it ended, and what it printed."""
     command, given = [sys.executable, *map(str, words)], os.environ | env
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=given)
+
+
+def run_code(code: str, name: str) -> dict[str, Any]:
+    """The names of a module of this name, so that its classes can be pickled."""
+    module = sys.modules[name] = ModuleType(name)
+    exec(compile(code, name, "exec"), vars(module))
+    return vars(module)
 
 
 def in_processes(function: Callable[..., None], *arguments: Any, number: int = 4) -> None:

@@ -49,7 +49,6 @@ def check_files(wheel: Path, sdist: Path) -> None:
     assert packed == tracked, sorted(packed ^ tracked)
     assert tracked <= source, sorted(tracked - source)
     assert {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff"} <= source
-    assert "regard/py.typed" in packed
 
 
 def install(wheel: Path) -> Path:
@@ -68,13 +67,10 @@ def install(wheel: Path) -> Path:
 
 def use(python: Path) -> None:
     """First steps, away from the clone."""
-    code = re.search(
-        r"<!-- quickstart -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S
-    )
-    assert code is not None
+    code = block((ROOT / "README.md").read_text(), "quickstart")
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        run(python, "-c", code[1], cwd=here)
+        run(python, "-c", code, cwd=here)
         regard = python.parent / "regard"
         assert run(regard, "--version", cwd=here) == f"regard {version()}\n"
         assert "softmax" in run(regard, "ls", "mixers", cwd=here)
@@ -83,10 +79,15 @@ def use(python: Path) -> None:
         assert without.returncode == 1 and "pip install 'regard[lab]'" in without.stderr
 
 
+def block(text: str, name: str) -> str:
+    """The Python code under the marker of this name."""
+    (code,) = re.findall(rf"<!-- {name} -->\n```python\n(.*?)```", text, re.S)
+    return code
+
+
 def version() -> str:
-    found = re.search(r'__version__ = "(.*)"', (ROOT / "regard/__init__.py").read_text())
-    assert found is not None
-    return found[1]
+    (found,) = re.findall(r'__version__ = "(.*)"', (ROOT / "regard/__init__.py").read_text())
+    return found
 
 
 def main() -> None:

@@ -5,12 +5,12 @@ import re
 import runpy
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
 import regard
+from tests.command import run_code
 
 ROOT = Path(__file__).parent.parent
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
@@ -29,12 +29,7 @@ BLOCKS = {
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    name = f"page_{page.stem}"
-    module = ModuleType(name)
-    monkeypatch.setitem(sys.modules, name, module)
-    for number, code in enumerate(BLOCKS[page], 1):
-        exec(compile(code, f"{page.name}, block {number}", "exec"), vars(module))
-    assert number == len(BLOCKS[page])
+    run_code("\n".join(BLOCKS[page]), f"page_{page.stem}")
 
 
 def test_both_tutorials_have_the_same_code_and_pictures():

@@ -3,11 +3,8 @@
 import importlib
 import json
 import os
-import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from regard.lab import PACKAGES
 from tests.command import python
@@ -78,24 +75,14 @@ def test_a_row_whose_process_dies_is_an_error_and_the_others_are_measured(tmp_pa
     assert found == {"0": 0, "1": 1, "2": "error", "3": 3, "4": 4}
 
 
-@pytest.fixture
-def beside_it(monkeypatch):
-    """A search for modules as in a program of benchmarks/, with a clean end."""
-    monkeypatch.setattr(sys, "path", [str(COMMAND.parent), *sys.path])
-    monkeypatch.delitem(sys.modules, "cuda", raising=False)
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
-        del sys.modules[name]
-
-
-def test_its_name_hides_no_package_that_torch_imports(beside_it, tmp_path, monkeypatch):
-    with pytest.raises(ModuleNotFoundError, match=r"'cuda'"):
-        importlib.import_module("cuda.bindings")
+def test_its_name_hides_no_package_that_torch_imports(tmp_path):
+    imported = "from cuda.bindings import driver; print(driver)"
+    beside_it = python("-c", imported, PYTHONPATH=str(COMMAND.parent))
+    assert "ModuleNotFoundError: No module named 'cuda" in beside_it.stderr
     (tmp_path / "cuda").mkdir()
     (tmp_path / "cuda" / "bindings.py").write_text("driver = 13\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.path.insert(0, str(COMMAND.parent))
-    assert importlib.import_module("cuda.bindings").driver == 13
+    found = python("-c", imported, PYTHONPATH=f"{COMMAND.parent}{os.pathsep}{tmp_path}")
+    assert found.stdout == "13\n", found.stderr
 
 
 def test_the_page_has_a_half_for_cuda_once_it_was_run(tmp_path, monkeypatch):

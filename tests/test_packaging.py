@@ -55,17 +55,11 @@ def test_what_breaks_a_program_is_seen():
     assert api.broken(old, {"a": ["x", "y=2", "z"]}) == ["a: y=1", "a: z is needed", "b"]
 
 
-def test_the_version_is_one():
+def test_version_types_and_the_oldest_torch_are_told():
     assert f"version: {regard.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert newest is not None and newest[1] == regard.__version__
-
-
-def test_types_are_shipped():
     assert (ROOT / "regard/py.typed").exists()
-
-
-def test_the_oldest_torch_is_the_one_that_is_declared():
     assert f"torch>={OLDEST_TORCH}" in PROJECT["dependencies"]
 
 

@@ -2,10 +2,7 @@
 
 import re
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +11,8 @@ import regard
 from regard.cli import main
 from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LAWS, check_mixer
-from tests.command import python
+from tests.command import python, run_code
+from tests.packaging import block
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -26,30 +24,17 @@ PAGES += [path for path in DOCS.rglob("*.md") if path.parent.name != "reference"
 GENERATED = {"index", "names", *regard.MIXERS.names()}  # by `make site`, which checks links too
 
 
-def block(text: str, name: str) -> str:
-    """The Python code under the marker of this name."""
-    code = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", text, re.S)
-    assert code is not None
-    return code[1]
-
-
-def run(code: str, name: str) -> dict[str, Any]:
-    found = sys.modules[name] = ModuleType(name)  # so that its classes can be pickled
-    exec(compile(code, name, "exec"), vars(found))
-    return vars(found)
-
-
 def test_the_readme_is_short_and_its_code_runs():
     assert len(README.encode()) <= 5000
     code = block(README, "quickstart")
     assert len([line for line in code.splitlines() if line]) <= 12
-    run(code, "readme_quickstart")
+    run_code(code, "readme_quickstart")
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_mechanism_of_the_guide_obeys_every_law(law):
-    oracle = run(block(ADDING, "oracle"), "guide_oracle")["average"]
-    Average = run(block(ADDING, "class"), "guide_class")["Average"]
+    oracle = run_code(block(ADDING, "oracle"), "guide_oracle")["average"]
+    Average = run_code(block(ADDING, "class"), "guide_class")["Average"]
     assert check_mixer(lambda: Average(24, num_heads=3), law, oracle=oracle) == [law]
 
 
