@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -90,15 +91,19 @@ def _place() -> str:
     return next((f"{f.filename.rpartition('/regard/')[2]}, {f.name}" for f in frames), "torch")
 
 
+def built(name: str, max_len: int = T + 8, **options: Any) -> regard.Mixer:
+    with torch.device("meta"):
+        return regard.build(name, dim=DIM, num_heads=2, max_len=max_len, **options).eval()
+
+
 def on_device(mixer: regard.Mixer) -> regard.Mixer:
-    """A mixer of the meta device, with uninitialised parameters and buffers on the device."""
+    """With uninitialised parameters and buffers."""
     for part in mixer.modules():
         for table in (part._parameters, part._buffers, part.__dict__):
             for name, z in table.items():
                 if isinstance(z, Tensor):
                     new = torch.empty(z.shape, dtype=z.dtype, device=DEVICE)
-                    is_parameter = isinstance(z, torch.nn.Parameter)
-                    table[name] = torch.nn.Parameter(new) if is_parameter else new
+                    table[name] = Parameter(new) if isinstance(z, Parameter) else new
     return mixer
 
 
@@ -111,34 +116,29 @@ def counted(call: Callable[[], object]) -> dict[str, Any]:
     return {"launches": counts.launches, "waits": dict(counts.waits)}
 
 
-def built(name: str, max_len: int, **options: Any) -> regard.Mixer:
-    with torch.device("meta"):
-        return regard.build(name, dim=DIM, num_heads=2, max_len=max_len, **options).eval()
+def passes(mixer: regard.Mixer, x: Tensor, mask: Mask, what: str = "") -> dict[str, dict]:
+    call = partial(mixer, x, mask=mask)
+    with torch.no_grad():
+        forward = counted(call)
+    return {f"forward{what}": forward, f"backward{what}": counted(lambda: call().sum().backward())}
 
 
-def long_counts(name: str) -> dict[str, dict]:
-    """Forward and backward passes of one sequence at real lengths, in causal order where the mixer has one.
+def long_counts(mixer: regard.Mixer) -> dict[str, dict]:
+    """One sequence at real lengths, in causal order where the mixer has one.
 
     A float32 number for each head and each pair of 4,096 tokens fills the room of a device, 128 MiB. What needs such
     numbers launches its kernels once more for every 128 MiB beyond that.
     """
-    mixer, found = built(name, LONG[-1]), {}
-    with FakeTensorMode(shape_env=ShapeEnv()):
-        torch._C._set_only_lift_cpu_tensors(True)
-        on_device(mixer)
-        mask = Mask(causal=bool(mixer.capabilities.causal))
-        for length in LONG:
-            x = torch.randn(1, length, DIM, device=DEVICE, requires_grad=True)
-            call = partial(mixer, x, mask=mask)
-            with torch.no_grad():
-                found[f"forward {length}"] = counted(call)
-            found[f"backward {length}"] = counted(lambda call=call: call().sum().backward())
+    found, mask = {}, Mask(causal=bool(mixer.capabilities.causal))
+    for length in LONG:
+        x = torch.randn(1, length, DIM, device=DEVICE, requires_grad=True)
+        found |= passes(mixer, x, mask, f" {length}")
     return found
 
 
 def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
     """A causal forward pass in which attention is one launch, as FlexAttention and fused softmax are on CUDA."""
-    mixer = on_device(built(name, T + 8, **options))
+    mixer = on_device(built(name, **options))
 
     def kernel(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
         return v.clone()
@@ -151,44 +151,37 @@ def around_one_kernel(name: str, x: Tensor, **options: Any) -> dict[str, Any]:
         return counted(lambda: mixer(x, mask=Mask(causal=True)))
 
 
-def counts(name: str) -> dict[str, dict]:
-    mixer, found = built(name, T + 8), {}
-    with FakeTensorMode(shape_env=ShapeEnv()):
-        torch._C._set_only_lift_cpu_tensors(True)
-        on_device(mixer)
-        can = mixer.capabilities
-        x = torch.randn(2, T, DIM, device=DEVICE, requires_grad=True)
-        masks = {"plain": Mask()} if can.bidirectional else {}
-        if can.causal:
-            masks["causal"] = Mask(causal=True)
-        if can.padding:
-            valid = torch.ones(2, T, dtype=torch.bool, device=DEVICE)
-            masks["padded"] = Mask(causal=not can.bidirectional, valid=valid)
-        for label, mask in masks.items():
-            with torch.no_grad():
-                found[label] = counted(lambda mask=mask: mixer(x, mask=mask))
-        found["backward"] = counted(lambda: mixer(x, mask=mask).sum().backward())
-        if name == "local" or issubclass(type(mixer), PatternMixer):
-            found["flex"] = around_one_kernel(name, x, impl="flex")
-        elif name == "softmax":
-            found["fused"] = around_one_kernel(name, x)
-        if can.streaming:
-            with torch.no_grad():
-                with Counts():
-                    _, state = mixer.extend(x, mixer.initial_state(2, max_len=T + 8), donate=True)
-                states = [state]
-                for what, donate in (("copying decode", False), ("decode", True)):
+def counts(mixer: regard.Mixer) -> dict[str, dict]:
+    name, can, found = mixer.name, mixer.capabilities, {}
+    x = torch.randn(2, T, DIM, device=DEVICE, requires_grad=True)
+    masks = {"plain": Mask()} if can.bidirectional else {}
+    if can.causal:
+        masks["causal"] = Mask(causal=True)
+    if can.padding:
+        valid = torch.ones(2, T, dtype=torch.bool, device=DEVICE)
+        masks["padded"] = Mask(causal=not can.bidirectional, valid=valid)
+    for label, mask in masks.items():
+        found |= passes(mixer, x, mask, f", {label}")
+    if name == "local" or issubclass(type(mixer), PatternMixer):
+        found["flex"] = around_one_kernel(name, x, impl="flex")
+    elif name == "softmax":
+        found["fused"] = around_one_kernel(name, x)
+    if can.streaming:
+        with torch.no_grad():
+            with Counts():
+                _, state = mixer.extend(x, mixer.initial_state(2, max_len=T + 8), donate=True)
+            states = [state]
+            for what, donate in (("copying decode", False), ("decode", True)):
 
-                    def step(donate=donate) -> None:
-                        states.append(mixer.extend(x[:, :1], states[-1], donate=donate)[1])
+                def step(donate=donate) -> None:
+                    states.append(mixer.extend(x[:, :1], states[-1], donate=donate)[1])
 
-                    found[what] = counted(step)
+                found[what] = counted(step)
             for kind in sorted(can.positions & {"rotary", "alibi", "t5"}):
-                other = on_device(built(name, T + 8, position=kind))
-                with torch.no_grad():
-                    found[kind] = counted(lambda z=other: z.extend(x, z.initial_state(2)))
-            shapes = {tuple(z.shape for z in pytree.tree_leaves(state)) for state in states}
-            found["decode"]["static"] = len(shapes) == 1
+                other = on_device(built(name, position=kind))
+                found[kind] = counted(lambda z=other: z.extend(x, z.initial_state(2)))
+        shapes = {tuple(z.shape for z in pytree.tree_leaves(state)) for state in states}
+        found["decode"]["static"] = len(shapes) == 1
     return found
 
 
@@ -199,8 +192,12 @@ def main(names: list[str]) -> None:
     rows.checkpoint = lambda function, *arguments, **_: function(*arguments)
     fast.FAST["softmax", DEVICE] = fast.FAST["softmax", "cuda"]
     for name in names or regard.MIXERS.names():
-        long = {} if name in GROWS else long_counts(name)
-        print(json.dumps({"mixer": name, **counts(name), **long}), flush=True)
+        mixer, longer = built(name), built(name, LONG[-1])
+        with FakeTensorMode(shape_env=ShapeEnv()):
+            torch._C._set_only_lift_cpu_tensors(True)
+            found = counts(on_device(mixer))
+            found |= {} if name in GROWS else long_counts(on_device(longer))
+        print(json.dumps({"mixer": name, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -484,7 +484,7 @@ def _read_only(folder: Path, counts: Counts) -> None:
     for name, target, arguments, wanted in (
         ("train", _train, (folder / "run", 0), "PathError"),
         ("train in a new folder", _train, (folder / "new", 0), "PathError"),
-        ("ledger", _fill, (folder / "l.sqlite",), "PathError"),
+        ("ledger", _fill, (folder / "l.sqlite",), "PathError: .*may only be read"),
         ("a new ledger", _fill, (folder / "m.sqlite",), "PathError"),
         ("reading the ledger", _read_rows, (folder / "l.sqlite", 100), "done"),
     ):

@@ -109,17 +109,6 @@ def test_the_shell_completes_commands_and_options(capsys, tmp_path):
     assert found.stdout == "--mixers\n", found.stderr
 
 
-def test_bench_times_and_says_what_cannot_run(capsys):
-    line = "bench --mixers softmax fnet --lengths 16 --passes forward decode --dim 16 --seconds 0.01 --unchecked"
-    found = loaded(capsys, line)
-    timed = {f"{row['mixer']} {row['kind']}" for row in found["timed"]}
-    assert timed == {"softmax forward", "softmax decode", "fnet forward"}
-    (absent,) = found["not_run"]
-    assert absent["mixer"] == "fnet" and absent["pass"] == "decode" and absent["not run"]
-    code, out, _ = ran(capsys, line)
-    assert code == 0 and absent["not run"] in out
-
-
 def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
     asked = []
 
@@ -139,15 +128,17 @@ def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
     assert not loaded(capsys, line, "--unchecked")["not_run"]
 
 
-def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
+def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_path):
     picture = tmp_path / "speed.svg"
     line = (
-        "bench --mixers local --lengths 8 16 --passes forward prefill --causal yes --dim 16 "
+        "bench --mixers local fnet --lengths 8 16 --passes forward prefill --causal yes --dim 16 "
         "--options window_size=3 --dtypes float32 bfloat16 --seconds 0.01 --unchecked"
     )
     found = loaded(capsys, line, "--plot", str(picture))
     rows = found["timed"]
     assert len(rows) == 8 and not found["laws_checked"]
+    assert {row["mixer"] for row in rows} == {"local"}
+    assert {row["kind"] for row in rows} == {"forward", "prefill"}
     assert {row["provenance"]["dtype"] for row in rows} == {"float32", "bfloat16"}
     assert all(row["causal"] and row["options"] == {"window_size": 3} for row in rows)
     assert all(row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows)
@@ -155,8 +146,13 @@ def test_bench_rows_say_how_they_were_measured(capsys, tmp_path):
     assert all(row["provenance"]["allocator"] and row["provenance"]["threads"] for row in rows)
     drawn = picture.read_text()
     assert "forward, float32" in drawn and "prefill, bfloat16" in drawn
-    _, out, _ = ran(capsys, line, "--causal", "no", "--passes", "forward")
-    assert "laws: not checked" in out
+    absent = found["not_run"]
+    assert [(row["mixer"], row["pass"]) for row in absent] == [
+        ("fnet", "forward"),
+        ("fnet", "prefill"),
+    ]
+    _, out, _ = ran(capsys, line, "--passes", "forward")
+    assert "laws: not checked" in out and absent[0]["not run"] in out
 
 
 def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, monkeypatch):
