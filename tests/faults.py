@@ -3,7 +3,7 @@
     python -m tests.faults                      # all parts, about five minutes; the counts go to docs/faults.json
     python -m tests.faults --part flips disk    # some of them; the counts of the others stay
 
-Each part is a function that returns its counts; a count of what must not happen is in `wrong`, and a part with one that is not
+Each part is a function that fills its counts; a count of what must not happen is in `wrong`, and a part with one that is not
 zero makes the exit code 1. Everything is made from seeds, but the moment of a kill.
 """
 
@@ -93,18 +93,14 @@ def started(target: Callable[..., None], *arguments: Any) -> Any:
     return child
 
 
-def kills(folder: Path, saving: int, training: int) -> Counts:
-    counts = Counts()
-    _kills_in_saving(folder / "saving", saving, [("checkpoint", False)], counts)
-    _kills_in_training(folder / "training", training, counts)
-    return counts
+def kills(counts: Counts, folder: Path, saving: int, training: int) -> None:
+    _kills_in_saving(counts, folder / "saving", saving, [("checkpoint", False)])
+    _kills_in_training(counts, folder / "training", training)
 
 
-def saves(folder: Path, number: int) -> Counts:
-    counts = Counts()
+def saves(counts: Counts, folder: Path, number: int) -> None:
     ways = [(name, over) for name in ("page", "folder") for over in (False, True)]
-    _kills_in_saving(folder, number, ways, counts)
-    return counts
+    _kills_in_saving(counts, folder, number, ways)
 
 
 def _save_checkpoint(path: Path, number: int) -> None:
@@ -152,7 +148,7 @@ SAVERS = {
 def _save_again(name: str, root: Path, over: bool) -> None:
     for number in itertools.count(1):
         SAVERS[name][0](checkpoint.path_of(root, 1 if over else number), number)
-        with (root.with_suffix(".log")).open("a") as log:
+        with root.with_suffix(".log").open("a") as log:
             log.write(f"{number}\n")
 
 
@@ -161,7 +157,7 @@ def _last_saved(name: str, root: Path, over: bool, moments: random.Random) -> in
     log, wanted = root.with_suffix(".log"), moments.randint(1, 5)
     log.write_text("")
     child = started(_save_again, name, root, over)
-    while len(log.read_text().split()) < wanted:
+    while child.exitcode is None and len(log.read_text().split()) < wanted:
         child.join(0.002)
     child.join(moments.uniform(0, 0.03))
     child.kill()
@@ -170,7 +166,7 @@ def _last_saved(name: str, root: Path, over: bool, moments: random.Random) -> in
 
 
 def _kills_in_saving(
-    root: Path, tries: int, ways: Sequence[tuple[str, bool]], counts: Counts
+    counts: Counts, root: Path, tries: int, ways: Sequence[tuple[str, bool]]
 ) -> None:
     """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it.
 
@@ -203,7 +199,7 @@ def _train(run_dir: Path, seed: int) -> None:
     fit(tiny_model(seed), Majority(), RUN, run_dir, progress=False)
 
 
-def _kills_in_training(root: Path, number: int, counts: Counts) -> None:
+def _kills_in_training(counts: Counts, root: Path, number: int) -> None:
     """A run is killed again and again until it ends: weights, optimizer and generators are those of a run left alone."""
     _train(root / "alone", 0)
     expected, moments = _end(root / "alone"), random.Random(1)
@@ -245,9 +241,9 @@ def _end(run_dir: Path) -> Any:
     return last.model, last.optimizer, last.state["random"]
 
 
-def flips(folder: Path, number: int) -> Counts:
+def flips(counts: Counts, folder: Path, number: int) -> None:
     """One byte of a stored file is changed: it is refused, or what is read is the same to the last bit."""
-    counts, draw = Counts(), random.Random(2)
+    draw = random.Random(2)
     for index in range(number):
         sample = SAMPLES[KEPT[index % len(KEPT)]]
         root = copied(sample, folder)
@@ -257,7 +253,6 @@ def flips(folder: Path, number: int) -> Counts:
         path.write_bytes(changed)
         counts.done[f"flips in {path.name}"] += 1
         counts.ends("a flip is found or changes nothing", OURS, said(_unchanged, sample, root))
-    return counts
 
 
 KEPT = ("checkpoint", "ledger", "generated data")
@@ -278,9 +273,9 @@ def copied(sample: Sample, folder: Path) -> Path:
     return shutil.copytree(intact, copy)
 
 
-def mutants(folder: Path, number: int) -> Counts:
+def mutants(counts: Counts, folder: Path, number: int) -> None:
     """Files of every format, damaged in many ways: they are read, or refused by our error, in bounded time and memory."""
-    counts, draw = Counts(), random.Random(3)
+    draw = random.Random(3)
     samples = list(SAMPLES.values())
     for sample in samples:
         sample.read(copied(sample, folder))  # what it imports is not counted
@@ -289,11 +284,10 @@ def mutants(folder: Path, number: int) -> Counts:
         root = copied(sample, folder)
         sample.damage(root, draw)
         size = sum(path.stat().st_size for path in plain_files(root))
-        _read_mutant(sample, root, size, counts)
-    return counts
+        _read_mutant(counts, sample, root, size)
 
 
-def _read_mutant(sample: Sample, root: Path, size: int, counts: Counts) -> None:
+def _read_mutant(counts: Counts, sample: Sample, root: Path, size: int) -> None:
     name, most = sample.name, 2 * size + FIXED
     counts.done[f"mutants of a {name}"] += 1
     ended, seconds, peak = _measured(sample, root)
@@ -321,13 +315,11 @@ def _measured(sample: Sample, root: Path) -> tuple[str, float, int]:
     return ended, seconds, peak
 
 
-def writers(folder: Path, trials: int, killed: int, rounds: int) -> Counts:
+def writers(counts: Counts, folder: Path, trials: int, killed: int, rounds: int) -> None:
     """Two workers sweep one ledger and are killed again and again; two processes want one run folder."""
-    counts = Counts()
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder / "ledger.sqlite", trials, killed, counts)
-    _one_folder(folder, rounds, counts)
-    return counts
+    _sweep(counts, folder / "ledger.sqlite", trials, killed)
+    _one_folder(counts, folder, rounds)
 
 
 def _toy(path: Path, trials: int, log: Path) -> None:
@@ -351,7 +343,7 @@ def _toy(path: Path, trials: int, log: Path) -> None:
         share([job(number) for number in range(trials)], Claims(path), lambda what: None)
 
 
-def _sweep(path: Path, trials: int, killed: int, counts: Counts) -> None:
+def _sweep(counts: Counts, path: Path, trials: int, killed: int) -> None:
     log, moments = path.with_suffix(".log"), random.Random(4)
     log.touch()
     workers = [started(_toy, path, trials, log) for _ in range(2)]
@@ -386,7 +378,7 @@ def _enter(path: Path, wait: bool) -> None:
         inside.rmdir()
 
 
-def _one_folder(folder: Path, rounds: int, counts: Counts) -> None:
+def _one_folder(counts: Counts, folder: Path, rounds: int) -> None:
     for number in range(rounds):
         waits = number % 2 == 0
         with ProcessPoolExecutor(2, mp_context=FORK) as pool:
@@ -397,21 +389,19 @@ def _one_folder(folder: Path, rounds: int, counts: Counts) -> None:
             counts.ends("never two in one folder", wanted, future.result())
 
 
-def disk(folder: Path, every: int, mounted: bool) -> Counts:
+def disk(counts: Counts, folder: Path, every: int, mounted: bool) -> None:
     """Full and read-only disks: our error says so, what was committed is whole, and the run goes on afterwards.
 
     every: the first, and each `every`-th write after it, finds the disk full. mounted: also fill a disk of one megabyte.
     """
-    counts = Counts()
-    _no_space(folder / "sync", every, counts)
-    _too_large(folder / "large", counts)
-    _read_only(folder / "read-only", counts)
+    _no_space(counts, folder / "sync", every)
+    _too_large(counts, folder / "large")
+    _read_only(counts, folder / "read-only")
     if mounted:
-        _full_disk(folder / "full", counts)
-    return counts
+        _full_disk(counts, folder / "full")
 
 
-def _no_space(folder: Path, every: int, counts: Counts) -> None:
+def _no_space(counts: Counts, folder: Path, every: int) -> None:
     """The disk is full at the first, second, third... moment that something is written through to it, until a run ends."""
     config = replace(RUN, steps=6)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -424,10 +414,10 @@ def _no_space(folder: Path, every: int, counts: Counts) -> None:
             return
         counts.done["disks that were full at some write"] += 1
         counts.ends("a full disk", "PathError: .*the disk is full", ended)
-        _goes_on(run_dir, counts)
+        _goes_on(counts, run_dir)
 
 
-def _goes_on(run_dir: Path, counts: Counts) -> None:
+def _goes_on(counts: Counts, run_dir: Path) -> None:
     for path in checkpoint.committed(run_dir / "checkpoints"):
         counts.ends("what was committed is whole", "done", said(checkpoint.load, path))
 
@@ -452,7 +442,7 @@ def _fill(path: Path) -> None:
             ledger.put(str(number), absent_row("decode", "long " * 2000))
 
 
-def _too_large(folder: Path, counts: Counts) -> None:
+def _too_large(counts: Counts, folder: Path) -> None:
     """Files may not grow beyond a limit: what a full quota looks like to SQLite and safetensors."""
     folder.mkdir(parents=True)
     ledger, saved = folder / "l.sqlite", checkpoint.path_of(folder, 1)
@@ -473,7 +463,7 @@ def _read_rows(path: Path, least: int) -> None:
         assert len(ledger.rows()) >= least, "rows are missing"
 
 
-def _read_only(folder: Path, counts: Counts) -> None:
+def _read_only(counts: Counts, folder: Path) -> None:
     """Folders and files that may be read and not written, by a user without special rights."""
     folder.mkdir(parents=True)
     _fill(folder / "l.sqlite")
@@ -493,7 +483,7 @@ def _read_only(folder: Path, counts: Counts) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def _full_disk(folder: Path, counts: Counts) -> None:
+def _full_disk(counts: Counts, folder: Path) -> None:
     """A disk of one megabyte that really fills up, where this user may mount one."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -511,40 +501,41 @@ def _full_disk(folder: Path, counts: Counts) -> None:
             _tried(counts, "full disk: train", wanted, _train, folder / "run", 0)
             _tried(counts, "full disk: ledger", wanted, _fill, folder / "l.sqlite")
             ballast.unlink()
-            _goes_on(folder / "run", counts)
+            _goes_on(counts, folder / "run")
             _tried(counts, "full disk: afterwards", "done", _train, folder / "run", 1)
     finally:
         subprocess.run(["umount", str(folder)], check=False)
 
 
-def calls(number: int) -> Counts:
+def calls(counts: Counts, folder: Path, number: int) -> None:
     """Generated calls with a likely wrong argument: our error, or a result where the value was one that is taken."""
-    found, counts = bad_calls(number), Counts()
+    found = bad_calls(number)
     counts.done.update({f"bad calls, {subject}": n for subject, n in found.by_subject.items()})
     held = {"refused by name": "refused", "a value that is taken": "valid"}
     counts.held.update({what: found.outcomes[of] for what, of in held.items()})
     counts.wrong.update(one[:200] for one in found.findings)
-    return counts
 
 
-PARTS: dict[str, Callable[[Path, bool], Counts]] = {
-    "kills": lambda folder, small: kills(folder, *((12, 4) if small else (200, 50))),
-    "saves": lambda folder, small: saves(folder, 12 if small else 400),
-    "flips": lambda folder, small: flips(folder, 60 if small else 1000),
-    "mutants": lambda folder, small: mutants(folder, 300 if small else 10_000),
-    "writers": lambda folder, small: writers(folder, *((60, 3, 6) if small else (1000, 20, 60))),
-    "disk": lambda folder, small: disk(folder, *((9, False) if small else (1, True))),
-    "calls": lambda folder, small: calls(500 if small else 10_000),
+PARTS: dict[str, tuple[Callable[..., None], tuple[int, ...], tuple[int, ...]]] = {
+    "kills": (kills, (12, 4), (200, 50)),
+    "saves": (saves, (12,), (400,)),
+    "flips": (flips, (60,), (1000,)),
+    "mutants": (mutants, (300,), (10_000,)),
+    "writers": (writers, (60, 3, 6), (1000, 20, 60)),
+    "disk": (disk, (9, False), (1, True)),
+    "calls": (calls, (500,), (10_000,)),
 }
+"""Part -> its function, and what it is given in the tests and as a whole."""
 
 
 def run(part: str, *, small: bool = False) -> dict[str, Any]:
     """The counts of one part as JSON values."""
-    began = time.perf_counter()
+    function, reduced, whole = PARTS[part]
+    counts, began = Counts(), time.perf_counter()
     os.umask(0o022)  # a user without rights tries some of it
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         os.chmod(folder, 0o755)
-        counts = PARTS[part](Path(folder) / part, small)
+        function(counts, Path(folder) / part, *(reduced if small else whole))
     found = {name: dict(sorted(values.items())) for name, values in vars(counts).items()}
     return found | {"seconds": round(time.perf_counter() - began, 1)} | origin()
 

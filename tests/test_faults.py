@@ -19,8 +19,9 @@ def test_nothing_goes_wrong():
 
 def test_a_flip_that_goes_unnoticed_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_verify", lambda path, written: None)
-    wrong = faults.flips(tmp_path, 60).wrong
-    assert any("a flip went unnoticed" in what for what in wrong)
+    counts = faults.Counts()
+    faults.flips(counts, tmp_path, 60)
+    assert any("a flip went unnoticed" in what for what in counts.wrong)
 
 
 def test_a_raw_error_is_counted(tmp_path, monkeypatch):
@@ -30,5 +31,5 @@ def test_a_raw_error_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_unsealed", careless)
     sample, counts = faults.SAMPLES["checkpoint"], faults.Counts()
     root = faults.copied(sample, tmp_path)
-    faults._read_mutant(sample, root, 10**6, counts)
+    faults._read_mutant(counts, sample, root, 10**6)
     assert any("raw KeyError" in name for name in counts.wrong)
