@@ -78,13 +78,14 @@ def zeros(params, options, x, **request):
 
 
 @pytest.fixture(autouse=True)
-def mine(tmp_path, monkeypatch):
+def modules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
     monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "foreign.py").write_text(FOREIGN)
     yield
-    sys.modules.pop("mine", None)
+    for name in ("mine", "foreign"):
+        sys.modules.pop(name, None)
 
 
 def test_show(capsys):
@@ -277,22 +278,13 @@ BENCH = "bench --lengths 8 --passes forward --dim 16 --num-heads 2 --seconds 0.0
 ARENA = "arena mine:QUESTION --workers 1 --mixers softmax"
 
 
-@pytest.fixture
-def foreign(tmp_path):
-    (tmp_path / "foreign.py").write_text(FOREIGN)
-    yield
-    sys.modules.pop("foreign", None)
-
-
 ERRORS = {"Raises": "RuntimeError", "Exits": "SystemExit", "Waits": "TimeoutError"}
 ERRORS |= {"MuteLater": "Mute"}
 
 
 @pytest.mark.parametrize("command", ["laws", BENCH, ARENA])
 @pytest.mark.parametrize("name", ERRORS)
-def test_a_class_that_cannot_be_built_is_named_with_its_line(
-    capsys, foreign, monkeypatch, command, name
-):
+def test_a_class_that_cannot_be_built_is_named_with_its_line(capsys, monkeypatch, command, name):
     if name == "Waits":
         monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
     code, out, err = ran(capsys, f"{command} foreign:{name}")
@@ -304,7 +296,7 @@ def test_a_class_that_cannot_be_built_is_named_with_its_line(
 
 
 @pytest.mark.parametrize("name", ["ExitsLater", "WaitsLater"])
-def test_a_law_says_which_line_of_ones_own_does_not_return(capsys, foreign, monkeypatch, name):
+def test_a_law_says_which_line_of_ones_own_does_not_return(capsys, monkeypatch, name):
     monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
     code, out, _ = ran(capsys, f"laws foreign:{name} --law batch lengths --json")
     rows = json.loads(out)
@@ -320,14 +312,14 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(capsys, tmp_pat
         assert f"foreign.py, line {line}: " in refused(capsys, f"{command} foreign:Mine")
 
 
-def test_a_module_that_never_ends_is_named_with_its_line(capsys, tmp_path, foreign, monkeypatch):
+def test_a_module_that_never_ends_is_named_with_its_line(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.core.errors.LIMIT", SHORT)
     (tmp_path / "foreign.py").write_text("while True:\n    pass\n")
     said = refused(capsys, "show foreign:Mine")
     assert "TimeoutError in " in said and f"had not ended after {SHORT} s" in said
 
 
-def test_a_subclass_is_told_what_it_inherits(capsys, foreign):
+def test_a_subclass_is_told_what_it_inherits(capsys):
     said = refused(capsys, "laws foreign:Narrow")
     assert "Narrow inherits the variant 'narrow'" in said and "variants = {}, limits = {}" in said
     assert "Bare has no name: declare it in the class" in refused(capsys, "show foreign:Bare")

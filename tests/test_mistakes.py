@@ -6,7 +6,7 @@ import torch
 import regard
 from regard.cli import main
 from regard.core import OLDEST_TORCH
-from regard.core.packages import lacking_extra, require_torch
+from regard.core.packages import require_torch
 from regard.models import ClassifierConfig, LanguageModelConfig
 
 X = torch.zeros(2, 5, 8)
@@ -164,9 +164,3 @@ def test_a_mistake_on_the_command_line_is_answered_in_one_line(
     if "own_" not in mistake:  # the folder of a run is made before own data are read
         left = [path for path in sorted(tmp_path.iterdir()) if path.name != "__pycache__"]
         assert left == before
-
-
-def test_a_missing_extra_is_named():
-    assert lacking_extra(ModuleNotFoundError(name="altair")) == (
-        "altair, which is not installed: pip install 'regard[lab]'"
-    )
