@@ -24,7 +24,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import torch
 import transformers
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import regard
 from regard.core import Mask, Mixer, RegardError
@@ -128,8 +127,8 @@ def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
             return _tensor(good, rng)
         if any(hasattr(member, "array_type") or member is Tensor for member in members):
             return _tensor(torch.ones(B, T, dtype=torch.bool), rng)
-        if isinstance(good, dict | list | tuple) and good:
-            return _changed(good, rng)
+        if isinstance(good, dict) and good:
+            return _batch(good, rng)
     a_function = any(get_origin(member) is Callable for member in members)
     return rng.choice([v for v in VALUES if not (a_function and callable(v))])
 
@@ -176,17 +175,12 @@ def _mask(rng: random.Random) -> Mask:
     return Mask(**given)
 
 
-def _changed(good: Any, rng: random.Random) -> Any:
-    """A batch or a list with one part exchanged, or taken apart."""
-    if isinstance(good, dict) and rng.random() < 0.2:
-        left_out = rng.choice(list(good))
-        return {key: z for key, z in good.items() if key != left_out}
-    parts, spec = tree_flatten(good, is_leaf=lambda z: z is not good and rng.random() < 0.3)
-    at = rng.randrange(len(parts))
+def _batch(good: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """One value is left out or exchanged."""
+    name = rng.choice(list(good))
     if rng.random() < 0.2:
-        return rng.choice((tuple(parts), parts, parts[1:], type(good)))
-    parts[at] = _likely_wrong(parts[at], type(parts[at]), rng)
-    return tree_unflatten(parts, spec)
+        return {key: value for key, value in good.items() if key != name}
+    return good | {name: _likely_wrong(good[name], type(good[name]), rng)}
 
 
 def _members(kind: Any) -> Sequence[Any]:
@@ -276,29 +270,15 @@ def _streams(mixer: Mixer) -> Iterator[Case]:
     for one in (state, later):
         yield from _methods("states", mixer, ["extend"], given | {"state": one})
     yield from _methods("states", mixer, ["initial_state"], {"batch_size": B, "max_len": 7})
-    for cls in MIXERS.values():
-        if cls.capabilities.streaming and cls.name != mixer.name:
-            call, label = partial(_go_on, mixer, build(cls, **FACTS), x), f"{mixer.name}.extend"
-            yield Case("states of others", label, call, {}, {"state": Any})
-
-
-def _go_on(mixer: Mixer, stranger: Mixer, x: Tensor, state: Any) -> None:
-    """From a state of the stranger; what is generated in its place is left out."""
-    mixer.extend(x, stranger.initial_state(B))
-    raise AssertionError("a state of another mechanism is accepted")
 
 
 def _pools_scores_positions() -> Iterator[Case]:
     mixer = build("softmax", dim=D, num_heads=2)
-    given = {
-        **{"dim": D, "query_dim": D, "num_queries": 2, "num_experts": T, "mixer": mixer},
-        **{"max_len": 16, "num_heads": 2, "grid": (4, 4)},
-    }
-    arguments = {
-        **{"x": torch.randn(B, T, D), "valid": torch.ones(B, T, dtype=torch.bool)},
-        **{"q": torch.randn(B, 2, 3, D), "k": torch.randn(B, 2, T, D)},
-        "position": torch.arange(T)[None],
-    }
+    given = {**FACTS, "query_dim": D, "num_queries": 2, "num_experts": T, "mixer": mixer}
+    given |= {"grid": (4, 4)}
+    arguments = dict(x=torch.randn(B, T, D), valid=torch.ones(B, T, dtype=torch.bool))
+    arguments |= dict(q=torch.randn(B, 2, 3, D), k=torch.randn(B, 2, T, D))
+    arguments |= dict(position=torch.arange(T)[None])
     catalogues = {"pools": POOLS, "scores": SCORES, "positions": POSITIONS}
     for subject, catalogue in catalogues.items():
         for cls in catalogue.values():

@@ -422,17 +422,18 @@ def _goes_on(counts: Counts, run_dir: Path) -> None:
         counts.ends("what was committed is whole", "done", said(checkpoint.load, path))
 
 
-def _tried(counts: Counts, what: str, wanted: str, *call: Any) -> None:
-    """In a process of its own, which may change its limits and rights."""
+def _tried(
+    counts: Counts, what: str, wanted: str, *call: Any, first: Callable[[], None] | None = None
+) -> None:
+    """In a process of its own. first: changes its limits or rights."""
     counts.done[what] += 1
-    with ProcessPoolExecutor(1, mp_context=FORK) as pool:
+    with ProcessPoolExecutor(1, mp_context=FORK, initializer=first) as pool:
         counts.ends(what, wanted, pool.submit(said, *call).result())
 
 
-def _limited(target: Callable[..., None], *arguments: Any) -> None:
+def _limited() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-    target(*arguments)
 
 
 def _fill(path: Path) -> None:
@@ -447,15 +448,14 @@ def _too_large(counts: Counts, folder: Path) -> None:
     folder.mkdir(parents=True)
     ledger, saved = folder / "l.sqlite", checkpoint.path_of(folder, 1)
     for name, *call in (("ledger", _fill, ledger), ("save", _save_checkpoint, saved, 1)):
-        _tried(counts, f"{name}: a file at its limit", "PathError", _limited, *call)
+        _tried(counts, f"{name}: a file at its limit", "PathError", *call, first=_limited)
     counts.ends("the ledger is whole", "done", said(_read_rows, ledger, 0))
     counts.check("nothing half saved", not checkpoint.committed(folder))
 
 
-def _as_nobody(target: Callable[..., None], *arguments: Any) -> None:
+def _as_nobody() -> None:
     if os.geteuid() == 0:
         os.seteuid(NOBODY)
-    target(*arguments)
 
 
 def _read_rows(path: Path, least: int) -> None:
@@ -471,16 +471,14 @@ def _read_only(counts: Counts, folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         path.chmod(0o555 if path.is_dir() else 0o444)
     folder.chmod(0o555)
-    for name, target, arguments, wanted in (
-        ("train", _train, (folder / "run", 0), "PathError"),
-        ("train in a new folder", _train, (folder / "new", 0), "PathError"),
-        ("ledger", _fill, (folder / "l.sqlite",), "PathError: .*may only be read"),
-        ("a new ledger", _fill, (folder / "m.sqlite",), "PathError"),
-        ("reading the ledger", _read_rows, (folder / "l.sqlite", 100), "done"),
+    for name, wanted, *call in (
+        ("train", "PathError", _train, folder / "run", 0),
+        ("train in a new folder", "PathError", _train, folder / "new", 0),
+        ("ledger", "PathError: .*may only be read", _fill, folder / "l.sqlite"),
+        ("a new ledger", "PathError", _fill, folder / "m.sqlite"),
+        ("reading the ledger", "done", _read_rows, folder / "l.sqlite", 100),
     ):
-        _tried(counts, f"read-only: {name}", wanted, _as_nobody, target, *arguments)
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        _tried(counts, f"read-only: {name}", wanted, *call, first=_as_nobody)
 
 
 def _full_disk(counts: Counts, folder: Path) -> None:
