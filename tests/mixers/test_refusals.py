@@ -53,6 +53,7 @@ OPTIONS = [
     ("luong_local", {"renormalise": True}, "renormalise needs alignment='predictive'"),
     ("nystrom", {"conv_size": 4}, "must be odd"),
     ("performer", {"features": "cosine"}, r"features .* must be"),
+    ("performer", {"features": torch.square, "stabiliser": "published"}, "has no stabiliser"),
     ("performer", {"features": "relu", "stabiliser": "published"}, "has no stabiliser"),
     ("reformer", NO_BOUND, "max_len"),
     ("reformer", {"num_buckets": 3}, "even"),
@@ -107,6 +108,7 @@ REQUESTS = [
     *((name, {}, {}, "order of the tokens") for name in SCANS),
     ("performer", {"stabiliser": "published"}, CAUSAL, "maximum over all positions"),
     ("rfa", {"gate": True}, {}, "order of the tokens"),
+    ("softmax", {"soft_cap": 2.0, "impl": "fused"}, {}, "it does not cap scores"),
     ("softmax", {"position": "alibi"}, CROSS, "queries and keys on one axis"),
     ("transformer_xl", {"same_length": True}, {}, "does not support bidirectional: same_length"),
 ]

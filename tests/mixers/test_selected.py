@@ -5,24 +5,9 @@ import torch
 
 import regard
 from regard.functional.selected import largest
-from regard.testing import check_mixer
 from tests.mixers.test_softmax_kin import CAUSAL, built
 
 X = torch.randn(2, 12, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-SMALL = [
-    ("moba", {"block_size": 3, "top_k": 2}),
-    ("indexed", {"top_k": 3}),
-    ("indexed", {"top_k": 2, "block_size": 3}),
-    ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}),
-]
-"""Sizes at which the tokens of the laws are many blocks."""
-
-
-@pytest.mark.parametrize(("name", "options"), SMALL)
-def test_laws_whose_tokens_are_many_blocks(name, options):
-    laws = ["causality", "padding", "packed", "poison", "empty", "sensitivity", "map", "lengths"]
-    checked = check_mixer(lambda: regard.build(name, dim=24, num_heads=3, **options), laws)
-    assert [*checked.of("passed")] == laws
 
 
 def test_all_blocks_and_the_gate_of_the_second_branch_are_softmax():

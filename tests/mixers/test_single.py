@@ -8,15 +8,15 @@ from regard.functional.fourier import fourier_mixing
 from regard.functional.lsh import angular_hash
 from regard.functional.patterns import All, Block, First, PerHead, Window
 from regard.mixers import HeadGroup
-from regard.nn import after_step
-from regard.testing import check_mixer
+from regard.nn import LengthProjection, after_step
+from regard.testing import LAWS, check_mixer
 from regard.testing.laws.streaming import feed, require_streamed
 from regard.testing.subject import normal
 from tests.laws.catalogue import factory
+from tests.models.small import classifier, prompts
 
 FACTS = {"dim": 24, "num_heads": 3}
 ROUTED = HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4, "seed": 0})
-MIXTURES = {"default": {}, **MIXERS["mixture"].variants}
 
 
 def test_the_state_of_compressed_grows_by_one_slot_for_every_few_tokens():
@@ -30,25 +30,12 @@ def test_the_state_of_compressed_grows_by_one_slot_for_every_few_tokens():
     assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
 
 
-def test_a_bfloat16_stream_of_efficient_follows_the_forward():
-    mixer, x = build("efficient", **FACTS).bfloat16(), torch.randn(2, 60, 24).bfloat16()
-    streamed, _ = feed(mixer, x, mixer.initial_state(2), [1] * 60)
-    y = mixer(x, mask=Mask(causal=True))
-    assert (streamed - y).float().norm() < 0.03 * y.float().norm()
-
-
 def test_a_prediction_of_luong_local_at_its_end_looks_at_the_last_key():
     mixer = build("luong_local", **FACTS, window_size=1, alignment="predictive").double()
     mixer.v_p.data.fill_(1e4)
     mixer.W_p.data.fill_(1e4)
     x = normal(2, 13, 24)
     assert mixer(x).isfinite().all() and (mixer.attention_map(x).sum(-1) > 0).all()
-
-
-@pytest.mark.parametrize("variant", MIXTURES)
-def test_one_head_is_enough_for_a_mixture(variant):
-    options = {"dim": 8, "num_heads": 1, "max_len": 64} | MIXTURES[variant]
-    check_mixer(lambda: build("mixture", **options), ["reference", "streaming", "map"])
 
 
 def test_a_mixtures_stream_without_bound_goes_past_max_len():
@@ -84,6 +71,25 @@ def test_what_is_drawn_comes_from_the_seed_and_travels_with_the_model(name, draw
 
 def test_reformer_has_two_buckets_for_each_chunk_of_64():
     assert build("reformer", dim=8, num_heads=2, max_len=256).rotations_0.shape[-1] == 4
+
+
+def test_one_matrix_of_linformer_serves_all_layers():
+    shared = LengthProjection(16, 5)
+    options = {"sharing": "layerwise", "projection": shared}
+    model = classifier(num_layers=3, max_len=16, mixer="linformer", mixer_options=options)
+    assert [p.shape for p in model.parameters()].count((1, 5, 16)) == 1
+    model(prompts()).sum().backward()
+    assert shared.key.grad.abs().sum() > 0
+
+
+def layerwise():
+    options = {"sharing": "layerwise", "projection": LengthProjection(1200, 5)}
+    return build("linformer", **FACTS, max_len=64, **options)
+
+
+def test_linformers_layerwise_matrix_keeps_the_laws():
+    remade = {"complexity", "long", "second_derivative", "training_memory", "transfer"}
+    check_mixer(layerwise, set(LAWS) - remade)  # the others compare or remake options
 
 
 def test_fixed_random_synthesizer_learns_no_logits():

@@ -1,0 +1,53 @@
+"""Laws of mixers whose options meet, or whose sizes matter, as in no variant of the catalogue."""
+
+import pytest
+import torch
+
+from regard import MIXERS, build
+from regard.testing import check_mixer
+from tests.laws.catalogue import FACTS
+
+BASE = {"base": 50.0, "pairing": "adjacent"}
+BUCKETS = {"num_buckets": 6, "max_distance": 5, "bidirectional": False}
+HEADS = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8, "bias": "qkv", "sinks": True}
+ALL = {**HEADS, "qk_norm": True, "gate": True, "soft_cap": 1.5}
+OBSERVED = "map observed empty isolation"
+MANY_BLOCKS = "causality padding packed poison empty sensitivity map lengths"
+CASES = [
+    *(
+        ("softmax", {"position": position, **options}, "reference streaming")
+        for position in ("rotary", "alibi", "t5")
+        for options in ({"num_kv_heads": 1, "scale": 1.0}, {"shared_qk": True})
+    ),
+    ("softmax", {"position": "rotary", "position_options": BASE}, "reference"),
+    ("local", {"position": "rotary", "position_options": BASE}, "reference"),
+    ("softmax", {"position": "t5", "position_options": BUCKETS}, "reference"),
+    ("softmax", ALL, OBSERVED),
+    ("softmax", {**HEADS, "position": "t5"}, OBSERVED),
+    ("local", ALL, OBSERVED),
+    ("softmax", {"scale": 0.0}, "fast"),
+    ("softmax", {"scale": -1.0}, "fast"),
+    ("linformer", {"num_slots": 4, "projection": "mean", "max_len": 5}, "map"),
+    ("moba", {"block_size": 3, "top_k": 2}, MANY_BLOCKS),
+    ("indexed", {"top_k": 3}, MANY_BLOCKS),
+    ("indexed", {"top_k": 2, "block_size": 3}, MANY_BLOCKS),
+    ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}, MANY_BLOCKS),
+    *(
+        (
+            "performer",
+            {"features": own, "num_features": 16},
+            "reference causality padding streaming map",
+        )
+        for own in (torch.sigmoid, torch.square)
+    ),
+    *(
+        ("mixture", {"dim": 8, "num_heads": 1, **options}, "reference streaming map")
+        for options in ({}, *MIXERS["mixture"].variants.values())
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "laws"), CASES)
+def test_laws_hold(name, options, laws):
+    checked = check_mixer(lambda: build(name, **FACTS | options), laws.split())
+    assert [*checked.of("passed")] == checked
