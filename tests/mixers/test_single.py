@@ -157,22 +157,9 @@ def test_a_published_causal_form_sees_the_past_alone_and_says_that_its_structure
 
 
 def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tokens():
-    free = build("longformer", dim=12, num_heads=3, window_size=2)
-    assert torch.equal(free.heads.query.weight, free.global_heads.query.weight)
-    bounded = build("longformer", **dict(free.options) | {"max_global": 4})
-    torch.nn.init.normal_(free.global_heads.key.weight)
-    bounded.load_state_dict(free.state_dict())
-    x, marked = torch.randn(2, 200, 12), torch.zeros(2, 200, dtype=torch.bool)
-    marked[0, [3, 150]] = marked[1, [0, 64, 65, 199]] = True
-    for causal in (False, True):
-        mask = Mask(causal=causal, global_tokens=marked)
-        torch.testing.assert_close(free(x, mask=mask), bounded(x, mask=mask), rtol=1e-4, atol=1e-5)
-
-
-def test_longformer_refuses_more_global_tokens_than_it_was_promised():
     mixer = build("longformer", **FACTS, window_size=2, max_global=2)
-    x, marks = torch.randn(1, 9, 24), torch.zeros(1, 9, dtype=torch.bool)
-    marks[:, :2] = True
+    assert torch.equal(mixer.heads.query.weight, mixer.global_heads.query.weight)
+    x, marks = torch.randn(1, 9, 24), torch.arange(9)[None] < 2
     assert mixer(x, mask=Mask(global_tokens=marks)).shape == x.shape
     marks[:, 5] = True
     with pytest.raises(ShapeError, match="marks 3 tokens of a row, max_global is 2"):
@@ -191,7 +178,7 @@ def grouped(*groups, **options):
     return build("head_groups", dim=12, num_heads=3, groups=groups or None, **options).double()
 
 
-def test_the_commitment_loss_of_head_groups_is_that_of_the_heads_with_centroids():
+def test_the_heads_with_centroids_have_their_commitment_loss_and_move_after_a_step():
     x = torch.randn(2, 9, 12).double()
     mixer = grouped(HeadGroup("local", 1), ROUTED)
     routing = build("routing", dim=12, num_heads=3, **ROUTED.options).double()
@@ -207,11 +194,7 @@ def test_the_commitment_loss_of_head_groups_is_that_of_the_heads_with_centroids(
     assert (gradient[:4] == 0).all() and (gradient[4:] != 0).any()
     with pytest.raises(UnsupportedError, match="none of its groups has centroids"):
         grouped().commitment_loss(x)
-
-
-def test_centroids_of_head_groups_move_after_a_step():
-    mixer = grouped(HeadGroup("local", 1), ROUTED).train()
     before = mixer.groups[1].centroids.value.clone()
-    mixer(torch.randn(2, 9, 12).double()).sum().backward()
+    mixer(x).sum().backward()
     after_step(mixer)
     assert not torch.equal(mixer.groups[1].centroids.value, before)

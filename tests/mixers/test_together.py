@@ -28,6 +28,7 @@ CASES = [
     ("softmax", {"scale": 0.0}, "fast"),
     ("softmax", {"scale": -1.0}, "fast"),
     ("linformer", {"num_slots": 4, "projection": "mean", "max_len": 5}, "map"),
+    ("longformer", {"window_size": 2, "max_global": 4}, "reference"),
     ("moba", {"block_size": 3, "top_k": 2}, MANY_BLOCKS),
     ("indexed", {"top_k": 3}, MANY_BLOCKS),
     ("indexed", {"top_k": 2, "block_size": 3}, MANY_BLOCKS),
