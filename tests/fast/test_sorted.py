@@ -1,54 +1,26 @@
 import pytest
 import torch
 
-from regard.core import OPEN, Mask
-from regard.fast.cpu.sorted import attend
+from regard.core import Mask
 from regard.functional import lsh_attention
 from regard.functional.rows import Form
-from regard.functional.sorted import _dense, chunks, last_of_group
+from regard.testing import check_mixer
 from regard.testing.counting import count
-from regard.testing.subject import normal
+from tests.laws.catalogue import factory
 
-T = 150
-
-
-def parts():
-    q, k, v, g = normal(4, 2, 3, T, 8)
-    group = torch.randint(0, 5, (2, 3, 3, T), generator=torch.Generator().manual_seed(0))
-    return [z.requires_grad_() for z in (q, k, v)], group, g
-
-
-def dense(q, k, v, *, group, window, exclude_self, mask=OPEN, scale=None):
-    """The masked softmax as one matrix."""
-    rules = group, window, mask, scale, exclude_self, True
-    return _dense(q, k, slice(0, T), *rules) @ v
+MIXERS = [
+    ("reformer", {"num_buckets": 2, "chunk_size": 2, "chunks_before": 2, "chunks_after": 1}),
+    ("reformer", {"chunk_size": 3, "same_bucket_only": False, "num_hashes": 2}),
+    ("routing", {"num_clusters": 3, "window_size": 4}),
+    ("routing", {"num_clusters": 3, "window_size": 4, "scale": 300.0}),
+]
 
 
-def assert_same(leaves, g, form, rules, *, atol, of_gradients):
-    ours, wanted = attend(*leaves, **rules, form=form), dense(*leaves, **rules)
-    torch.testing.assert_close(ours, wanted, rtol=0, atol=atol)
-    found, expected = (torch.autograd.grad(y, leaves, g) for y in (ours, wanted))
-    torch.testing.assert_close(found, expected, rtol=0, atol=of_gradients)
-
-
-@pytest.mark.parametrize("room", [1, 1 << 15, 1 << 17, 1 << 20])
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind", ["chunks", "last"])
-def test_however_much_is_held_at_once_it_is_the_masked_softmax(room, padded, kind):
-    leaves, group, g = parts()
-    valid = torch.arange(T) < torch.tensor([[T], [T - 40]])
-    mask = Mask(causal=kind == "last", valid=valid if padded else None)
-    window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
-    rules = {"group": group, "window": window, "mask": mask, "exclude_self": True}
-    assert_same(leaves, g, Form(room=room), rules, atol=1e-12, of_gradients=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["chunks", "last"])
-def test_scores_whose_exponentials_are_no_numbers(kind):
-    leaves, group, g = parts()
-    window = last_of_group(40) if kind == "last" else chunks(16, after=1, same_group=False)
-    rules = {"group": group, "window": window, "exclude_self": True, "scale": 300.0}
-    assert_same(leaves, g, Form(), rules, atol=1e-10, of_gradients=1e-8)
+@pytest.mark.parametrize("room", [1, 1 << 8, 1 << 13])
+@pytest.mark.parametrize(("name", "options"), MIXERS)
+def test_however_much_is_held_at_once_it_is_the_oracle(name, options, room):
+    """A scale of 300 has scores whose exponentials are no numbers."""
+    check_mixer(factory(name, {**options, "impl": Form(room=room)}), "reference", blocks="own")
 
 
 def test_no_pairs_are_stored_for_the_backward_pass():
