@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard import Mask, build
-from regard.functional import favor_attention, linear_attention, softmax_attention
-from regard.functional.features import FEATURE_MAPS, arc_cosine, fourier, gaussian_rows, projected
+from regard import Mask
+from regard.functional import favor_attention, softmax_attention
+from regard.functional.features import arc_cosine, fourier, gaussian_rows, projected
 
 K, M, DRAWS = 8, 8, 4000
 
@@ -104,16 +104,3 @@ def test_the_error_of_attention_shrinks_as_one_over_the_root_of_the_features():
 
     rate = (error(64) / error(1024)).log2() / 4
     assert 0.4 < rate < 0.6, rate
-
-
-def test_a_users_own_function_is_a_feature_map():
-    def squares(x):
-        return torch.cat([x**2, torch.ones_like(x[..., :1])], dim=-1)
-
-    q, k, v = (torch.randn(2, 3, 200, K, dtype=torch.float64) for _ in range(3))
-    weights = (squares(q) @ squares(k).transpose(-1, -2)).tril()
-    expected = weights / (weights.sum(-1, keepdim=True) + 1e-6) @ v
-    y = linear_attention(q, k, v, mask=Mask(causal=True), feature_map=squares)
-    torch.testing.assert_close(y, expected)
-    assert build("linear", dim=8, num_heads=2, feature_map=squares).phi is squares
-    assert FEATURE_MAPS["relu"](torch.tensor([-1.0, 2.0])).tolist() == [0, 2]

@@ -7,6 +7,11 @@ from regard import MIXERS, build
 from regard.testing import check_mixer
 from tests.laws.catalogue import FACTS
 
+
+def squares(x):
+    return torch.cat([x**2, torch.ones_like(x[..., :1])], dim=-1)
+
+
 BASE = {"base": 50.0, "pairing": "adjacent"}
 BUCKETS = {"num_buckets": 6, "max_distance": 5, "bidirectional": False}
 HEADS = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8, "bias": "qkv", "sinks": True}
@@ -28,6 +33,10 @@ CASES = [
     ("softmax", {"scale": 0.0}, "fast"),
     ("softmax", {"scale": -1.0}, "fast"),
     ("linformer", {"num_slots": 4, "projection": "mean", "max_len": 5}, "map"),
+    ("softmax", {"position": "alibi"}, "training_memory"),
+    ("softmax", {"position": "t5"}, "training_memory"),
+    ("linear", {"feature_map": "relu"}, "reference"),
+    ("linear", {"feature_map": squares}, "reference streaming"),
     ("longformer", {"window_size": 2, "max_global": 4}, "reference"),
     ("moba", {"block_size": 3, "top_k": 2}, MANY_BLOCKS),
     ("indexed", {"top_k": 3}, MANY_BLOCKS),
