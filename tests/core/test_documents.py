@@ -1,11 +1,13 @@
 """Packed documents where no law looks: bad calls, sizes beyond max_len, buckets, tracing, and models of states."""
 
-import inspect
+from functools import partial
+from inspect import signature
 
 import pytest
 import torch
 
 import regard
+from regard import functional
 from regard.core.documents import packed
 
 X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
@@ -146,40 +148,32 @@ def test_compiled_documents_run_between_graphs_and_exported_ones_are_refused(sof
         torch.export.export(softmax, (X,), {"mask": mask}, strict=False)
 
 
-@pytest.mark.parametrize("name", regard.functional.__all__)
-def test_functions_of_queries_and_keys_refuse_documents(name):
-    function = getattr(regard.functional, name)
-    if "mask" in inspect.signature(function).parameters:
-        with pytest.raises(regard.UnsupportedError, match=f"{name} does not support documents"):
-            function(mask=regard.Mask(documents=DOCUMENTS))
-
-
 BETWEEN = torch.tensor([[True, False, True, True]])
+MASKED = [n for n in functional.__all__ if "mask" in signature(getattr(functional, n)).parameters]
 OF_SUMS = ("linear", "favor", "efficient", "compressed", "random_feature", "sinkhorn")
 
 
 @pytest.mark.parametrize(
-    ("name", "fields"),
+    ("name", "field", "value"),
     [
-        *((name, {"pairwise": BETWEEN[None, None]}) for name in OF_SUMS),
-        *((name, {"global_tokens": BETWEEN}) for name in ("routed", "sinkhorn")),
+        *((name, "documents", DOCUMENTS) for name in MASKED),
+        *((f"{name}_attention", "pairwise", BETWEEN[None, None]) for name in OF_SUMS),
+        *((f"{name}_attention", "global_tokens", BETWEEN) for name in ("routed", "sinkhorn")),
+        ("fourier_mixing", "causal", True),
     ],
 )
-def test_functions_refuse_the_masks_that_they_would_ignore(name, fields):
-    function = getattr(regard.functional, f"{name}_attention")
-    with pytest.raises(regard.UnsupportedError, match=f"does not support {next(iter(fields))}"):
-        function(mask=regard.Mask(**fields))
+def test_functions_refuse_the_masks_that_they_would_ignore(name, field, value):
+    with pytest.raises(regard.UnsupportedError, match=f"{name} does not support {field}"):
+        getattr(functional, name)(mask=regard.Mask(**{field: value}))
 
 
 def test_tokens_that_do_not_come_first_are_refused_where_they_must():
-    x, given = torch.randn(1, 4, 6), {"mask": regard.Mask(valid=BETWEEN)}
-    with pytest.raises(regard.UnsupportedError, match="fourier_mixing does not support causal"):
-        regard.functional.fourier_mixing(x, mask=regard.Mask(causal=True))
-    with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
-        regard.functional.fourier_mixing(x, **given)
-    q, sorting = torch.randn(1, 1, 4, 6), torch.rand(1, 1, 2, 2)
-    with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
-        regard.functional.sinkhorn_attention(q, q, q, sorting=sorting, block_size=2, **given)
+    x, between = torch.randn(1, 1, 4, 6), regard.Mask(valid=BETWEEN)
+    sinkhorn = partial(
+        functional.sinkhorn_attention, x, x, x, sorting=torch.rand(1, 1, 2, 2), block_size=2
+    )
+    for call in (sinkhorn, partial(functional.fourier_mixing, x[0])):
+        with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
+            call(mask=between)
     with pytest.raises(regard.ShapeError, match="sort_cut has no causal order"):
-        causal = {"mask": regard.Mask(causal=True), "sort_cut": 1}
-        regard.functional.sinkhorn_attention(q, q, q, sorting=sorting, block_size=2, **causal)
+        sinkhorn(mask=regard.Mask(causal=True), sort_cut=1)

@@ -16,23 +16,17 @@ from regard.core.annotations import fits, spelled
 from regard.core.memory import free_bytes, spelled_bytes
 from regard.core.options import Above0, Count, Declared, Rate, Seed, Share
 from regard.models import LanguageModelConfig
-from regard.nn import FEED_FORWARDS, SCORES
 from regard.pools import build_pool
 
-FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 PAIRS = "a tuple of tuples (a positive integer, an integer of at least 0)"
 
 
-def test_forms_pools_scores_positions_configurations_and_models_check_their_annotations():
+def test_forms_and_configurations_check_their_annotations():
+    """So does what tests.bad_calls makes."""
     calls: list[Callable[[], Any]] = [
         *(partial(regard.Form, tile=size) for size in (0, -1, 2.0, True, "4")),
-        lambda: build_pool("mean", 4, query_dim="x"),
-        lambda: SCORES["additive"](8, bias="zz"),
-        lambda: FEED_FORWARDS["gelu"](8, 0),
-        lambda: LanguageModelConfig(vocab_size=9, position="learned", dim=True),
         lambda: LanguageModelConfig(vocab_size=9, num_layers=10**9),
         lambda: LanguageModelConfig(vocab_size=9, position_options={"base": "x"}).build(),
-        lambda: regard.models.LanguageModel({"vocab_size": 9}),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"\(.*\) must be|tile must be a positive integer"):
@@ -115,8 +109,3 @@ def test_a_subclass_of_what_is_declared_is_frozen_with_a_decorator_or_without():
         assert made.size == 3
         with pytest.raises(OptionError, match="size"):
             type(made)(size="three")
-
-
-def test_a_name_that_impl_does_not_take_is_refused_with_the_near_one():
-    with pytest.raises(UnknownNameError, match=r"unknown impl 'plian'\. Did you mean 'plain'\?"):
-        regard.build("softmax", **FACTS, impl="plian")

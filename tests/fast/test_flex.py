@@ -75,16 +75,14 @@ def test_an_implementation_that_cannot_serve_is_refused():
 
 
 def test_what_computed_is_recorded():
-    with recorded() as used:
-        regard.build("softmax", dim=8, num_heads=2)(torch.zeros(1, 3, 8))
-    assert used == {"fused"}
-    local = regard.build("local", dim=32, num_heads=2, window_size=2, impl="flex")
-    with recorded() as used, torch.no_grad():
-        local(torch.zeros(1, 3, 32))
-    assert used == {"flex"}
-    with recorded() as used:
-        regard.build("local", dim=8, num_heads=2)(torch.zeros(1, 3, 8))
-    assert used == {"tiles"}
+    for name, impl, kernel in (
+        ("softmax", "auto", "fused"),
+        ("local", "flex", "flex"),
+        ("local", "auto", "tiles"),
+    ):
+        with recorded() as used, torch.no_grad():
+            regard.build(name, dim=32, num_heads=2, impl=impl)(torch.zeros(1, 3, 32))
+        assert used == {kernel}
 
 
 def test_a_count_of_operations_sees_all_of_them():
