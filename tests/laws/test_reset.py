@@ -13,7 +13,7 @@ from regard.nn.dice import Dice
 from regard.nn.dnn import DNN, Experts
 from regard.nn.norm import NORMS
 from regard.nn.scores import SCORES, build_score
-from regard.pools import POOLS, build_pool
+from regard.pools import build_pool
 from regard.positions import POSITIONS
 from regard.testing.resetting import require_reset
 from tests.models.small import STACK
@@ -45,18 +45,15 @@ def pooled(pool):
     return [pool(X) if pool.query_dim is None else pool(X, QUERY)]
 
 
-@pytest.mark.parametrize("name", POOLS.names())
-def test_pools(name):
+UNIT = {"hidden_dims": (16, 16)}
+UNITS = [("target_query", {"activation": kind, **UNIT}) for kind in ("dice", "prelu", "sigmoid")]
+
+
+@pytest.mark.parametrize(("name", "options"), [*OPTIONS.items(), *UNITS])
+def test_pools(name, options):
     fresh = {"mixer": regard.build("softmax", dim=D, num_heads=2)}
-    own = fresh if name == "cross" else OPTIONS[name]
+    own = fresh if name == "cross" else options
     require_reset(lambda: build_pool(name, D, **own), pooled)
-
-
-@pytest.mark.parametrize("interaction", ["outer", "elementwise", "din_code", "none"])
-@pytest.mark.parametrize("activation", ["dice", "prelu", "sigmoid"])
-def test_activation_units(interaction, activation):
-    options = {"interaction": interaction, "activation": activation, "hidden_dims": (16, 16)}
-    require_reset(lambda: build_pool("target_query", D, **options), pooled)
 
 
 @pytest.mark.parametrize("name", SCORES.names())

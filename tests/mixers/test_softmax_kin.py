@@ -35,18 +35,6 @@ def test_constant_gates_are_alibi_and_gates_of_one_are_softmax():
     assert torch.allclose(mixer(X, mask=CAUSAL), softmax_of(mixer)(X, mask=CAUSAL), atol=1e-12)
 
 
-def test_a_share_of_zero_leaves_the_first_map():
-    mixer = built("differential")
-    assert isinstance(mixer.share, torch.nn.Linear)
-    q, k, v = mixer._split(X, None)
-    weights = (q[:, 0::2] @ k.mT / 8**0.5).softmax(-1)
-    read = mixer._attend(q, k, v, regard.Mask())
-    assert torch.allclose(read[:, 0::2], weights @ v, atol=1e-12)
-    difference = mixer.attention_map(X)
-    assert torch.allclose(difference.sum(-1), 1 - mixer.share(X).sigmoid().mT, atol=1e-12)
-    assert (difference < 0).any()
-
-
 def test_latent_attention_is_deepseeks():
     deepseek = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
     from transformers import DeepseekV3Config

@@ -15,13 +15,6 @@ def made(name, **options):
     return make(POSITIONS[name], FACTS, options or OPTIONS.get(name, {})).double()
 
 
-def test_catalogue():
-    assert regard.POSITIONS is POSITIONS
-    assert ADDED == ["none", "sinusoidal", "learned", "axial", "coordinates"]
-    inside = {"rotary": "rotation", "alibi": "bias", "t5": "bias", "transformer_xl": "scores"}
-    assert {cls.name: cls.kind for cls in POSITIONS.values() if cls.name not in ADDED} == inside
-
-
 @pytest.mark.parametrize(
     "name, options, error, said",
     [
