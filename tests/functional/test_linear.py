@@ -8,12 +8,12 @@ from regard.functional import linear
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.linear import accumulated
+from regard.testing.subject import normal
 from tests.kept import kept_bytes
 
 
-def made(*shapes, seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+def drawn(*shapes, dtype=torch.float64):
+    return [normal(*shape, seed=n).to(dtype) for n, shape in enumerate(shapes)]
 
 
 def dense_means(q, k):
@@ -25,7 +25,7 @@ def dense_means(q, k):
 
 @pytest.mark.parametrize("impl", ["plain", "auto"])
 def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
-    q, k, v = made((1, 2, 200, 8), (1, 2, 200, 8), (1, 2, 200, 4))
+    q, k, v = drawn((1, 2, 200, 8), (1, 2, 200, 8), (1, 2, 200, 4))
     k = k * torch.where(torch.arange(200) % 7 == 3, 1000.0, 1.0)[:, None]
     q, k, v = (t.float().requires_grad_() for t in (q, k, v))
     y = efficient_attention(q, k, v, mask=Mask(causal=True), impl=impl)
@@ -39,7 +39,7 @@ def test_efficient_attention_is_exact_for_large_keys_in_float32(impl):
 def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
     """With a decay that forgets all before it, which must not blur the others."""
     N = linear.GROUP + 9
-    state, gain, log_decay = made((2, 3, 3, 2), (2, 3, N, 3, 2), (2, 3, N, R), seed=1)
+    state, gain, log_decay = drawn((2, 3, 3, 2), (2, 3, N, 3, 2), (2, 3, N, R))
     log_decay = -log_decay.abs()
     log_decay[:, :, [5, -4]] = -1e30
     leaves = [z.requires_grad_() for z in (state, gain, log_decay)]
@@ -60,7 +60,7 @@ def test_decays_keep_at_most_half_as_much_again_for_the_backward():
 
     Without erasing, one of each channel keeps no more: states of chunks, 4 times as many numbers as a key has, are computed again.
     """
-    q, k, v, g = (z.requires_grad_() for z in made(*[(1, 8, 1024, 64)] * 4, dtype=torch.float32))
+    q, k, v, g = (z.requires_grad_() for z in drawn(*[(1, 8, 1024, 64)] * 4, dtype=torch.float32))
     plain = kept_bytes(lambda: linear.weighted_sums(q, k, v))
     head = g[..., 0]
     assert kept_bytes(lambda: decayed_attention(q, k, v, head)) <= 1.5 * plain

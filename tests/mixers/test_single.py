@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import MIXERS, Mask, ShapeError, UnsupportedError, build
+from regard import MIXERS, Mask, OptionError, ShapeError, UnsupportedError, build
 from regard.functional.fourier import fourier_mixing
 from regard.functional.lsh import angular_hash
 from regard.functional.patterns import All, Block, First, PerHead, Window
@@ -13,7 +13,7 @@ from regard.testing import LAWS, check_mixer
 from regard.testing.laws.streaming import feed, require_streamed
 from regard.testing.subject import normal
 from tests.laws.catalogue import factory
-from tests.models.small import classifier, prompts
+from tests.models.small import classifier, language_model, prompts
 
 FACTS = {"dim": 24, "num_heads": 3}
 ROUTED = HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4, "seed": 0})
@@ -71,6 +71,14 @@ def test_what_is_drawn_comes_from_the_seed_and_travels_with_the_model(name, draw
 
 def test_reformer_has_two_buckets_for_each_chunk_of_64():
     assert build("reformer", dim=8, num_heads=2, max_len=256).rotations_0.shape[-1] == 4
+
+
+def test_models_hand_options_of_positions_on():
+    model = language_model(position="rotary", position_options={"base": 100.0})
+    assert all(mixer.position.base == 100.0 for mixer in model.encoder.mixers)
+    twice = {"position_options": {"base": 100.0}, "mixer_options": {"position_options": {}}}
+    with pytest.raises(OptionError, match="must not hold position_options"):
+        language_model(position="rotary", **twice)
 
 
 def test_one_matrix_of_linformer_serves_all_layers():
