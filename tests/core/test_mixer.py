@@ -1,6 +1,5 @@
 """What one sees of a mixer or a pool: how it prints, how it is typed, and how a call with wrong arguments is refused."""
 
-import copy
 import pickle
 from pathlib import Path
 
@@ -40,8 +39,7 @@ def test_a_mixer_prints_the_options_that_are_not_at_their_default_and_then_its_c
     first, second, *_, last = repr(mixer).splitlines()
     assert (first, second, last) == ("Local(", "  dim=64, num_heads=4, window_size=16", ")")
     assert "\n  (heads): Heads(\n" in repr(mixer)
-    for same in (copy.deepcopy(mixer), pickle.loads(pickle.dumps(mixer))):
-        assert repr(same) == repr(mixer)
+    assert repr(pickle.loads(pickle.dumps(mixer))) == repr(mixer)
 
 
 def test_functions_modules_and_long_values_print_short():
@@ -55,12 +53,6 @@ def test_functions_modules_and_long_values_print_short():
     ):
         assert made.extra_repr() == printed
     assert repr(build_pool("mean", 6)) == "Mean(dim=6)"
-
-
-@pytest.mark.parametrize("name", regard.MIXERS.names())
-def test_every_mixer_prints_its_sizes_in_a_short_line(name):
-    text = make(name).extra_repr()
-    assert text.startswith("dim=24") and "\n" not in text and len(text) < 150
 
 
 TYPED = """

@@ -9,6 +9,7 @@ from torch import nn
 import regard
 from regard import Mask, UnsupportedError
 from regard.testing.laws.streaming import feed
+from regard.testing.subject import Subject
 from tests.laws.catalogue import VARIANTS, factory
 
 
@@ -41,13 +42,11 @@ def adapted(mixer):
 
 def answers(mixer):
     """The mixer is called in both orders, with and without global tokens, as far as it takes them."""
-    can, x = mixer.capabilities, torch.randn(2, 12, mixer.dim)
-    marks = torch.zeros(2, 12, dtype=torch.bool).index_fill(1, torch.tensor([1]), True)
-    for causal in (False, True):
-        if can.causal if causal else can.bidirectional:
-            mixer(x, mask=Mask(causal=causal))
-            if can.global_tokens:
-                mixer(x, mask=Mask(causal=causal, global_tokens=marks))
+    x, marks = torch.randn(2, 12, mixer.dim), (torch.arange(12) == 1).expand(2, -1)
+    for order in Subject(lambda: mixer).orders():
+        order(mixer, x)
+        if mixer.capabilities.global_tokens:
+            order.but("marked", global_tokens=marks)(mixer, x)
 
 
 @pytest.mark.parametrize(("name", "variant", "options"), VARIANTS)

@@ -77,8 +77,6 @@ TYPES = [
     ("softmax", {"impl": 3}, r"impl \(3\) must be a name or a Form"),
     ("bigbird", {"seed": -1}, r"seed \(-1\) must be an integer of at least 0"),
     ("bigbird", {"num_external": -1}, r"num_external \(-1\) must be an integer of at least 0"),
-    ("mixture", {"members": "softmax"}, r"members \('softmax'\) must be a sequence of names"),
-    ("linear", {"feature_map": 3}, r"feature_map \(3\) must be a name or a function"),
     ("sinkhorn", {"temperature": 0}, r"temperature \(0\) must be greater than 0"),
     ("routing", {"decay": 2}, r"decay \(2\) must be from 0 to 1"),
     ("scored", {"score": int}, "must be a name or a subclass of Score"),
