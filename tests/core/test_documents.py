@@ -111,14 +111,16 @@ def test_absent_tokens_have_no_number(softmax):
     assert torch.equal(y, softmax(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
 
 
-def test_beams_of_a_packed_stream_are_reordered_with_their_documents(softmax):
+def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(softmax, tmp_path):
     x = torch.cat([X, X.flip(1)])
     documents = torch.tensor([[0] * 4, [3] * 4])
     _, state = softmax.extend(x[:, :4], softmax.initial_state(2), documents=documents)
     swapped = torch.utils._pytree.tree_map(lambda z: z[[1, 0]], state)
     assert swapped.document.tolist() == [3, 0]
+    torch.save(swapped, tmp_path / "state.pt")
+    again = torch.load(tmp_path / "state.pt")
     more = torch.tensor([[3, 4], [0, 0]])
-    y, _ = softmax.extend(x[[1, 0], 4:6], swapped, documents=more)
+    y, _ = softmax.extend(x[[1, 0], 4:6], again, documents=more)
     alone, _ = softmax.extend(x[1:, 5:6], softmax.initial_state(1))
     assert torch.allclose(y[:1, 1:], alone, atol=1e-6)
 
