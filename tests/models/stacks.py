@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,40 +13,37 @@ from regard import Mask, Mixer, reference
 from regard.models import StackConfig
 
 Params = dict[str, Tensor]
+ACTIVATIONS = {"gelu": gelu, "relu": torch.relu}
 
 
-def stack_oracle(model: nn.Module, tokens: Tensor) -> Tensor:
+def stack_oracle(model: nn.Module, tokens: Tensor, target: Tensor | None = None) -> Tensor:
     """What the model says of one row [T] without padding; gradients reach the model's own parameters."""
     params = dict(model.named_parameters()) | dict(model.named_buffers())
     head, config = model.config.name, model.config
+    table = inside(params, "encoder.embedding.")
     if head == "patch_classifier":
         hidden = through(params, config, model.mixers, patches(params, config, tokens), False)
     else:
-        hidden = encoded(params, config, model.encoder.mixers, tokens, head == "language_model")
+        x, causal = embedded(table, config, tokens), head == "language_model"
+        hidden = through(inside(params, "encoder."), config, model.encoder.mixers, x, causal)
+    if target is not None:
+        table = inside(params, "own_embedding.") or table
+        x = embedded(table, config, target)
+        return decoded(inside(params, "decoder."), model, x, hidden) @ table["table.weight"].T
     if head.endswith("classifier"):
         return linear(hidden.mean(0), params["head.weight"], params["head.bias"])
-    table = params["encoder.embedding.table.weight"]
     if head == "language_model":
         if "own_logits.weight" in params:
             return linear(hidden, params["own_logits.weight"], params["own_logits.bias"])
-        return hidden @ table.T
+        return hidden @ table["table.weight"].T
     turned = gelu(linear(hidden, params["transform.weight"], params["transform.bias"]))
-    return norm(params, "norm", turned) @ table.T + params["bias"]
+    return norm(params, "norm", turned) @ table["table.weight"].T + params["bias"]
 
 
-def encoded(
-    params: Params, config: StackConfig, mixers: list[Mixer], tokens: Tensor, causal: bool
-) -> Tensor:
-    D, params = config.dim, inside(params, "encoder.")
-    table = params["embedding.table.weight"]
-    rows = [
-        math.sqrt(D) * table[int(token)] + place(params, config, t)
-        for t, token in enumerate(tokens)
-    ]
-    x = torch.stack(rows)
-    if config.embedding_norm:
-        x = norm(params, "embedding.norm", x)
-    return through(params, config, mixers, x, causal)
+def embedded(params: Params, config: StackConfig, tokens: Tensor) -> Tensor:
+    x = math.sqrt(config.dim) * params["table.weight"][tokens]
+    x = x + torch.stack([place(params, config, t) for t in range(len(tokens))])
+    return norm(params, "norm", x) if config.embedding_norm else x
 
 
 def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
@@ -66,39 +64,50 @@ def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
     return torch.stack(rows) + params["project.bias"]
 
 
+def mixed(mixer: Mixer, params: Params, x: Tensor, context: Tensor | None = None, **mask) -> Tensor:
+    """What the mixer's oracle says of x [T D] and of a context [S D]."""
+    given = {"context": None if context is None else context[None]}
+    plan = mixer.plan(x[None], **given, mask=Mask(**mask))
+    y, _ = getattr(reference, mixer.name)(
+        params, mixer.options, x[None], **given, **mask, plan=plan
+    )
+    return y[0]
+
+
 def through(
     params: Params, config: StackConfig, mixers: list[Mixer], x: Tensor, causal: bool
 ) -> Tensor:
     """The blocks, and the norm after the last."""
-    T = len(x)
-    marks = torch.tensor([[t < config.global_tokens for t in range(T)]])
-
-    def mixed(mixer: Mixer, own: Params, x: Tensor) -> Tensor:
-        mask = Mask(causal=causal, global_tokens=marks if config.global_tokens else None)
-        y, _ = getattr(reference, mixer.name)(
-            own,
-            mixer.options,
-            x[None],
-            causal=causal,
-            global_tokens=mask.global_tokens,
-            plan=mixer.plan(x[None], context=None, mask=mask),
-        )
-        return y[0]
-
-    activation = gelu if config.feed_forward == "gelu" else torch.relu
+    mask: dict[str, Any] = {"causal": causal}
+    if config.global_tokens:
+        mask["global_tokens"] = torch.arange(len(x))[None] < config.global_tokens
+    activation = ACTIVATIONS[config.feed_forward]
     if config.residual == "plain":
         for n, mixer in enumerate(mixers):
             own = inside(params, f"blocks.{n}.")
-            mix = partial(mixed, mixer, inside(own, "mixer."))
-            x = block(own, x, mix, activation, norm_first=config.norm_first)
+            mix = partial(mixed, mixer, inside(own, "mixer."), **mask)
+            x = block(own, x, {"mixer_norm": mix}, activation, norm_first=config.norm_first)
     else:
         x_1 = x_2 = x
         for n, mixer in enumerate(mixers):
             own = inside(params, f"blocks.blocks.{n}.")
-            f = mixed(mixer, inside(own, "f.mixer."), norm(own, "f.norm", x_2))
-            x_1 = x_1 + f
+            x_1 = x_1 + mixed(mixer, inside(own, "f.mixer."), norm(own, "f.norm", x_2), **mask)
             x_2 = x_2 + feed(inside(own, "g.1."), norm(own, "g.0", x_1), activation)
         x = (x_1 + x_2) / 2 if config.residual == "reversible_mean" else torch.cat([x_1, x_2], -1)
+    return norm(params, "norm", x) if config.norm_first else x
+
+
+def decoded(params: Params, model: nn.Module, x: Tensor, context: Tensor) -> Tensor:
+    config, decoder = model.config, model.decoder
+    pairs = zip(decoder.self_mixers, decoder.cross_mixers, strict=True)
+    for n, (self_mixer, cross_mixer) in enumerate(pairs):
+        own = inside(params, f"blocks.{n}.")
+        mixes = {
+            "self_norm": partial(mixed, self_mixer, inside(own, "self_mixer."), causal=True),
+            "cross_norm": partial(mixed, cross_mixer, inside(own, "cross_mixer."), context=context),
+        }
+        activation = ACTIVATIONS[config.feed_forward]
+        x = block(own, x, mixes, activation, norm_first=config.norm_first)
     return norm(params, "norm", x) if config.norm_first else x
 
 
@@ -106,14 +115,15 @@ Function = Callable[[Tensor], Tensor]
 
 
 def block(
-    params: Params, x: Tensor, mix: Function, activation: Function, *, norm_first: bool
+    params: Params, x: Tensor, mixes: dict[str, Function], activation: Function, *, norm_first: bool
 ) -> Tensor:
-    fed = inside(params, "feed_forward.")
-    if norm_first:
-        x = x + mix(norm(params, "mixer_norm", x))
-        return x + feed(fed, norm(params, "feed_forward_norm", x), activation) if fed else x
-    x = norm(params, "mixer_norm", x + mix(x))
-    return norm(params, "feed_forward_norm", x + feed(fed, x, activation)) if fed else x
+    """What mixes tokens, each under the name of its norm; then the feed-forward layer, if there is one."""
+    parts, fed = dict(mixes), inside(params, "feed_forward.")
+    if fed:
+        parts["feed_forward_norm"] = partial(feed, fed, activation=activation)
+    for name, part in parts.items():
+        x = x + part(norm(params, name, x)) if norm_first else norm(params, name, x + part(x))
+    return x
 
 
 def feed(params: Params, x: Tensor, activation: Function) -> Tensor:
@@ -148,13 +158,13 @@ def relative(
 def place(params: Params, config: StackConfig, t: int) -> Tensor:
     D = config.dim
     if config.position == "learned":
-        return params["embedding.position.table"][t]
+        return params["position.table"][t]
     if config.position == "axial":
-        rows, columns = params["embedding.position.tables.0"], params["embedding.position.tables.1"]
+        rows, columns = params["position.tables.0"], params["position.tables.1"]
         return torch.cat([rows[t // len(columns)], columns[t % len(columns)]])
     if config.position == "sinusoidal":
         angles = [t / 10000 ** (2 * (c // 2) / D) for c in range(D)]
         waves = [math.cos(a) if c % 2 else math.sin(a) for c, a in enumerate(angles)]
         return torch.tensor(waves, dtype=torch.float64)
-    assert config.position == "none"
+    assert config.position in ("none", "rotary")
     return torch.zeros(D, dtype=torch.float64)

@@ -62,12 +62,3 @@ def roused(model):
     for parameter in model.parameters():
         parameter.data.sub_(0.5)
     return model
-
-
-def assert_same(y, expected, model, slow, atol=1e-10, of_gradients=1e-9):
-    """Outputs, and gradients of the parameters, of a model and of one that is computed by its equations."""
-    torch.testing.assert_close(y, expected, rtol=0, atol=atol)
-    y.square().sum().backward()
-    expected.square().sum().backward()
-    for parameter, other in zip(model.parameters(), slow.parameters(), strict=True):
-        torch.testing.assert_close(parameter.grad, other.grad, rtol=0, atol=of_gradients)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from tests.models.table import BATCH, FIELDS, B, assert_same, dense, embedded
+from tests.models.small import assert_same
+from tests.models.table import BATCH, FIELDS, B, dense, embedded
 from tests.models.test_every_model import CASES, VECTORS, made
 from tests.pools import oracle as pools
 
@@ -140,13 +141,13 @@ OTHER_POOLS = ("din_mean", "din_softmax", "din_linear")
     "name", [n for n in CASES if CASES[n].name in FIELDS_MODELS and n not in OTHER_POOLS]
 )
 def test_it_is_its_equations(name):
-    model, slow, config = made(name).eval(), made(name).eval(), CASES[name]
+    model, config = made(name).eval(), CASES[name]
     given = BATCH if getattr(config, "fields", ()) else X
-    params = dict(slow.named_parameters()) | dict(slow.named_buffers())
+    params = dict(model.named_parameters()) | dict(model.named_buffers())
     rows = range(B if given is BATCH else len(X))
     expected = torch.stack([FIELDS_MODELS[config.name](params, config, b) for b in rows])
-    atol, of_gradients = (1e-10, 1e-9) if config.name in ("autoint", "din") else (1e-12, 1e-11)
-    assert_same(model(given), expected, model, slow, atol, of_gradients)
+    atol = 1e-10 if config.name in ("autoint", "din") else 1e-12
+    assert_same(model(given), expected, model, atol)
     if config.name == "mmoe":
         sums = model.weights(given).sum(-1)
         torch.testing.assert_close(sums, torch.ones_like(sums))
