@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.parallel import Ranks
 
 SECONDS = 30  # a rank that waits longer waits for nobody
 
@@ -19,13 +22,11 @@ class Network:
         self.slots: list[Any] = [None] * size
 
 
-class Simulated:
+class Threads(Ranks):
     def __init__(self, rank: int, network: Network):
         self.rank, self.size, self.network = rank, network.size, network
-        self.elements = 0  # sent by this rank
 
     def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
-        self.elements += sum(z.numel() for z in tensors)
         message = facts, [z.detach().clone() for z in tensors]
         self.network.queues[self.rank, to].put(message)
 
@@ -40,36 +41,51 @@ class Simulated:
         return found
 
     def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-        others = [z for rank, z in enumerate(parts) if rank != self.rank]
-        self.elements += sum(z.numel() for z in others if z.is_floating_point())
         found = [of[self.rank].detach().clone() for of in self.facts(list(parts))]
         assert [[*z.shape] for z in found] == [[*shape] for shape in shapes]
         return found
 
     def total(self, z: Tensor) -> Tensor:
-        self.elements += 2 * z.numel()  # once to add them up, once to spread the sum
         return torch.stack(self.facts(z.detach().clone())).sum(0)
+
+
+class Counting(Ranks):
+    """Ranks that count the elements of floating type that they send to others."""
+
+    elements = 0
+
+    def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
+        self.elements += sum(z.numel() for z in tensors if z.is_floating_point())
+        super().send(facts, tensors, to)
+
+    def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        others = [z for rank, z in enumerate(parts) if rank != self.rank]
+        self.elements += sum(z.numel() for z in others if z.is_floating_point())
+        return super().exchange(parts, shapes)
+
+    def total(self, z: Tensor) -> Tensor:
+        self.elements += 2 * z.numel()  # once to add them up, once to spread the sum
+        return super().total(z)
+
+
+class Simulated(Counting, Threads):
+    pass
 
 
 def on_ranks(size: int, job: Callable[[Simulated], Any]) -> list[Any]:
     """What the job returns on each rank; the first error of a rank is raised."""
-    network, found, errors = Network(size), [None] * size, []
+    network, errors = Network(size), []
 
-    def work(rank: int) -> None:
+    def work(rank: int) -> Any:
         try:
-            found[rank] = job(Simulated(rank, network))
-        except threading.BrokenBarrierError:
-            pass
+            return job(Simulated(rank, network))
         except Exception as error:
             errors.append(error)
             network.meeting.abort()
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(size) as pool:
+        found = list(pool.map(work, range(size)))
     if errors:
         raise errors[0]
-    assert not network.meeting.broken and all(q.empty() for q in network.queues.values())
+    assert all(queue.empty() for queue in network.queues.values())
     return found

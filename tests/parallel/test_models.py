@@ -1,11 +1,10 @@
 """Whole models on parts of a sequence: positions, masks, recomputation; two real processes; bad calls."""
 
 import pickle
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
-from unittest import mock
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ from regard.nn.recorded import outermost
 from regard.parallel import elements, next_tokens, sequence, tensor_plan, way_of
 from tests.command import in_processes
 from tests.models.small import shaken
-from tests.parallel.simulated import on_ranks
+from tests.parallel.simulated import Counting, on_ranks
 from tests.parallel.test_shards import cut
 
 SIZES = {"vocab_size": 11, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 32}
@@ -54,25 +53,6 @@ def trained(model, inputs, valid):
     return y.detach(), {name: z.grad for name, z in model.named_parameters()}
 
 
-def require_parts(config, inputs=(TOKENS,), valid=None):
-    valid = {"valid": VALID} if valid is None else valid
-    model = built(config)
-
-    def job(ranks):
-        def own(z):
-            return cut(z, 1, LENGTHS, ranks.rank)
-
-        copy = deepcopy(model)
-        with sequence(copy, ranks):
-            return trained(copy, [own(z) for z in inputs], {n: own(z) for n, z in valid.items()})
-
-    found = on_ranks(3, job)
-    y, grads = trained(model, inputs, valid)
-    torch.testing.assert_close(torch.cat([z for z, _ in found], 1), y, **CLOSE)
-    for name, expected in grads.items():
-        torch.testing.assert_close(sum(own[name] for _, own in found), expected, **CLOSE)
-
-
 def decoder(**options):
     return LanguageModelConfig(**SIZES, **options)
 
@@ -81,29 +61,38 @@ def encoder(**options):
     return MaskedLanguageModelConfig(**SIZES, position="learned", **options)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        *(decoder(position=position) for position in ("sinusoidal", "learned", "rotary")),
-        decoder(position="learned", checkpoint=True),
-        decoder(mixer="gau", checkpoint=True),  # its block ends with the mixer
-        decoder(mixer="local", mixer_options={"window_size": 3}, residual="reversible"),
-        decoder(mixer=(Layer("gated_delta"), Layer("softmax"))),
-        encoder(),
-        encoder(mixer="longformer", global_tokens=2),
-    ],
-)
-def test_a_stack(config):
-    require_parts(config)
+PADDED = {"valid": VALID}
+STACKS = [
+    *(decoder(position=position) for position in ("sinusoidal", "learned", "rotary")),
+    decoder(position="learned", checkpoint=True),
+    decoder(mixer="gau", checkpoint=True),  # its block ends with the mixer
+    decoder(mixer="local", mixer_options={"window_size": 3}, residual="reversible"),
+    decoder(mixer=(Layer("gated_delta"), Layer("softmax"))),
+    encoder(),
+    encoder(mixer="longformer", global_tokens=2),
+]
+PAIR = TransformerConfig(position="learned", **SIZES)
+CASES = [(config, (TOKENS,), PADDED) for config in STACKS]
+CASES += [
+    (decoder(position="learned"), (TOKENS,), {"documents": DOCUMENTS, "valid": VALID}),
+    (PAIR, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID}),
+]
 
 
-def test_documents_go_over_a_border_of_parts():
-    require_parts(decoder(position="learned"), valid={"documents": DOCUMENTS, "valid": VALID})
+@pytest.mark.parametrize(("config", "inputs", "masks"), CASES)
+def test_parts_of_a_model_are_the_whole(config, inputs, masks):
+    model = built(config)
 
+    def job(ranks):
+        copy, own = deepcopy(model), partial(cut, dim=1, lengths=LENGTHS, rank=ranks.rank)
+        with sequence(copy, ranks):
+            return trained(copy, map(own, inputs), {name: own(z) for name, z in masks.items()})
 
-def test_encoder_and_decoder():
-    config = TransformerConfig(position="learned", **SIZES)
-    require_parts(config, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID})
+    found = on_ranks(3, job)
+    y, grads = trained(model, inputs, masks)
+    torch.testing.assert_close(torch.cat([z for z, _ in found], 1), y, **CLOSE)
+    for name, expected in grads.items():
+        torch.testing.assert_close(sum(own[name] for _, own in found), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -136,53 +125,26 @@ EXCHANGES = {
 }
 PARTS = {2: (6, 8), 4: (5, 1, 3, 5)}
 STEPS = 3
-SENT = {
-    "send": lambda z, **_: z.numel(),
-    "all_to_all_single": lambda _, z, __, own, group: z.numel() - own[dist.get_rank(group)],
-    "all_reduce": lambda z, **_: 2 * z.numel(),
-}
-"""Function of torch.distributed -> elements that this process sends to others."""
 
 
-@contextmanager
-def counting():
-    """Counts the elements of floating type that go through torch.distributed."""
-    count = [0]
-
-    def counted(name):
-        whole = getattr(dist, name)
-
-        def counts(*given, **named):
-            if given[0].is_floating_point():
-                count[0] += SENT[name](*given, **named)
-            return whole(*given, **named)
-
-        return mock.patch.object(dist, name, counts)
-
-    with counted("send"), counted("all_to_all_single"), counted("all_reduce"):
-        yield count
-
-
-def curve(config, group=None, part=lambda z: z):
-    """Losses of three steps on the sequences of which `part` is this process's, and the elements that it sends for them."""
-    model, losses, sent = built(config), [], 0
+def curve(config, ranks=None, part=lambda z: z):
+    """Losses of three steps on the sequences of which `part` is this process's."""
+    model, losses = built(config), []
     tokens, valid, targets = part(TOKENS), part(VALID), part(TOKENS.roll(-1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    with nullcontext() if group is None else sequence(model, group):
+    with nullcontext() if ranks is None else sequence(model, ranks):
         for _ in range(STEPS):
-            with counting() as count:
-                y = model(tokens, valid=valid).mT
-                found = nn.functional.cross_entropy(y, targets, reduction="none")
-                loss = (found * valid).sum() / VALID.sum()
-                loss.backward()
-            sent += count[0]
+            y = model(tokens, valid=valid).mT
+            found = nn.functional.cross_entropy(y, targets, reduction="none")
+            loss = (found * valid).sum() / VALID.sum()
+            loss.backward()
             numbers = [loss.detach(), *(z.grad for z in model.parameters() if z.grad is not None)]
-            for z in numbers if group else ():
-                dist.all_reduce(z, group=group)
+            for z in numbers if ranks else ():
+                dist.all_reduce(z, group=ranks.group)
             optimizer.step()
             optimizer.zero_grad()
             losses.append(float(numbers[0]))
-    return losses, sent
+    return losses
 
 
 def tensor_parallel(model, mesh, *inputs, **masks):
@@ -205,7 +167,8 @@ def _process(rank, folder):
     for size, group in ((4, dist.group.WORLD), (2, pair)):
         for name, config in EXCHANGES.items() if rank < size else ():
             own = partial(cut, dim=1, lengths=PARTS[size], rank=rank)
-            found[f"{name}, {size}"] = curve(config, group, own)
+            ranks = Counting(group)
+            found[f"{name}, {size}"] = curve(config, ranks, own), ranks.elements
     own = partial(cut, dim=1, lengths=PARTS[4], rank=rank)
     shifted = nn.functional.pad(TOKENS[:, 1:], (0, 1), value=-100)
     assert torch.equal(next_tokens(own(TOKENS)), own(shifted))
@@ -235,7 +198,7 @@ def _process(rank, folder):
 def test_two_and_four_processes_train_as_one(tmp_path):
     in_processes(_process, str(tmp_path))
     (first, divided), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
-    whole = {name: curve(config)[0] for name, config in EXCHANGES.items()}
+    whole = {name: curve(config) for name, config in EXCHANGES.items()}
     for size in PARTS:
         for name, config in EXCHANGES.items():
             mixer, way = next(outermost(built(config)))[1], name.partition(",")[0]
