@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 import regard.models as m
@@ -150,17 +151,6 @@ def of_row(name: str, y: Tensor, b: int) -> Tensor:
     return y[b, valid[b]] if kind in PER_TOKEN else y[b]
 
 
-def none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: none(x) for key, x in value.items()}
-    return value[:0]
-
-
-@pytest.mark.parametrize("preset", [m.transformer_small, m.transformer_xl_small, m.xlnet_small])
-def test_small_presets_build(preset):
-    assert m.count_parameters(preset(50)) > 50 * 128
-
-
 def test_every_model_is_covered():
     assert {config.name for config in CASES.values()} | CASES.keys() >= set(MODELS.names())
 
@@ -182,7 +172,8 @@ def test_no_rows_give_no_rows_and_gradients_of_zero(name):
     args, options = given(name)
     shape = model(*args, **options).shape
     before = deepcopy(model.state_dict())
-    y = model(*map(none, args), **none(options))
+    args, options = tree_map(lambda x: x[:0], (args, options))
+    y = model(*args, **options)
     assert y.shape == (0, *shape[1:])
     y.sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())

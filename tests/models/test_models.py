@@ -1,8 +1,7 @@
 """Every mixer of the catalogue in both models, or refused with its reason; what single models have besides the laws of all."""
 
 import shutil
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 import torch
@@ -20,17 +19,13 @@ from regard.models import (
     count_parameters,
     match_parameters,
 )
+from tests.command import python
 from tests.models.small import STACK, VOCAB, classifier, language_model, prompts, ragged, targets
 
 
-class Renamed(ClassifierConfig):
-    """A configuration of one's own, under a name that no catalogue has."""
-
-    name = "renamed"
-
-
 def test_a_configuration_of_ones_own_builds_its_parents_model():
-    assert isinstance(Renamed(**STACK, num_classes=2).build(), Classifier)
+    renamed = type("Renamed", (ClassifierConfig,), {"name": "renamed"})  # in no catalogue
+    assert isinstance(renamed(**STACK, num_classes=2).build(), Classifier)
 
 
 @pytest.mark.parametrize("mixer", MIXERS.names())
@@ -41,16 +36,13 @@ def test_generates_what_forward_says_and_padding_changes_nothing(mixer):
             language_model(mixer=mixer).generate(prompts(), max_new_tokens=2)
         return
     model = language_model(mixer=mixer)
-    text = prompts()
+    text, generate = prompts(), partial(model.generate, max_new_tokens=6)
     for _ in range(6):
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
-    assert torch.equal(model.generate(prompts(), max_new_tokens=6), text[:, 7:])
+    assert torch.equal(generate(prompts()), text[:, 7:])
     if can.padding:
-        together = model.generate(prompts(), valid=ragged(), max_new_tokens=6)
-        alone = [prompts()[row : row + 1, ragged()[row]] for row in range(3)]
-        assert torch.equal(
-            together, torch.cat([model.generate(p, max_new_tokens=6) for p in alone])
-        )
+        alone = [generate(prompts()[[row]][:, ragged()[row]]) for row in range(3)]
+        assert torch.equal(generate(prompts(), valid=ragged()), torch.cat(alone))
 
 
 @pytest.mark.parametrize("mixer", MIXERS.names())
@@ -147,13 +139,9 @@ def test_one_compiled_program_serves_any_length(mixer):
     model, counter = language_model(mixer=mixer, max_len=400), CompileCounter()
     compiled = torch.compile(model, backend=counter, dynamic=True)
     for length in (33, 64, 7, 301):
-        tokens = prompts(length)
-        compiled(tokens).square().sum().backward()
-        found = model.encoder.embedding.table.weight.grad.clone()
-        model.zero_grad()
-        model(tokens).square().sum().backward()
-        torch.testing.assert_close(found, model.encoder.embedding.table.weight.grad)
-        model.zero_grad()
+        table, tokens = model.encoder.embedding.table.weight, prompts(length)
+        losses = (run(tokens).square().sum() for run in (compiled, model))
+        torch.testing.assert_close(*(torch.autograd.grad(loss, table) for loss in losses))
     assert counter.frame_count == 1
 
 
@@ -168,7 +156,6 @@ assert "regard" not in sys.modules
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
 def test_a_classifier_runs_ahead_of_time_compiled_in_another_process(tmp_path):
-    """AOTInductor: a file of machine code for any batch and length, which torch alone runs."""
     sizes = {"vocab_size": VOCAB, "num_classes": 3, "dim": 16, "num_heads": 2, "num_layers": 1}
     model = ClassifierConfig(**sizes, max_len=64, mixer="linear").build().eval()
     free = {0: torch.export.Dim("B", min=2, max=64), 1: torch.export.Dim("T", min=2, max=64)}
@@ -177,8 +164,7 @@ def test_a_classifier_runs_ahead_of_time_compiled_in_another_process(tmp_path):
         torch._inductor.aoti_compile_and_package(made, package_path=str(tmp_path / "made.pt2"))
         tokens = prompts(41).repeat(2, 1)
         torch.save((tokens, model(tokens)), tmp_path / "given.pt")
-    command = [sys.executable, "-c", RUN, tmp_path / "made.pt2", tmp_path / "given.pt"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = python("-c", RUN, tmp_path / "made.pt2", tmp_path / "given.pt")
     assert done.returncode == 0, done.stderr
 
 

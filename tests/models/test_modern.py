@@ -12,17 +12,14 @@ from regard import OptionError, ShapeError
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
 
-def names(model) -> str:
-    return " ".join(mixer.name for mixer in model.encoder.mixers)
-
-
 def test_a_pattern_is_repeated_over_the_layers():
-    wanted = "gated_delta gated_delta gated_delta softmax gated_delta gated_delta"
-    assert names(language_model(mixers="gated_delta*3 softmax", num_layers=6)) == wanted
-    assert names(language_model(mixers="local softmax", num_layers=3)) == "local softmax local"
-    mixers = ["linear", ("local", {"window_size": 2}), m.Layer("softmax", {"position": "alibi"})]
-    model = language_model(mixers=mixers, num_layers=4)
-    assert names(model) == "linear local softmax linear"
+    mixed = ["linear", ("local", {"window_size": 2}), m.Layer("softmax", {"position": "alibi"})]
+    for pattern, wanted in (
+        ("gated_delta*2 softmax", "gated_delta gated_delta softmax gated_delta"),
+        (mixed, "linear local softmax linear"),
+    ):
+        model = language_model(mixers=pattern, num_layers=4)
+        assert [mixer.name for mixer in model.encoder.mixers] == wanted.split()
     assert model.encoder.mixers[1].options["window_size"] == 2
     assert model.config.mixer_name == "linear, local, softmax"
 
@@ -130,40 +127,29 @@ def test_a_new_language_model_guesses_uniformly(options, vocab_size):
     torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
 
 
-def of_transformers(name: str):
-    """The class of Transformers with the sizes of our small preset, of 30 tokens, away from zeros and ones."""
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 30, "hidden_size": 64, "pad_token_id": 0, "rms_norm_eps": 1e-5}
-    heads = {"num_attention_heads": 4, "intermediate_size": 171}
-    dense = {**heads, "num_hidden_layers": 2, "num_key_value_heads": 2}
-    mixed = {
-        **heads,
-        "num_hidden_layers": 4,
-        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
-    }
-    rope = {"rope_type": "default"}
-    kind, own = {
-        "llama3": ("Llama", {**dense, "rope_parameters": {**rope, "rope_theta": 5e5}}),
-        "qwen3": ("Qwen3", {**dense, "head_dim": 32, "rope_parameters": {**rope, "rope_theta": 1e6}, "tie_word_embeddings": True}),
-        "gemma3": ("Gemma3", {**heads, "num_hidden_layers": 6, "num_key_value_heads": 1, "head_dim": 32, "sliding_window": 32,
-                              "query_pre_attn_scalar": 32}),
-        "mamba2": ("Mamba2", {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 32, "state_size": 16, "n_groups": 1,
-                              "tie_word_embeddings": True}),
-        "qwen3_next": ("Qwen3Next", {
-            **mixed, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "num_key_value_heads": 2, "head_dim": 32, "num_experts": 0,
-            "rope_parameters": {**rope, "rope_theta": 1e7, "partial_rotary_factor": 0.25}}),
-        "kimi_linear": ("KimiLinear", {
-            **mixed, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "num_key_value_heads": 4,
-            "linear_head_dim": 16, "linear_num_heads": 4, "mlp_layer_types": ["dense"] * 4}),
-    }[name]  # fmt: skip
-    torch.manual_seed(0)
-    cls = getattr(transformers, f"{kind}ForCausalLM")
-    made = cls(cls.config_class(**{**sizes, **own})).double().eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return made
+def rope(theta: float, **more) -> dict:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **more}}
+
+
+SIZES = {"vocab_size": 30, "hidden_size": 64, "pad_token_id": 0, "rms_norm_eps": 1e-5}
+HEADS = {"num_attention_heads": 4, "intermediate_size": 171}
+DENSE = {**HEADS, "num_hidden_layers": 2, "num_key_value_heads": 2}
+KINDS = ["linear_attention"] * 3 + ["full_attention"]
+RELEASED = {
+    "llama3": ("Llama", {**DENSE, **rope(5e5)}),
+    "qwen3": ("Qwen3", {**DENSE, **rope(1e6), "head_dim": 32, "tie_word_embeddings": True}),
+    "gemma3": ("Gemma3", {
+        **HEADS, "num_hidden_layers": 6, "num_key_value_heads": 1, "head_dim": 32, "sliding_window": 32, "query_pre_attn_scalar": 32}),
+    "mamba2": ("Mamba2", {
+        "num_hidden_layers": 2, "num_heads": 4, "head_dim": 32, "state_size": 16, "n_groups": 1, "tie_word_embeddings": True}),
+    "qwen3_next": ("Qwen3Next", {
+        **DENSE, **rope(1e7, partial_rotary_factor=0.25), "num_hidden_layers": 4, "layer_types": KINDS, "head_dim": 32, "num_experts": 0,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}),
+    "kimi_linear": ("KimiLinear", {
+        **HEADS, "num_hidden_layers": 4, "layer_types": KINDS, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
+        "v_head_dim": 16, "num_key_value_heads": 4, "linear_head_dim": 16, "linear_num_heads": 4, "mlp_layer_types": ["dense"] * 4}),
+}  # fmt: skip
+"""Preset: a class of Transformers with the sizes of our small one."""
 
 
 def gains(module) -> dict[str, Tensor]:
@@ -177,26 +163,25 @@ def gains(module) -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["llama3", "qwen3", "gemma3", "mamba2", "qwen3_next", "kimi_linear"]
-)
+@pytest.mark.parametrize("name", RELEASED)
 def test_presets_are_the_released_classes(name, monkeypatch):
     """With the weights of the checkpoint, layer by layer; Kimi's gate has a bias here, as in its first code."""
-    theirs = of_transformers(name)
-    import regard.hf
-    from tests.hf.small import widened
+    from tests.hf.small import as_stack, built, widened
 
+    kind, own = RELEASED[name]
+    theirs = built(f"{kind}ForCausalLM", {**SIZES, **own})
+    for parameter in theirs.parameters():  # away from zeros and ones
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
     widened(theirs, monkeypatch)
-    loaded = regard.hf.load(theirs.state_dict(), theirs.config.to_dict())
+    loaded = as_stack(theirs)
     ours = m.MODELS[name]("small", vocab_size=30).build().double().eval()
     for block, other in zip(ours.encoder.blocks, loaded.blocks, strict=True):
         missing, unknown = block.load_state_dict(gains(other), strict=False)
         assert not unknown and all(z == "mixer.gate.1.bias" for z in missing)
+        for z in missing:
+            block.get_parameter(z).data.zero_()
     ours.encoder.norm.load_state_dict(gains(loaded.norm))
-    with torch.no_grad():
-        ours.encoder.embedding.table.weight.copy_(loaded.embedding.word.weight)
-        for n, parameter in ours.named_parameters():
-            parameter.mul_(not n.endswith("gate.1.bias"))
+    ours.encoder.embedding.table.weight.data.copy_(loaded.embedding.word.weight)
     if ours.own_logits is not None:
         ours.own_logits.load_state_dict(loaded.head.state_dict())
     tokens = torch.randint(30, (2, 70), generator=torch.Generator().manual_seed(1))

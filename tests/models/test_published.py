@@ -67,6 +67,11 @@ def test_every_size_builds(entry):
         assert entry in IMAGES or made.max_len >= 256
 
 
+@pytest.mark.parametrize("preset", [m.transformer_small, m.transformer_xl_small, m.xlnet_small])
+def test_small_presets_build(preset):
+    assert m.count_parameters(preset(50)) > 50 * 128
+
+
 @pytest.mark.parametrize("stem", [(), ((5, 1), (6, 2))])
 @pytest.mark.parametrize("entry", IMAGES, ids=lambda entry: entry.name)
 def test_image_models_are_what_the_parts_say_and_read_numbers(entry, stem):

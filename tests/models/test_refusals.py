@@ -1,4 +1,4 @@
-"""What models refuse, with the reason, before anything is computed. Values of a wrong type: tests/test_bad_calls.py."""
+"""What models refuse, with the reason, before anything is computed. Tensors and values of a wrong type: tests/test_bad_calls.py."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import regard
 import regard.models as m
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.core import growth
-from regard.nn import FEED_FORWARDS, NORMS, CoordConv2d, LengthProjection
+from regard.nn import FEED_FORWARDS, CoordConv2d, LengthProjection
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.models.small import (
     STACK,
@@ -30,33 +30,16 @@ IMAGE = {"image_size": (8, 8), "patch_size": 2, "num_classes": 3}
 VECTORS = torch.ones(2, 4)
 
 
-def xl(**options):
-    return m.TransformerXLConfig(**SIZES, **options).build()
+def made(kind, **usual):
+    return lambda **options: kind(**{**usual, **options}).build()
 
 
-def xlnet(**options):
-    return m.XLNetConfig(**{**SIZES, "mem_len": 3, **options}).build()
-
-
-def dual(**options):
-    return m.DualEncoderConfig(**STACK, **options).build()
-
-
-def han(**options):
-    sizes = {"vocab_size": 11, "num_classes": 3, "hidden_dim": 4, "num_heads": 2}
-    return m.HANConfig(**{**sizes, **options}).build()
-
-
-def din(history=("history", "shops"), **options):
-    return m.DINConfig(fields=FIELDS, history=history, dim=3, **options).build()
-
-
-def mmoe(**options):
-    return m.MMoEConfig(**{"input_dim": 4, **options}).build()
-
-
-def table(**changed):
-    return m.LogisticRegressionConfig(fields=FIELDS).build().double()(BATCH | changed)
+xl = made(m.TransformerXLConfig, **SIZES)
+xlnet = made(m.XLNetConfig, **SIZES, mem_len=3)
+dual = made(m.DualEncoderConfig, **STACK)
+han = made(m.HANConfig, vocab_size=11, num_classes=3, hidden_dim=4, num_heads=2)
+din = made(m.DINConfig, fields=FIELDS, history=("history", "shops"), dim=3)
+mmoe = made(m.MMoEConfig, input_dim=4)
 
 
 def published(name, *preset, **options):
@@ -109,20 +92,16 @@ REFUSED = {
         ("tokens of torch.int8 cannot be 299", lambda: m.corrupt(
             TEXT.to(torch.int8), mask_token=250, vocab_size=300)),
         ('padding "same" needs a stride of 1', lambda: CoordConv2d(1, 2, 3, padding="same", stride=2)),
-        (r"eps \(-1.0\) must be greater than 0", lambda: NORMS["layer"](8, eps=-1.0)),
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         ("eos", lambda: generate(eos=VOCAB)),
-        ("eos", lambda: lm().beam_search(TEXT, max_new_tokens=3, eos=VOCAB)),
         ("start_valid belongs to starts", lambda: transformer().generate(
             TEXT, 1, start_valid=ragged_targets(), max_new_tokens=1)),
         ("mlp_dim", lambda: dual(mlp_dim=1)),
         ("mask_token", lambda: m.corrupt(TEXT, mask_token=9, vocab_size=9)),
-        ("rate", lambda: m.corrupt(TEXT, mask_token=1, vocab_size=9, rate=2)),
         ("multiple of patch_size", lambda: image(image_size=(5, 6))),
         (r"'s strides \(4\)", lambda: m.PatchClassifierConfig(**IMAGE, stem=((4, 2), (4, 2)))),
         ("fnet: head must be masked_language_model or classifier", lambda: published(
             "fnet", "base", head="language_model")),
-        ("classifier needs num_classes", lambda: published("fnet", head="classifier")),
         ("one summary without a query", lambda: han(pool="target_query")),
         ("one summary without a query", lambda: han(pool_options={"num_queries": 2})),
         ("must be empty: 'convolution' has none", lambda: han(
@@ -135,8 +114,6 @@ REFUSED = {
         ("no Categorical field of that name", lambda: m.DINConfig(
             fields=(*FIELDS, Sequence("h", Categorical("other", 4))), history=("h",))),
         ("takes no query", lambda: din(pool="context_query")),
-        (r"cross: mixer \(5\) must be a Mixer", lambda: din(
-            pool="cross", pool_options={"mixer": 5})),
         ("must not hold dim", lambda: din(pool="cross", pool_options={"num_heads": 1, "dim": 3})),
         ("two fields are called 'items'", lambda: m.LogisticRegressionConfig(
             fields=(ITEM, Numeric("items")))),
@@ -154,16 +131,9 @@ REFUSED = {
         ("at least one width", lambda: mmoe(expert_dims=())),
     ],
     UnknownNameError: [
-        ("unknown option of none 'zz'. Known: none", lambda: lm(position="none", position_options={"zz": 1})),
-        ("Did you mean 'softmax'", lambda: lm(mixer="sofmax")),
         ("Did you mean 'softmax'", lambda: lm(mixers="linear sofmax")),
-        ("option of local", lambda: han(word_encoder="local", word_encoder_options={"windw": 3})),
-        ("num_kv_heads", lambda: lm(mixer_options={"num_kvheads": 2})),
-        ("base", lambda: lm(position_options={"bas": 2})),
         (r"preset of fnet.*Did you mean 'base'", lambda: published("fnet", "bas")),
         ("unknown preset of longformer", lambda: published("longformer", [1])),
-        ("option of masked_language_model 'num_classes'", lambda: published(
-            "fnet", num_classes=2)),
     ],
     UnsupportedError: [
         ("fnet does not support causal: ", lambda: lm(mixer="fnet")),
@@ -187,9 +157,6 @@ REFUSED = {
     ],
     ShapeError: [
         ("has columns for 0 to 8 tokens", lambda: LengthProjection(8, 3)(9)),
-        ("int64 or int32 ids, got torch.float32", lambda: lm()(TEXT.float())),
-        (r"\[B, T >= 1\], got a tensor \[7\]", lambda: lm()(TEXT[0])),
-        ("outside the vocabulary", lambda: lm()(TEXT + VOCAB)),
         ("tokens are on meta, the model on cpu", lambda: lm()(TEXT.to("meta"))),
         (r"length \(41\) exceeds max_len \(40\)", lambda: LEARNED[0](prompts(41))),
         (r"documents must be int64 or int32 \[3, 7\]", lambda: lm()(TEXT, documents=TEXT[:, 1:])),
@@ -197,13 +164,11 @@ REFUSED = {
         ("came without documents", lambda: lm().extend(
             TEXT, lm().extend(TEXT, lm().initial_state(3))[1], documents=TEXT * 0)),
         ("without any valid token", lambda: generate(valid=torch.zeros(3, 7).bool())),
-        ("target: token id .* outside the vocabulary", lambda: transformer()(TEXT, START + VOCAB)),
         ("target has batch 2, the source 3", lambda: transformer()(TEXT, START[:2])),
         (r"target length \(9\) exceeds max_len \(8\)", lambda: LEARNED[1](TEXT, targets(9))),
         ("prompt of 6 tokens", lambda: LEARNED[1].generate(TEXT, START, max_new_tokens=4)),
         ("outside the vocabulary", lambda: transformer().generate(TEXT, VOCAB, max_new_tokens=1)),
         (STATE, lambda: lm().extend(TEXT, lm(num_layers=3).initial_state(3))),
-        (STATE, lambda: xl().extend(TEXT, xl(num_layers=3).initial_state(3))),
         (STATE, lambda: xl().extend(TEXT, xl(mem_len=5).initial_state(3))),
         (STATE, lambda: transformer().extend(
             START, transformer(decoder_layers=1).initial_state(TEXT))),
@@ -211,7 +176,6 @@ REFUSED = {
             START[:2], transformer().initial_state(TEXT))),
         (STATE, lambda: xlnet().extend(TEXT, xlnet(num_layers=3).initial_state(3), order=ORDER)),
         (STATE, lambda: xlnet().extend(TEXT, xlnet(dim=4).initial_state(3), order=ORDER)),
-        (r"order must be int64 or int32 \[3, 7\]", lambda: xlnet()(TEXT, order=ORDER[:, 1:])),
         ("order holds the rank -7: ranks start at 0", lambda: xlnet()(TEXT, order=ORDER - 7)),
         ("predicts 7 tokens, and num_predict is 2", lambda: xlnet(num_predict=2)(
             TEXT, order=ORDER)),
@@ -226,10 +190,6 @@ REFUSED = {
             torch.zeros(1, 1, 4, 6).long())),
         *(("pad_documents: documents must be lists of sentences", lambda x=x: m.pad_documents(x))
           for x in ([[1, 2]], "ab", [[[1.5]]], [[[[1]]]])),
-        (r"user must be int64 or int32 ids \[B\], got None", lambda: table(user=None)),
-        ("user has batch 2", lambda: table(user=BATCH["user"][:2])),
-        ("age must be floating point", lambda: table(age=BATCH["age"].long())),
-        ("user holds id 7, outside its 7 values", lambda: table(user=BATCH["user"] + 1)),
         ("histories must be aligned", lambda: din().double()(
             BATCH | {"shops": BATCH["shops"][:, :2]})),
         (r"counts of 'items' must be a tensor \[9\]", lambda: counts(items=torch.ones(8))),
