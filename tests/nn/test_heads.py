@@ -17,42 +17,35 @@ OPTIONS |= {"strided": {"stride": 2}, "local": {"window_size": 2}, "global": {"n
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def half(layer: nn.Linear, dim: int, part: int) -> nn.Linear:
-    """One of two processes' part of the rows (0) or columns (1) of the weight."""
-    kept = layer.weight.detach().chunk(2, dim)[part]
-    made = nn.Linear(kept.shape[1], kept.shape[0], bias=False)
-    made.weight = nn.Parameter(kept.clone())
-    return made
+ALL = ("query", "key", "value", "out")
 
 
-def halved(mixer: nn.Module, names: tuple[str, ...], part: int = 0) -> nn.Module:
+def halved(mixer: nn.Module, names: tuple[str, ...] = ALL, part: int = 0) -> nn.Module:
+    """With one of two processes' part of these layers: of their rows, and of the columns of the last."""
     mixer = copy.deepcopy(mixer)
-    for module in mixer.modules():
-        for name, layer in list(module.named_children()):
-            if isinstance(layer, nn.Linear) and name in names:
-                setattr(module, name, half(layer, int(name == "out"), part))
+    for path, layer in mixer.named_modules():
+        name = path.rpartition(".")[2]
+        if isinstance(layer, nn.Linear) and name in names:
+            kept = layer.weight.detach().chunk(2, int(name == "out"))[part]
+            layer.weight = nn.Parameter(kept.clone())
+            layer.out_features, layer.in_features = kept.shape
     return mixer
 
 
 def with_heads(name: str, **options) -> nn.Module:
     torch.manual_seed(0)
+    options = OPTIONS.get(name, {}) | options
     return build(name, dim=24, num_heads=4, max_len=16, **options).double().eval()
 
 
-ALL = ("query", "key", "value", "out")
+def is_divided(mixer: nn.Module) -> bool:
+    modules = list(mixer.modules())
+    ours = any(isinstance(module, Heads | Values) for module in modules)
+    return ours and any(name in ALL for module in modules for name in module._modules)
 
 
-def divided(name: str) -> nn.Module | None:
-    mixer = with_heads(name)
-    ours = any(isinstance(module, Heads | Values) for module in mixer.modules())
-    layers = [layer for m in mixer.modules() for layer in m._modules if layer in ALL]
-    return mixer if ours and layers else None
-
-
-DIVIDED = {name: mixer for name in MIXERS.names() if (mixer := divided(name)) is not None}
-SMALL = {name: with_heads(name, **OPTIONS.get(name, {})) for name in DIVIDED}
-OF_HEADS = {name: getattr(mixer, "heads", None) for name, mixer in SMALL.items()}
-ALIKE = [name for name, heads in OF_HEADS.items() if getattr(heads, "alike", False)]
+DIVIDED = {n: mixer for n in MIXERS.names() if is_divided(mixer := with_heads(n))}
+ALIKE = [n for n, mixer in DIVIDED.items() if "heads" in mixer._modules and mixer.heads.alike]
 
 
 def test_heads_are_alike_in_these():
@@ -70,30 +63,25 @@ def test_heads_are_alike_in_these():
 @pytest.mark.parametrize("options", [{}, {"num_kv_heads": 2}], ids=["", "grouped"])
 @pytest.mark.parametrize("name", ALIKE)
 def test_two_halves_of_the_heads_sum_to_the_whole(name, options):
-    whole = with_heads(name, **OPTIONS.get(name, {}), **options)
-    halves = [halved(whole, ALL, part) for part in (0, 1)]
+    whole = with_heads(name, **options)
+    halves = [halved(whole, part=part) for part in (0, 1)]
     can, x = whole.capabilities, torch.randn(2, 8, 24).double()
     valid = torch.arange(8) < torch.tensor([[8], [5]])
     marks = torch.arange(8).expand(2, 8) % 4 == 1
     masks = [Mask(valid=valid)]
     masks += [Mask(valid=valid, global_tokens=marks)] if can.global_tokens else []
     masks += [replace(mask, causal=True) for mask in masks] if can.causal else []
-    for mask in masks:
-        total = sum(part(x, mask=mask) for part in halves)
-        torch.testing.assert_close(total, whole(x, mask=mask), **EXACT)
-        seen = [part.observe(x, mask=mask).heads for part in halves]
-        torch.testing.assert_close(torch.cat(seen, 1), whole.observe(x, mask=mask).heads, **EXACT)
+    calls = [lambda mixer, mask=mask: mixer(x, mask=mask) for mask in masks]
     if can.cross:
         context = torch.randn(2, 6, 24).double()
-        total = sum(part(x, context=context) for part in halves)
-        torch.testing.assert_close(total, whole(x, context=context), **EXACT)
+        calls.append(lambda mixer: mixer(x, context=context))
     if can.streaming:
-        total = sum(streamed(part, x) for part in halves)
-        torch.testing.assert_close(total, streamed(whole, x), **EXACT)
-
-
-def streamed(mixer, x):
-    return feed(mixer, x, mixer.initial_state(len(x), max_len=16), (3, 1, 4))[0]
+        calls.append(lambda mixer: feed(mixer, x, mixer.initial_state(2, max_len=16), (3, 1, 4))[0])
+    for call in calls:
+        torch.testing.assert_close(sum(map(call, halves)), call(whole), **EXACT)
+    for mask in masks:
+        seen = [part.observe(x, mask=mask).heads for part in (*halves, whole)]
+        torch.testing.assert_close(torch.cat(seen[:2], 1), seen[2], **EXACT)
 
 
 def ordered(mixer):
@@ -103,7 +91,7 @@ def ordered(mixer):
 
 @pytest.mark.parametrize("name", [name for name in DIVIDED if name not in ALIKE])
 def test_a_part_of_the_heads_is_refused_where_they_are_not_alike(name):
-    part, x = halved(DIVIDED[name], ALL), torch.randn(2, 8, 24).double()
+    part, x = halved(DIVIDED[name]), torch.randn(2, 8, 24).double()
     with pytest.raises(ShapeError, match=REFUSED):
         part(x, mask=ordered(part))
     if part.capabilities.streaming:
