@@ -1,5 +1,6 @@
 """HAN is its equations, read without padding; what is absent changes nothing; and it finds the sentence that matters."""
 
+import pytest
 import torch
 from torch.nn.functional import pad
 
@@ -14,69 +15,68 @@ DOCUMENTS = [
     [[], [2, 7, 1], [], [8, 2]],
     [[]],
 ]
+TOKENS, VALID = pad_documents(DOCUMENTS)
+FLAT = {"flat": True, "word_encoder": "none", "pool": "mean"}
+READS = {
+    "gru": lambda encoder, x: encoder.gru(x)[0],
+    "convolution": lambda encoder, x: encoder.convolution(x.T).relu().T,
+    "none": lambda encoder, x: encoder.into(x),
+}
 
 
-def level(encoder, pool, xs):
+def level(kind, encoder, pool, xs):
     """Summary and weights of one sequence."""
     if not xs:
         return torch.zeros(8).double(), torch.zeros(0).double()
-    assert type(encoder.gru) is torch.nn.GRU
-    h = encoder.gru(torch.stack(xs))[0]
-    (weights,) = pools.context_query(dict(pool.named_parameters()), list(h), None)
-    weights = torch.stack(weights)
+    h = READS[kind](encoder, torch.stack(xs))
+    weights = torch.ones(len(h)).double() / len(h)
+    if pool.name == "max":
+        return h.amax(0), weights
+    if pool.name == "context_query":
+        weights = torch.stack(pools.context_query(dict(pool.named_parameters()), list(h), None)[0])
     return weights @ h, weights
 
 
 def oracle(model, document):
-    words, sentences = [], []
-    for sentence in document:
-        xs = [model.embedding.weight[i] for i in sentence]
-        summary, weights = level(model.words, model.word_pool, xs)
-        words.append(weights)
-        if sentence:
-            sentences.append(summary)
-    summary, weights = level(model.sentences, model.sentence_pool, sentences)
-    return model.head(summary), words, weights
+    config = model.config
+    xs = [[model.embedding.weight[i] for i in sentence] for sentence in document]
+    if config.flat:
+        xs = [[x for sentence in xs for x in sentence]]
+    words = [level(config.word_encoder, model.words, model.word_pool, x) for x in xs]
+    summaries, weights = zip(*words, strict=True)
+    if config.flat:
+        return model.head(summaries[0]), weights, None
+    found = [summary for summary, x in zip(summaries, xs, strict=True) if x]
+    summary, sentences = level(config.sentence_encoder, model.sentences, model.sentence_pool, found)
+    return model.head(summary), weights, sentences
 
 
-def test_it_is_its_equations():
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        FLAT,
+        {"word_encoder": "none", "sentence_encoder": "none", "pool": "max"},
+        {"flat": True, "word_encoder": "convolution", "pool": "max"},
+    ],
+    ids=str,
+)
+def test_it_is_its_equations(options):
+    model = made("han", **options).eval()
+    expected = torch.stack([oracle(model, document)[0] for document in DOCUMENTS])
+    assert_same(model(TOKENS, valid=VALID), expected, model, atol=1e-13)
+
+
+def test_weights_are_those_of_its_equations():
     model = made("han").eval()
-    tokens, valid = pad_documents(DOCUMENTS)
-    assert tokens.shape == (4, 4, 4) and valid.sum() == 14
-    found = model.read(tokens, valid=valid)
-    one = model.read(torch.tensor([[[7]]]))
-    torch.testing.assert_close(one.logits[0], found.logits[1])
-    assert one.words.item() == one.sentences.item() == 1
-    expected = []
+    found = model.read(TOKENS, valid=VALID)
+    torch.testing.assert_close(model(torch.tensor([[[7]]]))[0], found.logits[1])
     for b, document in enumerate(DOCUMENTS):
-        logits, words, sentences = oracle(model, document)
-        expected.append(logits)
+        _, words, weights = oracle(model, document)
         places = [s for s, sentence in enumerate(document) if sentence]
         assert found.sentences[b].nonzero()[:, 0].tolist() == places
-        torch.testing.assert_close(found.sentences[b, places], sentences)
-        for s, weights in enumerate(words):
-            whole = pad(weights, (0, 4 - len(weights)))
-            torch.testing.assert_close(found.words[b, s], whole)
-    assert_same(found.logits, torch.stack(expected), model, atol=1e-13)
-
-
-def test_baselines_are_their_formulas():
-    tokens, valid = pad_documents(DOCUMENTS)
-    mean = made("han", flat=True, word_encoder="none", pool="mean").eval()
-    hierarchy = made("han", word_encoder="none", sentence_encoder="none", pool="max").eval()
-    kernel = made("han", flat=True, word_encoder="convolution", pool="max").eval()
-    for b, document in enumerate(DOCUMENTS[:3]):
-        words = torch.tensor([i for sentence in document for i in sentence])
-        sentences = [torch.tensor(sentence) for sentence in document if sentence]
-        into, last = hierarchy.words.into, hierarchy.sentences.into
-        largest = torch.stack([into(hierarchy.embedding(s)).amax(0) for s in sentences])
-        found = kernel.words.convolution(kernel.embedding(words).T).relu().amax(1)
-        for model, summary in (
-            (mean, mean.words.into(mean.embedding(words)).mean(0)),
-            (hierarchy, last(largest).amax(0)),
-            (kernel, found),
-        ):
-            y = model(tokens, valid=valid)[b]
-            torch.testing.assert_close(y, model.head(summary), rtol=0, atol=1e-12)
-    read = mean.read(tokens, valid=valid)
-    torch.testing.assert_close(read.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
+        torch.testing.assert_close(found.sentences[b, places], weights)
+        for s, row in enumerate(words):
+            torch.testing.assert_close(found.words[b, s], pad(row, (0, 4 - len(row))))
+    flat = made("han", **FLAT).eval().read(TOKENS, valid=VALID)
+    torch.testing.assert_close(flat.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
