@@ -1,6 +1,7 @@
 """Every mixer of the catalogue in both models, or refused with its reason; what single models have besides the laws of all."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -53,7 +54,14 @@ def test_classifies_with_parameters_matched(mixer):
         return
     model = classifier(mixer=mixer)
     assert model(prompts()).shape == (3, 5)
-    assert abs(count_parameters(match_parameters(model.config, 30_000)) - 30_000) <= 3_000
+    config, includes_ffn = model.config, model.encoder.mixers[0].capabilities.includes_ffn
+    assert count_parameters(config) == sum(p.numel() for p in model.parameters())
+    for target, feed_forward in ((30_000, "gelu"), (1_000_000, "swiglu")):
+        config = replace(config, feed_forward=feed_forward)
+        matched = match_parameters(config, target)
+        assert abs(count_parameters(matched) - target) <= 0.1 * target
+        (changed,) = (name for name in vars(config) if vars(config)[name] != vars(matched)[name])
+        assert changed == ("mixer_options" if includes_ffn else "hidden_dim")
 
 
 @pytest.mark.parametrize("embedding_norm", [False, True])

@@ -1,10 +1,10 @@
-"""Published models have as many parameters as published, and configurations can be made equal in them."""
+"""Published models have as many parameters as published."""
 
 import pytest
 import torch
 
 import regard.models as m
-from regard.models import count_parameters, match_parameters
+from regard.models import count_parameters
 from tests.models.small import STACK
 
 BASE = m.transformer_base(33708, max_len=256)
@@ -89,19 +89,6 @@ ROWS = [  # configuration, published millions, tolerance, numbers that the paper
 def test_parameters_are_as_many_as_published(config, millions, tolerance, lacking):
     found = (count_parameters(config) + lacking) / 1e6
     assert found == pytest.approx(millions, rel=tolerance or 1e-12)
-
-
-@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
-@pytest.mark.parametrize("mixer", ["softmax", "linear", "gau"])
-@pytest.mark.parametrize("target", [30_000, 100_000, 1_000_000])
-def test_parameters_are_matched(mixer, feed_forward, target):
-    config = m.LanguageModelConfig(**STACK, mixer=mixer, feed_forward=feed_forward)
-    matched = match_parameters(config, target)
-    count = count_parameters(matched)
-    assert abs(count - target) <= 0.1 * target
-    assert count == sum(p.numel() for p in matched.build().parameters())
-    changed = {"mixer_options"} if mixer == "gau" else {"hidden_dim"}
-    assert {k for k in vars(config) if vars(config)[k] != vars(matched)[k]} == changed
 
 
 def test_counting_leaves_the_random_generator_alone():

@@ -1,7 +1,7 @@
 """Whole models on parts of a sequence: positions, masks, recomputation; two real processes; bad calls."""
 
 import pickle
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
@@ -44,13 +44,30 @@ def weighed(y):
     return (y * torch.linspace(-1, 1, y.shape[-1], dtype=y.dtype)).square().sum()
 
 
-def trained(model, inputs, valid):
-    """Outputs and gradients; those of tokens that are absent, as the last of `valid` says, mean nothing."""
-    y = model(*inputs, **valid)
-    present = next(reversed(valid.values()))
+def trained(model, inputs, masks):
+    """Outputs and gradients; those of tokens that are absent, as the last of the masks says, mean nothing."""
+    y = model(*inputs, **masks)
+    present = next(reversed(masks.values()))
     y = torch.where(present[..., None], y, 0)
     weighed(y).backward()
-    return y.detach(), {name: z.grad for name, z in model.named_parameters()}
+    grads = {name: z.grad for name, z in model.named_parameters() if z.grad is not None}
+    return y.detach(), grads
+
+
+def of_part(model, ranks, inputs, masks, lengths=LENGTHS):
+    """The same of this rank's part."""
+    own = partial(cut, dim=1, lengths=lengths, rank=ranks.rank)
+    with sequence(model, ranks):
+        return trained(model, map(own, inputs), {name: own(z) for name, z in masks.items()})
+
+
+def assert_whole(parts, config, inputs, masks):
+    """Outputs one after the other, and gradients in sum, are those of one process."""
+    y, grads = trained(built(config), inputs, masks)
+    torch.testing.assert_close(torch.cat([z for z, _ in parts], 1), y, **CLOSE)
+    for name, expected in grads.items():
+        total = sum(own[name] for _, own in parts if name in own)
+        torch.testing.assert_close(total, expected, **CLOSE)
 
 
 def decoder(**options):
@@ -82,17 +99,8 @@ CASES += [
 @pytest.mark.parametrize(("config", "inputs", "masks"), CASES)
 def test_parts_of_a_model_are_the_whole(config, inputs, masks):
     model = built(config)
-
-    def job(ranks):
-        copy, own = deepcopy(model), partial(cut, dim=1, lengths=LENGTHS, rank=ranks.rank)
-        with sequence(copy, ranks):
-            return trained(copy, map(own, inputs), {name: own(z) for name, z in masks.items()})
-
-    found = on_ranks(3, job)
-    y, grads = trained(model, inputs, masks)
-    torch.testing.assert_close(torch.cat([z for z, _ in found], 1), y, **CLOSE)
-    for name, expected in grads.items():
-        torch.testing.assert_close(sum(own[name] for _, own in found), expected, **CLOSE)
+    found = on_ranks(3, lambda ranks: of_part(deepcopy(model), ranks, inputs, masks))
+    assert_whole(found, config, inputs, masks)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -124,27 +132,6 @@ EXCHANGES = {
     "tokens": MaskedLanguageModelConfig(mixer="nystrom", **FOUR),
 }
 PARTS = {2: (6, 8), 4: (5, 1, 3, 5)}
-STEPS = 3
-
-
-def curve(config, ranks=None, part=lambda z: z):
-    """Losses of three steps on the sequences of which `part` is this process's."""
-    model, losses = built(config), []
-    tokens, valid, targets = part(TOKENS), part(VALID), part(TOKENS.roll(-1, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    with nullcontext() if ranks is None else sequence(model, ranks):
-        for _ in range(STEPS):
-            y = model(tokens, valid=valid).mT
-            found = nn.functional.cross_entropy(y, targets, reduction="none")
-            loss = (found * valid).sum() / VALID.sum()
-            loss.backward()
-            numbers = [loss.detach(), *(z.grad for z in model.parameters() if z.grad is not None)]
-            for z in numbers if ranks else ():
-                dist.all_reduce(z, group=ranks.group)
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(float(numbers[0]))
-    return losses
 
 
 def tensor_parallel(model, mesh, *inputs, **masks):
@@ -166,9 +153,9 @@ def _process(rank, folder):
     pair, found, divided = dist.new_group([0, 1]), {}, []
     for size, group in ((4, dist.group.WORLD), (2, pair)):
         for name, config in EXCHANGES.items() if rank < size else ():
-            own = partial(cut, dim=1, lengths=PARTS[size], rank=rank)
             ranks = Counting(group)
-            found[f"{name}, {size}"] = curve(config, ranks, own), ranks.elements
+            part = of_part(built(config), ranks, (TOKENS,), PADDED, PARTS[size])
+            found[f"{name}, {size}"] = part, ranks.elements
     own = partial(cut, dim=1, lengths=PARTS[4], rank=rank)
     shifted = nn.functional.pad(TOKENS[:, 1:], (0, 1), value=-100)
     assert torch.equal(next_tokens(own(TOKENS)), own(shifted))
@@ -196,21 +183,20 @@ def _process(rank, folder):
 
 
 def test_two_and_four_processes_train_as_one(tmp_path):
+    """Their gradients add up to those of one process."""
     in_processes(_process, str(tmp_path))
     (first, divided), *others = (torch.load(tmp_path / f"{rank}.pt") for rank in range(4))
-    whole = {name: curve(config) for name, config in EXCHANGES.items()}
     for size in PARTS:
         for name, config in EXCHANGES.items():
             mixer, way = next(outermost(built(config)))[1], name.partition(",")[0]
             mask = Mask(causal=isinstance(config, LanguageModelConfig))
             assert way_of(mixer, mask, size=size) == way
-            forwards = STEPS * config.num_layers * len(TOKENS) * (3 + config.checkpoint)
+            forwards = config.num_layers * len(TOKENS) * (3 + config.checkpoint)
             bound = forwards * elements(mixer, TOKENS.shape[1], mask, size=size)
             ranks = (first, *(found for found, _ in others[: size - 1]))
-            curves, sent = zip(*(found[f"{name}, {size}"] for found in ranks), strict=True)
+            parts, sent = zip(*(found[f"{name}, {size}"] for found in ranks), strict=True)
             assert 0 < max(sent) <= bound, (name, size, sent, bound)
-            for losses in curves:
-                assert losses == pytest.approx(whole[name], rel=0, abs=1e-10)
+            assert_whole(parts, config, (TOKENS,), PADDED)
     assert {"softmax", "linear", "local", "global"} <= set(divided)
     assert not {"longformer", "gau", "forgetting"} & set(divided)
 
