@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import regard.models as m
-from regard import OptionError, ShapeError
+from regard import ShapeError
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
 
@@ -193,10 +193,3 @@ def test_presets_are_the_released_classes(name, monkeypatch):
     learned = (table.weight.grad[1:] for table in tables)  # they learn nothing of padding
     bound = 1e-3 if name == "kimi_linear" else 1e-4  # theirs has gates in float32
     torch.testing.assert_close(*learned, rtol=bound, atol=bound)
-
-
-def test_a_stack_without_feed_forward_layers_is_its_mixers():
-    model = language_model(hidden_dim=0, num_layers=2)
-    assert all(block.feed_forward is None for block in model.encoder.blocks)
-    with pytest.raises(OptionError, match="needs a feed-forward layer"):
-        language_model(hidden_dim=0, residual="reversible")

@@ -77,6 +77,7 @@ REFUSED = {
         ("norm_after=True needs", lambda: lm(norm_after=True, norm_first=False)),
         ("norm_after=True needs", lambda: lm(norm_after=True, residual="reversible")),
         ("norm_after", lambda: transformer(norm_after=True)),
+        ("needs a feed-forward layer", lambda: lm(hidden_dim=0, residual="reversible")),
         ("must be 'plain' here", lambda: transformer(residual="reversible")),
         ("needs norm_first", lambda: reformer(norm_first=False)),
         ("leave checkpoint=False", lambda: reformer(checkpoint=True)),

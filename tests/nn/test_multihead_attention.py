@@ -8,7 +8,8 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.prune import l1_unstructured
 
 import regard
 from regard import OptionError, ShapeError, UnsupportedError
@@ -257,18 +258,13 @@ def test_everything_of_the_layer_is_kept(options, training):
         theirs = ours  # what was replaced is replaced again
 
 
-def parametrised(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
-    nn.utils.parametrizations.weight_norm(layer, "in_proj_weight")
-    return layer
-
-
-def pruned(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
-    return prune.l1_unstructured(layer, "in_proj_weight", 0.5)
-
-
 def hooked(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
     layer.register_forward_hook(lambda module, args, output: None)
     return layer
+
+
+parametrised = partial(weight_norm, name="in_proj_weight")
+pruned = partial(l1_unstructured, name="in_proj_weight", amount=0.5)
 
 
 def of_torch(change=lambda layer: layer, name="softmax", own=(), num_heads=H, **options):
@@ -347,7 +343,7 @@ def test_what_does_not_fit_or_would_be_lost_is_refused(error, why, make):
 
 def test_a_parametrised_output_projection_is_kept():
     theirs = nn.MultiheadAttention(D, H)
-    nn.utils.parametrizations.weight_norm(theirs.out_proj)
+    weight_norm(theirs.out_proj)
     ours = MultiheadAttention.replacing(theirs, build("softmax"))
     x = tokens(T, B, dtype=torch.float32)
     torch.testing.assert_close(ours(x, x, x), theirs(x, x, x))

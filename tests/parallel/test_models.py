@@ -24,7 +24,7 @@ from regard.nn.recorded import outermost
 from regard.parallel import elements, next_tokens, sequence, tensor_plan, way_of
 from tests.command import in_processes
 from tests.models.small import shaken
-from tests.parallel.simulated import Counting, on_ranks
+from tests.parallel.simulated import Counting, Network, Simulated, on_ranks
 from tests.parallel.test_shards import cut
 
 SIZES = {"vocab_size": 11, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 32}
@@ -214,34 +214,23 @@ def test_what_cannot_be_divided_is_refused(name, options, why):
         tensor_plan(nn.Sequential(mixer))
 
 
-def test_targets_are_those_of_the_whole_row():
-    def whole(valid, documents):
-        found = torch.full_like(TOKENS, -100)
-        for row, at in enumerate(valid):
-            columns = at.nonzero().flatten().tolist()
-            for i, j in pairwise(columns):
-                if documents[row, i] == documents[row, j]:
-                    found[row, i] = TOKENS[row, j]
-        return found
+@pytest.mark.parametrize(
+    "fields", [{}, {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}], ids=list
+)
+def test_targets_are_those_of_the_whole_row(fields):
+    def job(ranks):
+        own = partial(cut, dim=1, lengths=LENGTHS, rank=ranks.rank)
+        return next_tokens(own(TOKENS), ranks, **{name: own(z) for name, z in fields.items()})
 
-    every, one = torch.ones_like(VALID), torch.zeros_like(DOCUMENTS)
-    for fields in ({}, {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}):
-
-        def job(ranks, fields=fields):
-            own = {name: cut(z, 1, LENGTHS, ranks.rank) for name, z in fields.items()}
-            return next_tokens(cut(TOKENS, 1, LENGTHS, ranks.rank), ranks, **own)
-
-        expected = whole(fields.get("valid", every), fields.get("documents", one))
-        assert torch.equal(torch.cat(on_ranks(3, job), 1), expected)
-        if not fields:
-            assert (expected == -100).sum() == len(TOKENS)
+    expected, documents = torch.full_like(TOKENS, -100), fields.get("documents", 0 * DOCUMENTS)
+    for row, valid in enumerate(fields.get("valid", torch.ones_like(VALID))):
+        for i, j in pairwise(valid.nonzero()[:, 0].tolist()):
+            if documents[row, i] == documents[row, j]:
+                expected[row, i] = TOKENS[row, j]
+    assert torch.equal(torch.cat(on_ranks(3, job), 1), expected)
 
 
-class Alone:
-    """A rank without others."""
-
-    rank, size = 0, 1
-    receive = None
+ALONE = Simulated(0, Network(1))
 
 
 def test_what_cannot_be_cut_is_refused_in_one_sentence():
@@ -250,10 +239,10 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
     with pytest.raises(OptionError, match="needs a process group: call"):
         sequence(mixer)
     with pytest.raises(OptionError, match="cannot cut Linear: it has no mixer"):
-        sequence(nn.Linear(2, 2), Alone())
-    with sequence(nn.Sequential(mixer), Alone()):
+        sequence(nn.Linear(2, 2), ALONE)
+    with sequence(nn.Sequential(mixer), ALONE):
         with pytest.raises(OptionError, match="cannot cut Softmax: its mixers have a forward of"):
-            sequence(mixer, Alone())
+            sequence(mixer, ALONE)
         with pytest.raises(ShapeError, match=r"softmax: x must have shape \[B, T, 24\]"):
             mixer(torch.zeros(1, 2, 3))
         for copied in (deepcopy, pickle.dumps):  # which would compute with this one's weights
@@ -264,12 +253,12 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
     for model in (config.build() for config in streams):
         state = model.initial_state(2)
         goes_on = pytest.raises(UnsupportedError, match="goes on from a state")
-        with sequence(model, Alone()), goes_on:
+        with sequence(model, ALONE), goes_on:
             model.extend(TOKENS, state)
         assert model.extend(TOKENS, state)[0].shape == (2, 14, 11)
     routing = regard.build("routing", dim=24, num_heads=3, max_len=64)
     learns = pytest.raises(UnsupportedError, match="training on parts of a sequence: its centroid")
-    with sequence(routing, Alone()), learns:
+    with sequence(routing, ALONE), learns:
         routing(torch.zeros(1, 2, 24))
 
 
