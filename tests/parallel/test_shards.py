@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map
 
-import regard
 from regard import Mask
 from regard.parallel import elements, extend, sequence, way_of
 from regard.testing.subject import S, Subject, T, normal
@@ -36,7 +35,7 @@ def gradients(y, weight, mixer, *inputs):
 
 
 def require_shards(subject, request, size):
-    """Raise AssertionError unless `size` ranks give the outputs and gradients of one process."""
+    """Raise AssertionError unless `size` ranks give the outputs and gradients of one process, and send what is declared."""
     lengths, of_context = CUTS[size]
     x = subject.tokens(2, T, seed=3).requires_grad_()
     mask, context = request.mask, request.context
@@ -63,16 +62,22 @@ def require_shards(subject, request, size):
         copy = deepcopy(mixer)
         with sequence(copy, ranks):
             z = copy(part, context=source, mask=local)
-            return z.detach(), *gradients(z, own(weight, 1, lengths), copy, part, source)
+            forward = ranks.elements
+            grads = gradients(z, own(weight, 1, lengths), copy, part, source)
+        return z.detach(), *grads, (forward, ranks.elements - forward)
 
-    found = on_ranks(size, job)
+    *found, sent = zip(*on_ranks(size, job), strict=True)
+    if context is None:
+        bound = len(x) * elements(mixer, T, mask, size=size)
+        forward, backward = map(max, zip(*sent, strict=True))
+        assert forward <= bound and backward <= 2 * bound, "more is sent than is declared"
     close = {"rtol": 0, "atol": 1e-10}
-    torch.testing.assert_close(torch.cat([z for z, *_ in found], 1), y, **close)
-    for i, expected in enumerate(want):
-        torch.testing.assert_close(torch.cat([own[i] for _, own, _ in found], 1), expected, **close)
+    torch.testing.assert_close(torch.cat(found[0], 1), y, **close)
+    for own, expected in zip(zip(*found[1], strict=True), want, strict=True):
+        torch.testing.assert_close(torch.cat(own, 1), expected, **close)
     for name, expected in of_parameters.items():
         if expected is not None:
-            parts = [grads[name] for *_, grads in found if grads[name] is not None]
+            parts = [grads[name] for grads in found[2] if grads[name] is not None]
             total = sum(parts, torch.zeros_like(expected))
             torch.testing.assert_close(total, expected, **close, msg=name)
 
@@ -174,32 +179,13 @@ def test_second_derivatives_go_through_the_exchange():
     torch.testing.assert_close(found, second(x, deepcopy(mixer)), rtol=0, atol=1e-10)
 
 
-NARROW = {"longformer": "narrow", "luong_local": "narrow", "local": "narrow", "strided": "dilated"}
-"""Mixer -> its variant whose window is narrower than the row."""
-
-
 @pytest.mark.parametrize("name", sorted({name for name, *_ in VARIANTS}))
-def test_no_rank_sends_more_than_is_declared(name):
-    options = regard.MIXERS[name].variants[NARROW[name]] if name in NARROW else {}
-    subject = Subject(factory(name, options))
-    mixer, x, declared = subject.make(), subject.tokens(1, T), subject.can.exchange
+def test_what_is_declared_is_exchanged(name):
+    subject = Subject(factory(name, {}))
+    mixer, declared = subject.make(), subject.can.exchange
+    wanted = "halo" if declared == "halo" else "context"
     for order in subject.orders():
-        way = way_of(mixer, order.mask, size=3)
-        wanted = "halo" if declared == "halo" else "context"
         if declared == "halo" or (declared == "sums" and not order.mask.causal):
-            assert way == wanted
+            assert way_of(mixer, order.mask, size=3) == wanted
         if declared and not order.mask.causal:
             assert way_of(mixer, order.mask, size=2) == wanted
-
-        def job(ranks, mask=order.mask):
-            copy, part = deepcopy(mixer), cut(x, 1, (5, 4, T - 9), ranks.rank)
-            with sequence(copy, ranks):
-                y = copy(part.requires_grad_(), mask=mask)
-                sent = ranks.elements
-                y.sum().backward()
-            return sent, ranks.elements - sent
-
-        bound = elements(mixer, T, order.mask, size=3)
-        forward, backward = map(max, zip(*on_ranks(3, job), strict=True))
-        assert 0 < forward <= bound, (order.label, way)
-        assert backward <= 2 * bound, (order.label, way)
