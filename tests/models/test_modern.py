@@ -39,15 +39,6 @@ DOCUMENTS = torch.tensor(
 )
 
 
-def rows(tokens: Tensor, valid: Tensor) -> list[tuple[int, Tensor]]:
-    """Row, and columns of the valid tokens, of each document."""
-    return [
-        (b, torch.nonzero((DOCUMENTS[b] == number) & valid[b])[:, 0])
-        for b in range(len(tokens))
-        for number in DOCUMENTS[b].unique().tolist()
-    ]
-
-
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -74,8 +65,9 @@ def test_packed_documents_are_separate_rows_and_so_are_those_of_a_stream(options
     (packed * weight)[valid].sum().backward()
     found = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad()
-    for b, columns in rows(tokens, valid):
-        if len(columns):
+    for b, numbers in enumerate(DOCUMENTS):
+        for number in numbers[valid[b]].unique():
+            columns = (numbers == number) & valid[b]
             alone = model(tokens[b, columns][None])[0]
             torch.testing.assert_close(packed[b, columns], alone, rtol=0, atol=1e-10)
             (alone * weight[b, columns]).sum().backward()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
-from tests.models.small import VOCAB, assert_same, shaken
+from tests.models.small import VOCAB, assert_same, prompts, shaken
 from tests.models.stacks import block, inside, norm, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 3, "hidden_dim": 20}
@@ -18,8 +18,7 @@ def make(**options) -> TransformerXL:
     return shaken(TransformerXLConfig(**{**SIZES, **options}), by=0.1)
 
 
-def text(T: int = 23, B: int = 2) -> Tensor:
-    return torch.randint(0, VOCAB, (B, T), generator=torch.Generator().manual_seed(2))
+TEXT = prompts(23, 2)
 
 
 def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
@@ -58,7 +57,7 @@ def in_loops(model: TransformerXL, tokens: Tensor) -> Tensor:
     ids=str,
 )
 def test_is_its_equation_in_loops(options):
-    model, tokens = make(**options), text(17)
+    model, tokens = make(**options), TEXT[:, :17]
     found = model(tokens)
     wanted = torch.stack([in_loops(model, row) for row in tokens])
     assert_same(found, wanted, model)
@@ -69,13 +68,13 @@ def test_a_memory_is_not_stale_after_a_step(padded):
     """The memory of the first layer is what was embedded, whatever became of the layer's weights."""
     model = make(segment_len=12, mem_len=23, num_layers=1, norm_first=True)
     valid = torch.rand(2, 23, generator=torch.Generator().manual_seed(4)) < (0.7 if padded else 2)
-    _, state = model.extend(text()[:, :12], model.initial_state(2), valid=valid[:, :12])
+    _, state = model.extend(TEXT[:, :12], model.initial_state(2), valid=valid[:, :12])
     for parameter in model.encoder.blocks.parameters():
         parameter.data.mul_(1.5).add_(0.1)
-    found, _ = model.extend(text()[:, 12:], state, valid=valid[:, 12:])
+    found, _ = model.extend(TEXT[:, 12:], state, valid=valid[:, 12:])
     whole = make(segment_len=23, mem_len=1, num_layers=1, norm_first=True)
     whole.load_state_dict(model.state_dict())
-    wanted = whole(text(), valid=valid)[:, 12:]
+    wanted = whole(TEXT, valid=valid)[:, 12:]
     here = valid[:, 12:]
     torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
 
@@ -83,16 +82,16 @@ def test_a_memory_is_not_stale_after_a_step(padded):
 def test_a_stream_goes_on_where_it_stopped():
     model = make(segment_len=4, mem_len=6)
     state, logits = model.initial_state(2), []
-    for part in text().split(8, dim=1):
+    for part in TEXT.split(8, dim=1):
         found, state = model.extend(part, state)
         logits.append(found)
-    torch.testing.assert_close(torch.cat(logits, 1), model(text()), rtol=0, atol=1e-12)
+    torch.testing.assert_close(torch.cat(logits, 1), model(TEXT), rtol=0, atol=1e-12)
     assert [memory.memory.shape for memory in state.blocks] == [(2, 6, 12)] * 3
     assert not any(memory.memory.requires_grad for memory in state.blocks)
     again = make(segment_len=4, mem_len=6, checkpoint=True)
-    found, _ = again.extend(text(), again.initial_state(2), donate=True)
+    found, _ = again.extend(TEXT, again.initial_state(2), donate=True)
     found.sum().backward()
-    torch.testing.assert_close(found, model(text()), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, model(TEXT), rtol=0, atol=1e-12)
 
 
 def test_layers_share_their_biases_unless_untied():

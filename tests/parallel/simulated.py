@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.parallel import Ranks
-
 SECONDS = 30  # a rank that waits longer waits for nobody
 
 
@@ -22,11 +20,13 @@ class Network:
         self.slots: list[Any] = [None] * size
 
 
-class Threads(Ranks):
+class Simulated:
     def __init__(self, rank: int, network: Network):
         self.rank, self.size, self.network = rank, network.size, network
+        self.elements = 0  # of floating type, sent by this rank
 
     def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
+        self.elements += sum(z.numel() for z in tensors if z.is_floating_point())
         message = facts, [z.detach().clone() for z in tensors]
         self.network.queues[self.rank, to].put(message)
 
@@ -41,35 +41,15 @@ class Threads(Ranks):
         return found
 
     def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        others = [z for rank, z in enumerate(parts) if rank != self.rank]
+        self.elements += sum(z.numel() for z in others if z.is_floating_point())
         found = [of[self.rank].detach().clone() for of in self.facts(list(parts))]
         assert [[*z.shape] for z in found] == [[*shape] for shape in shapes]
         return found
 
     def total(self, z: Tensor) -> Tensor:
-        return torch.stack(self.facts(z.detach().clone())).sum(0)
-
-
-class Counting(Ranks):
-    """Ranks that count the elements of floating type that they send to others."""
-
-    elements = 0
-
-    def send(self, facts: object, tensors: Sequence[Tensor], to: int) -> None:
-        self.elements += sum(z.numel() for z in tensors if z.is_floating_point())
-        super().send(facts, tensors, to)
-
-    def exchange(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-        others = [z for rank, z in enumerate(parts) if rank != self.rank]
-        self.elements += sum(z.numel() for z in others if z.is_floating_point())
-        return super().exchange(parts, shapes)
-
-    def total(self, z: Tensor) -> Tensor:
         self.elements += 2 * z.numel()  # once to add them up, once to spread the sum
-        return super().total(z)
-
-
-class Simulated(Counting, Threads):
-    pass
+        return torch.stack(self.facts(z.detach().clone())).sum(0)
 
 
 def on_ranks(size: int, job: Callable[[Simulated], Any]) -> list[Any]:
