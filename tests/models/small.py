@@ -1,32 +1,28 @@
 """Models small enough to look through."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.models import (
-    Classifier,
-    ClassifierConfig,
-    LanguageModel,
-    LanguageModelConfig,
-    ModelConfig,
-    Transformer,
-    TransformerConfig,
-)
+from regard.models import ClassifierConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 
 VOCAB = 31
 STACK = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 40}
 
 
-def language_model(**options: Any) -> LanguageModel:
-    torch.manual_seed(0)
-    return LanguageModel(LanguageModelConfig(**{**STACK, **options})).double().eval()
+def _built(kind: type[ModelConfig], **own: Any) -> Callable[..., Any]:
+    def build(**options: Any) -> Any:
+        torch.manual_seed(0)
+        return kind(**{**STACK, **own, **options}).build().double().eval()
+
+    return build
 
 
-def classifier(**options: Any) -> Classifier:
-    torch.manual_seed(0)
-    return Classifier(ClassifierConfig(num_classes=5, **{**STACK, **options})).double().eval()
+language_model = _built(LanguageModelConfig)
+classifier = _built(ClassifierConfig, num_classes=5)
+transformer = _built(TransformerConfig)
 
 
 def shaken(config: ModelConfig, by: float = 0.2) -> Any:
@@ -71,8 +67,3 @@ def ragged_targets() -> Tensor:
     valid[1, -1:] = False
     valid[2, 4] = False
     return valid
-
-
-def transformer(**options: Any) -> Transformer:
-    torch.manual_seed(0)
-    return Transformer(TransformerConfig(**{**STACK, **options})).double().eval()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard import MIXERS, OptionError, UnknownNameError
+from regard import OptionError
 from regard.cli import main
 from regard.nn.scores import SCORES, Score, build_score
 from regard.reference._scores import FORMULAS
@@ -37,15 +37,9 @@ def test_a_users_own_score_needs_no_entry():
     torch.testing.assert_close(mixer.attention_map(x), expected)
 
 
-def test_what_is_wrong_is_named():
-    with pytest.raises(UnknownNameError, match=r"cosine 'bet'\. Did you mean 'beta'"):
-        build_score("cosine", 8, options={"bet": 1.0})
+def test_a_score_of_places_needs_their_number():
     with pytest.raises(OptionError, match="needs max_len"):
         build_score("location", 8)
-    with pytest.raises(OptionError, match="greater than 0"):
-        build_score("cosine", 8, options={"beta": 0.0})
-    with pytest.raises(OptionError, match=r"normaliser .* must be one of"):
-        MIXERS["scored"](24, num_heads=3, normaliser="relu")
 
 
 def test_additive_starts_between_the_bounds_that_its_width_gives():
