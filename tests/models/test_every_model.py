@@ -113,14 +113,14 @@ def made(name: str, seed: int = 0, **changes: Any) -> torch.nn.Module:
 
 def given(name: str, b: int | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the model is called with: three rows, padded; or row b alone, without padding."""
-    config = CASES[name]
+    config, at = CASES[name], slice(3) if b is None else slice(b, b + 1)
     if config.name == "mmoe" and not getattr(config, "fields", ()):
-        return (VECTORS.double() if b is None else VECTORS[b : b + 1].double(),), {}
+        return (VECTORS[at].double(),), {}
     if hasattr(config, "fields"):
-        three = rows(BATCH, slice(3))
-        return (padded(three, 1, 2) if b is None else rows(three, slice(b, b + 1)),), {}
+        found = rows(BATCH, at)
+        return (padded(found, 1, 2) if b is None else found,), {}
     if config.name == "patch_classifier":
-        return (PIXELS if b is None else PIXELS[b : b + 1],), {}
+        return (PIXELS[at],), {}
     if config.name == "han":
         picked = DOCUMENTS if b is None else [[s for s in DOCUMENTS[b] if s]]
         tokens, valid = m.pad_documents(picked)

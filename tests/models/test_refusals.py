@@ -1,5 +1,7 @@
 """What models refuse, with the reason, before anything is computed. Tensors and values of a wrong type: tests/test_bad_calls.py."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -30,16 +32,16 @@ IMAGE = {"image_size": (8, 8), "patch_size": 2, "num_classes": 3}
 VECTORS = torch.ones(2, 4)
 
 
-def made(kind, **usual):
-    return lambda **options: kind(**{**usual, **options}).build()
+def built(kind, **options):
+    return kind(**options).build()
 
 
-xl = made(m.TransformerXLConfig, **SIZES)
-xlnet = made(m.XLNetConfig, **SIZES, mem_len=3)
-dual = made(m.DualEncoderConfig, **STACK)
-han = made(m.HANConfig, vocab_size=11, num_classes=3, hidden_dim=4, num_heads=2)
-din = made(m.DINConfig, fields=FIELDS, history=("history", "shops"), dim=3)
-mmoe = made(m.MMoEConfig, input_dim=4)
+xl = partial(built, m.TransformerXLConfig, **SIZES)
+xlnet = partial(built, m.XLNetConfig, **SIZES, mem_len=3)
+dual = partial(built, m.DualEncoderConfig, **STACK)
+han = partial(built, m.HANConfig, vocab_size=11, num_classes=3, hidden_dim=4, num_heads=2)
+din = partial(built, m.DINConfig, fields=FIELDS, history=("history", "shops"), dim=3)
+mmoe = partial(built, m.MMoEConfig, input_dim=4)
 
 
 def published(name, *preset, **options):
@@ -51,12 +53,8 @@ def generate(**options):
     return lm().generate(TEXT, **{"max_new_tokens": 3, **options})
 
 
-def image(**options):
-    return published("mlp_mixer", **{"image_size": (4, 6), "num_classes": 5, **options})
-
-
-def reformer(**options):
-    return published("reformer", mixer_options={}, **options)
+image = partial(published, "mlp_mixer", image_size=(4, 6), num_classes=5)
+reformer = partial(published, "reformer", mixer_options={})
 
 
 def counts(**changed):
