@@ -1,6 +1,7 @@
 import gc
 import json
 import os
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,27 +49,38 @@ def small_matrix_products():
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    from tests.browser import CHROMIUM, Browser
+def chromium():
+    from playwright.sync_api import sync_playwright
 
-    if CHROMIUM is None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
         pytest.skip("needs chromium on the PATH to draw the page")
-    browser = Browser(tmp_path_factory.mktemp("browser"))
-    yield browser
-    browser.close()
+    with sync_playwright() as driver:
+        yield driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
-    """Draws a page; afterwards nothing may have been complained about."""
+def opened(chromium, tmp_path):
+    """Draws a page; afterwards it has complained of nothing, and has tried to go nowhere."""
+    tab, complaints = chromium.new_page(offline=True), []
+    for event in ("console", "pageerror", "dialog", "popup", "framenavigated"):
+        tab.on(event, lambda said: complaints.append(str(said)))
+    tab.on("dialog", lambda dialog: dialog.dismiss())
 
-    def open_page(text, **how):
+    def open_page(text, *, width=1200, dark=False):
         path = tmp_path / "page.html"
         path.write_text(text, encoding="utf-8")
-        return browser.open(path, **how)
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.emulate_media(color_scheme="dark" if dark else "light")
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("[data-charts=drawn]")
+        complaints.remove(str(tab.main_frame))
+        return tab
 
     yield open_page
-    assert browser.complaints == []
+    tab.close()
+    assert complaints == []
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from playwright.sync_api import expect
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import regard
@@ -31,7 +32,6 @@ from regard.models import (
     pad_documents,
 )
 from regard.nn.fields import Categorical, Numeric, Sequence
-from tests.browser import texts
 from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
@@ -83,83 +83,113 @@ def classifier(**options):
     return built(ClassifierConfig(num_classes=4, **{**STACK, **options}))
 
 
+def assert_shown(tab, selector, said):
+    """In the first element of this selector."""
+    expect(tab.locator(selector).first).to_contain_text(said)
+
+
+def assert_from(tab, said):
+    """The query whose strongest weights are listed."""
+    expect(tab.locator(".strongest th").first).to_have_text(f"from {said} to")
+
+
+def strongest(tab):
+    texts = tab.locator(".strongest td:last-child").all_text_contents()
+    return torch.tensor([abs(float(text)) for text in texts], dtype=torch.float64)
+
+
+def click(tab, selector, across, down):
+    """At this share of the element's width and height."""
+    box = tab.locator(selector).first.bounding_box()
+    tab.click(selector, position={"x": across * box["width"], "y": down * box["height"]})
+
+
+def press(tab, *keys):
+    for key in keys:
+        tab.keyboard.press(key)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_view_by_mouse_and_keys(explored, mechanism):
     run, tab = explored(mechanism, "--text", TEXT)
-    buttons, depth = texts(tab, ".grid-of-heads button"), len(texts(tab, "#layer option"))
-    heads = len(buttons) // depth
+    buttons, depth = (
+        tab.locator(".grid-of-heads button").count(),
+        tab.locator("#layer option").count(),
+    )
+    heads = buttons // depth
     model = load(run).model
     assert depth == len(model.encoder.mixers)
-    assert len(texts(tab, "#statistics tbody tr")) == len(buttons)
+    expect(tab.locator("#statistics tbody tr")).to_have_count(buttons)
 
     tab.click(f".grid-of-heads button[data-layer='0'][data-head='{heads - 1}']")
-    assert f"layer 1, head {heads}: {mechanism}" in texts(tab, "#heads figcaption")[0]
-    tab.press("ArrowDown")
-    assert f"layer 2, head {heads}: {mechanism}" in texts(tab, "#heads figcaption")[0]
+    assert_shown(tab, "#heads figcaption", f"layer 1, head {heads}: {mechanism}")
+    press(tab, "ArrowDown")
+    assert_shown(tab, "#heads figcaption", f"layer 2, head {heads}: {mechanism}")
     tab.click("#statistics tbody tr:nth-child(1)")
-    assert "layer 1, head 1:" in texts(tab, "#heads figcaption")[0]
+    assert_shown(tab, "#heads figcaption", "layer 1, head 1:")
 
     tab.click(".text button[data-place='4']")
-    assert texts(tab, ".strongest th")[0] == "from a (5) to"
+    assert_from(tab, "a (5)")
     tokens = torch.tensor([[byte + 1 for byte in TEXT.encode()]])
     read = regard.explore.layers(model, tokens, probes=8)[0].found.values[0, 0]
-    weights = [float(text) for text in texts(tab, ".strongest td:last-child")]
-    wanted = read[4].abs().sort(descending=True).values[: len(weights)].tolist()
-    most = read.abs().max().item()
-    assert [abs(w) for w in weights] == pytest.approx(wanted, abs=most / 100)
-    tab.click(".matrix canvas", at=(0.97, 0.03))
-    assert texts(tab, ".strongest th")[0] == "from 1 (1) to"
-    tab.press("ArrowDown", "ArrowDown", "ArrowLeft")
-    assert texts(tab, ".strongest th")[0] == "from < (3) to"
-    said = tab.run("document.querySelector('.matrix canvas').ariaLabel")
-    assert said.startswith("< →  : ")
+    found, most = strongest(tab), read.abs().max().item()
+    wanted = read[4].abs().sort(descending=True).values[: len(found)]
+    torch.testing.assert_close(found, wanted.double(), rtol=0, atol=most / 100)
+    click(tab, ".matrix canvas", 0.97, 0.03)
+    assert_from(tab, "1 (1)")
+    press(tab, "ArrowDown", "ArrowDown", "ArrowLeft")
+    assert_from(tab, "< (3)")
+    expect(tab.locator(".matrix canvas")).to_have_attribute("aria-label", re.compile("< →  : "))
 
-    tab.run("document.getElementById('search').focus()")
-    tab.type("A")
-    assert texts(tab, ".found") == ["a", "A"] and texts(tab, "#matches") == ["2 found"]
-    tab.press("Enter", "Enter")
-    assert texts(tab, ".strongest th")[0] == "from A (9) to"
+    tab.fill("#search", "A")
+    expect(tab.locator(".found")).to_have_text(["a", "A"])
+    expect(tab.locator("#matches")).to_have_text("2 found")
+    press(tab, "Enter", "Enter")
+    assert_from(tab, "A (9)")
 
     tab.click("#statistics th:nth-child(4) button")
-    entropies = [float(t) for t in texts(tab, "#statistics td:nth-child(4)")]
+    entropies = [float(t) for t in tab.locator("#statistics td:nth-child(4)").all_text_contents()]
     assert entropies == sorted(entropies, reverse=True)
-    methods, reasons = texts(tab, ".method b"), texts(tab, ".notes li")
-    assert len(methods) + len(reasons) == 5 and "integrated gradients" in methods
-    assert len(texts(tab, ".agreement tbody tr")) == len(methods) * (len(methods) - 1) // 2
+    methods = tab.locator(".method b").all_text_contents()
+    assert (
+        len(methods) + tab.locator(".notes li").count() == 5 and "integrated gradients" in methods
+    )
+    pairs = len(methods) * (len(methods) - 1) // 2
+    expect(tab.locator(".agreement tbody tr")).to_have_count(pairs)
 
 
 def test_two_models_side_by_side(explored, trained):
     other = trained("linear")
     _, tab = explored("softmax", "--text", TEXT, "--compare", str(other))
-    captions = texts(tab, "#heads figcaption")
-    assert "softmax: layer 1" in captions[0] and "linear: layer 1" in captions[1]
-    said = r"Share of weight .*: [\d.]+ % for this query, [\d.]+ % on average\."
-    assert re.fullmatch(said, texts(tab, "#difference")[0])
-    assert len(texts(tab, ".matrix")) == 2 and len(texts(tab, "#similarity figure")) == 2
+    captions = [re.compile(f"{name}: layer 1") for name in ("softmax", "linear")]
+    expect(tab.locator("#heads figcaption")).to_have_text(captions)
+    said = re.compile(r"^Share of weight .*: [\d.]+ % for this query, [\d.]+ % on average\.$")
+    expect(tab.locator("#difference")).to_have_text(said)
+    for selector in (".matrix", "#similarity figure"):
+        expect(tab.locator(selector)).to_have_count(2)
     _, same = explored("linear", "--text", TEXT, "--compare", str(other))
-    assert ": 0 % for this query, 0 % on average." in texts(same, "#difference")[0]
+    assert_shown(same, "#difference", ": 0 % for this query, 0 % on average.")
 
 
 def test_encoder_and_decoder_and_what_lies_between(explored):
     _, tab = explored("pairs", "--tokens", "20 7 9 11 30", "--target-tokens", "1 6 8")
     parts = ["encoder, self", "decoder, self", "decoder, cross-attention"]
-    assert texts(tab, "#group option") == parts
-    tab.run("document.getElementById('group').focus()")
-    tab.press("ArrowDown", "ArrowDown")
+    expect(tab.locator("#group option")).to_have_text(parts)
+    tab.select_option("#group", label=parts[2])
     tab.click(".text[data-kind='query'] button[data-place='2']")
-    assert texts(tab, ".strongest th")[0] == "from 8 (3) to"
-    assert set(texts(tab, ".strongest td:first-child")) == {"20", "7", "9", "11", "30"}
+    assert_from(tab, "8 (3)")
+    keys = tab.locator(".strongest td:first-child").all_text_contents()
+    assert set(keys) == {"20", "7", "9", "11", "30"}
 
 
 def test_long_inputs_are_read_by_window(explored):
     long = "".join(chr(65 + n % 26) for n in range(150))
     _, tab = explored("bytes", "--text", long, "--window", "64")
-    assert len(texts(tab, "#window option")) == 9
-    tab.run("document.getElementById('search').focus()")
-    tab.type("r")
-    tab.press("Enter", "Enter", "Enter")
-    assert texts(tab, ".strongest th")[0] == "from R (70) to"
-    assert texts(tab, "#window option:checked") == ["queries 65–128, keys 65–128"]
+    expect(tab.locator("#window option")).to_have_count(9)
+    tab.fill("#search", "r")
+    press(tab, "Enter", "Enter", "Enter")
+    assert_from(tab, "R (70)")
+    assert_shown(tab, "#window option:checked", "queries 65–128, keys 65–128")
 
 
 def test_a_byte_model_reads_the_bytes_of_a_file(trained, tmp_path):
@@ -173,23 +203,25 @@ def test_a_byte_model_reads_the_bytes_of_a_file(trained, tmp_path):
 def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
     words = [["שלום", "עולם", "مرحبا", "x" * 400, "a", "b", "c", "d"]]
     tab = opened(page(classifier(), IDS, words=words, attributions=False).html, width=500)
-    assert tab.run(WIDER) == 0
-    tab.point(".matrix canvas")
-    left = "[...document.querySelectorAll('{}')].map((e) => e.getBoundingClientRect().left)"
-    row, col = tab.run(left.format("#tip bdi"))
-    assert row < col
-    word, whole = (tab.run(left.format(f".strongest th{inner}"))[0] for inner in (" bdi", ""))
-    assert word > whole + 10 and texts(tab, ".strongest th")[0] == "from שלום (1) to"
+    assert tab.evaluate(WIDER) == 0
+    tab.hover(".matrix canvas")
+
+    def left(selector):
+        return tab.locator(selector).first.bounding_box()["x"]
+
+    assert left("#tip bdi") < left("#tip bdi >> nth=1")
+    assert left(".strongest th bdi") > left(".strongest th") + 10
+    assert_from(tab, "שלום (1)")
 
 
 def test_a_document_is_shaded_by_words_and_sentences(explored):
     run, tab = explored("documents", "--tokens", "3 4 5/6 7")
-    assert texts(tab, ".sentence .text") == ["345", "67"]
+    expect(tab.locator(".sentence .text")).to_have_text(["345", "67"])
     tokens, valid = pad_documents([[[3, 4, 5], [6, 7]]])
     read = load(run).model.read(tokens, valid=valid)
-    meters = tab.run("[...document.querySelectorAll('meter')].map((m) => m.value)")
+    meters = tab.locator("meter").evaluate_all("all => all.map((one) => one.value)")
     assert meters == pytest.approx(read.sentences[0].tolist(), abs=1e-6)
-    assert not tab.run("document.getElementById('model-part').offsetParent")
+    expect(tab.locator("#model-part")).to_be_hidden()
 
 
 def rows(tmp_path, *lines):
@@ -201,29 +233,29 @@ def rows(tmp_path, *lines):
 def test_a_history_is_weighed_for_the_candidate_of_each_row(explored, tmp_path):
     lines = ["items,history", "3,2 3 1 8", "0,5 0 7 0", "8,1 1 4 0"]
     saved, tab = explored("din", "--file", rows(tmp_path, *lines))
-    assert texts(tab, ".text[data-kind='query'] button") == ["3", "0", "8"]
+    expect(tab.locator(".text[data-kind='query'] button")).to_have_text(["3", "0", "8"])
     tab.click(".text[data-kind='query'] button[data-place='2']")
-    assert texts(tab, ".strongest th")[0] == "from 8 (3) to"
+    assert_from(tab, "8 (3)")
     loaded = load(saved).classifier
     table = {"items": [3, 0, 8], "history": [[2, 3, 1, 8]] * 3}
     batch = {name: torch.as_tensor(z) for name, z in loaded.schema_.encode(table).items()}
     wanted = loaded.module_.weights(batch)[2].abs().sort(descending=True).values
-    found = [abs(float(t)) for t in texts(tab, ".strongest td:last-child")]
-    assert found == pytest.approx(wanted[: len(found)].tolist(), abs=0.02 * wanted.max().item())
-    tab.run("document.getElementById('example').focus()")
-    tab.press("ArrowDown")
-    assert texts(tab, ".text[data-kind='key'] span") == ["5", "0", "7", "0"]
+    found, most = strongest(tab), wanted.max().item()
+    torch.testing.assert_close(found, wanted[: len(found)].double(), rtol=0, atol=0.02 * most)
+    tab.select_option("#example", index=1)
+    expect(tab.locator(".text[data-kind='key'] span")).to_have_text(["5", "0", "7", "0"])
 
 
 def test_fields_and_experts(explored, tmp_path):
     file = rows(tmp_path, "user,age,shop", "1,30,1", "5,60,2")
     _, tab = explored("autoint", "--file", file)
-    assert texts(tab, ".text button") == ["user", "age", "shop"]
-    assert len(texts(tab, ".grid-of-heads button")) == 4
+    expect(tab.locator(".text button")).to_have_text(["user", "age", "shop"])
+    expect(tab.locator(".grid-of-heads button")).to_have_count(4)
 
     _, tab = explored("mmoe", "--file", file)
-    assert texts(tab, ".text[data-kind='query'] button") == ["click", "buy"]
-    assert texts(tab, ".text[data-kind='key'] span") == ["expert 1", "expert 2", "expert 3"]
+    expect(tab.locator(".text[data-kind='query'] button")).to_have_text(["click", "buy"])
+    experts = ["expert 1", "expert 2", "expert 3"]
+    expect(tab.locator(".text[data-kind='key'] span")).to_have_text(experts)
 
 
 @pytest.mark.parametrize("kind", ["patches", "pixels"])
@@ -233,11 +265,10 @@ def test_images_show_what_a_place_attends_to(explored, tmp_path, kind):
     shades[-1, -1] = 0
     Image.fromarray(shades).save(path)
     _, tab = explored(kind, "--file", str(path))
-    tab.click(".image canvas", at=(0.9, 0.9))
-    last = "row 2, column 2 (4)" if kind == "patches" else "1 (64)"  # a task's black
-    assert texts(tab, ".strongest th")[0] == f"from {last} to"
-    width = tab.run("document.querySelectorAll('.image canvas')[1].width")
-    assert width == (2 if kind == "patches" else 8)
+    click(tab, ".image canvas", 0.9, 0.9)
+    assert_from(tab, "row 2, column 2 (4)" if kind == "patches" else "1 (64)")  # a task's black
+    width = "2" if kind == "patches" else "8"
+    expect(tab.locator(".image canvas").nth(1)).to_have_attribute("width", width)
 
 
 @pytest.mark.parametrize("width", [1400, 400])
@@ -247,8 +278,8 @@ def test_nothing_is_cut_in_light_or_dark(opened, width):
     grounds = set()
     for dark in (False, True):
         tab = opened(text, width=width, dark=dark)
-        assert tab.run(WIDER) == 0
-        grounds.add(tab.run(ground))
+        assert tab.evaluate(WIDER) == 0
+        grounds.add(tab.evaluate(ground))
     assert len(grounds) == 2
 
 
@@ -270,14 +301,16 @@ def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
     text = render({"title": "large", "models": ["one"], "examples": examples})
     assert len(text.encode()) <= most
     tab = opened(text)
-    assert len(texts(tab, ".grid-of-heads button")) == 144
-    tab.run(SWITCHED)  # the first drawing is over
-    tab.run(COUNTED)
+    expect(tab.locator(".grid-of-heads button")).to_have_count(144)
+    tab.evaluate(SWITCHED)  # the first drawing is over
+    tab.evaluate(COUNTED)
     for head in [*range(1, 12), 3]:
-        tab.choose("head", str(head))
-        tab.run(SWITCHED)
-    assert tab.run("[counted.unpacked, counted.pixels]") == [11, 12 * 512 * 512]
-    assert tab.run("counted.elements") < 12 * 100  # of the query's table and lines, not of the grid
+        tab.select_option("#head", index=head)
+        tab.evaluate(SWITCHED)
+    assert tab.evaluate("[counted.unpacked, counted.pixels]") == [11, 12 * 512 * 512]
+    assert (
+        tab.evaluate("counted.elements") < 12 * 100
+    )  # of the query's table and lines, not of the grid
 
 
 COUNTED = """(() => {
@@ -329,7 +362,7 @@ RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || documen
 def test_nothing_that_is_shown_runs(opened):
     data = poisoned()
     tab = opened(render(data | {"title": PAYLOADS[1]}))
-    seen = tab.run(
+    seen = tab.evaluate(
         """(async () => {
       const select = document.getElementById("example");
       let shown = 0;
@@ -345,11 +378,11 @@ def test_nothing_that_is_shown_runs(opened):
     })()"""
     )
     assert seen == [200, 200 * 2 * len(WORDS)]
-    assert not tab.run(RAN)
+    assert not tab.evaluate(RAN)
     last = data["examples"][-1]["sides"][0]["groups"][0]["cols"]
     hidden = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029]"
     plain = [word for word in last if not re.search(hidden, word)]
-    assert set(plain) <= set(texts(tab, "#heads .text button"))
+    assert set(plain) <= set(tab.locator("#heads .text button").all_text_contents())
 
 
 def test_titles_and_data_are_no_markup():

@@ -1,5 +1,6 @@
 """The page in a browser: it draws what Python computed, answers the pointer, and runs nothing that it was given."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,14 +8,10 @@ import pytest
 from regard import MIXERS
 from regard.lab.report import told
 from regard.lab.report.page import render
-from tests.browser import CHROMIUM, texts
 from tests.lab.experiment.tiny import CLAIM, LINE
 from tests.lab.report.test_report import PARTS, rows
 from tests.payloads import PAYLOADS
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs chromium on the PATH to draw the page"
-)
 RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || document.querySelector('iframe, object, base'))"
 TOUCHED = "for (const e of document.querySelectorAll('td.cell, circle')) { e.dispatchEvent(new Event('focus')); e.dispatchEvent(new Event('click', {bubbles: true})); }"
 CUT = """(() => {
@@ -49,6 +46,13 @@ CONTRAST = """(() => {
 })()"""
 
 
+UNREAD = "NaN|Infinity|undefined"
+
+
+def texts(page, selector):
+    return page.locator(selector).all_text_contents()
+
+
 @pytest.fixture
 def opened(opened):
     return lambda given, **how: opened(render(given), **how)
@@ -59,17 +63,17 @@ def test_whatever_there_is_is_drawn(opened, name):
     given = PARTS[name]()
     page, said = opened(given), told(given)["questions"]
     assert texts(page, "h1") == [said[0]["headline"] if said else "Nothing has been asked yet"]
-    assert not page.run("/NaN|Infinity|undefined/.test(document.getElementById('page').innerHTML)")
-    for place in range(page.run("document.querySelectorAll('td.cell[tabindex]').length")):
-        page.run(f"document.querySelectorAll('td.cell[tabindex]')[{place}].click()")
-        assert not page.run("/NaN|Infinity|undefined/.test(document.querySelector('.detail').innerHTML)")  # fmt: skip
+    assert not re.search(UNREAD, page.inner_html("#page"))
+    for cell in page.locator("td.cell[tabindex]").all():
+        cell.dispatch_event("click")
+        assert not re.search(UNREAD, page.inner_html(".detail"))
 
 
 def test_every_number_of_the_grid_is_pythons(opened):
     given = rows("screen")
     page, (said,) = opened(given), told(given)["questions"]
     lines = "[...document.querySelectorAll('tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    shown = {line[0]: line for line in page.run(lines)}
+    shown = {line[0]: line for line in page.evaluate(lines)}
     assert list(shown) == ["chance", *(row["entry"] for row in said["rows"])]
     for row in said["rows"]:
         line = shown[row["entry"]]
@@ -85,17 +89,16 @@ def test_every_number_of_the_grid_is_pythons(opened):
 
 def test_pointing_shows_numbers_and_a_click_the_curve(opened):
     page = opened(rows("screen"))
-    page.point("svg.chart circle")
+    page.hover("svg.chart circle")
     assert texts(page, "#tip dt")[:3] == ["entry", "gain over the bag", "tokens a second"]
-    page.point("tbody tr:last-child td.cell")
+    page.hover("tbody tr:last-child td.cell")
     facts = texts(page, "#tip dt, #tip dd")
     assert facts[:2] == ["entry", "local, window 4"] and "seed 0" in facts[5]
-    assert not page.run("document.getElementById('tip').hidden")
+    assert not page.evaluate("document.getElementById('tip').hidden")
     page.click("tbody tr:last-child td.cell")
     assert texts(page, ".detail h3") == ["local, window 4: address"]
-    assert page.run("document.querySelectorAll('.detail polyline').length") == 8
-    page.run("document.querySelector('td.cell[tabindex]').focus()")
-    page.press("Enter")
+    assert page.evaluate("document.querySelectorAll('.detail polyline').length") == 8
+    page.press("td.cell[tabindex]", "Enter")
     assert texts(page, ".detail h3") == ["no mixing: address"]
 
 
@@ -110,7 +113,7 @@ def test_labels_of_the_chart_keep_apart(opened, monkeypatch):
     monkeypatch.setattr("regard.lab.report.page.told", lambda rows: said)
     page = opened(rows("screen"))
     assert len(texts(page, "svg.chart .label")) == len(MIXERS.names())
-    assert page.run(MEET) == [] and page.run(CUT) == []
+    assert page.evaluate(MEET) == [] and page.evaluate(CUT) == []
 
 
 def test_claims_are_listed_with_their_verdict_and_a_screen_has_none(opened):
@@ -124,7 +127,7 @@ def test_claims_are_listed_with_their_verdict_and_a_screen_has_none(opened):
     assert len(texts(page, ".laws li")) == 10
     page = opened(rows("screen"))
     assert texts(page, ".claims") == [] and len(texts(page, ".laws li")) == 4
-    assert "says of none that it is better" in page.run("document.body.textContent")
+    assert "says of none that it is better" in page.evaluate("document.body.textContent")
 
 
 def test_several_questions_are_pages_of_one(opened):
@@ -139,7 +142,7 @@ def test_several_questions_are_pages_of_one(opened):
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_read_in_the_light_and_in_the_dark(opened, dark):
     for given in (rows("screen"), rows(), rows("screen", values=((0.99,) * 8, LINE, LINE, LINE))):
-        assert opened(given, dark=dark).run(CONTRAST) == []
+        assert opened(given, dark=dark).evaluate(CONTRAST) == []
 
 
 @pytest.mark.parametrize("width", [1400, 390])
@@ -148,8 +151,7 @@ def test_nothing_is_cut(opened, width):
     for given in (rows(), rows("screen", long)):
         page = opened(given, width=width)
         page.click("tbody tr:last-child td.cell")
-        page.settle()
-        assert page.run(CUT) == []
+        assert page.evaluate(CUT) == []
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -161,5 +163,5 @@ def test_nothing_that_was_received_runs(opened, part):
         told_of = {"about": first, "limits": [second], "laws": {"4": first}, "claims": [claim]}
         where = replace(asked.provenance, commit=first, device=second)
         page = opened([replace(asked, config=asked.config | told_of, provenance=where), *hostile])
-        page.run(TOUCHED)
-        assert not page.run(RAN) and len(texts(page, "h1")) == 1
+        page.evaluate(TOUCHED)
+        assert not page.evaluate(RAN) and len(texts(page, "h1")) == 1
