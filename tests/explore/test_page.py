@@ -192,14 +192,6 @@ def test_long_inputs_are_read_by_window(explored):
     assert_shown(tab, "#window option:checked", "queries 65–128, keys 65–128")
 
 
-def test_a_byte_model_reads_the_bytes_of_a_file(trained, tmp_path):
-    text, path = tmp_path / "text", tmp_path / "explored.html"
-    text.write_bytes(b"caf\xe9 \xff\r\nok")
-    assert main(["explore", str(trained("bytes")), "--file", str(text), "--page", str(path)]) == 0
-    sides = embedded(path.read_text(encoding="utf-8"))["examples"][0]["sides"]
-    assert sides[0]["groups"][0]["rows"] == [*"café ÿ\r\nok"]
-
-
 def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
     words = [["שלום", "עולם", "مرحبا", "x" * 400, "a", "b", "c", "d"]]
     tab = opened(page(classifier(), IDS, words=words, attributions=False).html, width=500)
@@ -418,11 +410,16 @@ def test_a_page_with_half_a_letter_is_saved(tmp_path):
 def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = str(trained("bytes"))
-    assert main(["explore", run, "--text", "for i in x:"]) == 0
-    where = capsys.readouterr().out.removeprefix("The page: ").strip()
-    (side,) = embedded(open(where, encoding="utf-8").read())["examples"][0]["sides"]
-    assert side["groups"][0]["rows"] == list("for i in x:")
-    assert [sheet["mechanism"] for sheet in side["groups"][0]["sheets"]] == ["local"] * 2
+    (tmp_path / "text").write_bytes(b"caf\xe9 \xff\r\nok")
+    for option, given, read in (
+        ("--text", *["for i in x:"] * 2),
+        ("--file", "text", "café ÿ\r\nok"),
+    ):
+        assert main(["explore", run, option, given]) == 0
+        where = capsys.readouterr().out.removeprefix("The page: ").strip()
+        (side,) = embedded(open(where, encoding="utf-8").read())["examples"][0]["sides"]
+        assert side["groups"][0]["rows"] == list(read)
+        assert [sheet["mechanism"] for sheet in side["groups"][0]["sheets"]] == ["local"] * 2
     assert main(["explore", run, "--compare", run, "--tokens", "5 6 7", "--influence"]) == 0
 
 

@@ -131,16 +131,6 @@ def test_what_teaches_nothing_is_refused():
     )  # fmt: skip
 
 
-def test_what_the_model_sets_is_no_option():
-    said = "cannot be among a mechanism's options"
-    for given in ({"num_heads": 2}, {"dim": 24}, {"mixer": "x"}):
-        assert_refused(
-            (OptionError, said, lambda given=given: Entry(mixer="local", options=given)),
-            (OptionError, said, lambda given=given: AttentionConfig("local", given)),
-        )
-    assert_refused((OptionError, "needs a function and a title", lambda: Entry(make=3, title="m")))
-
-
 @pytest.mark.parametrize("mixer", ["linear", "performer", "reformer"])
 def test_a_converted_folder_is_read_back(mixer, tmp_path):
     teacher, (ids, valid) = loaded("bert"), tokens()
@@ -196,13 +186,6 @@ def test_turned_heads_know_the_distance_between_tokens():
         torch.testing.assert_close(
             student(ids, valid=mask)[mask], teacher(ids, valid=mask)[mask], rtol=1e-6, atol=1e-6
         )
-    state, parts = student.initial_state(2), []
-    for new in ids.split([4, 1, 6], 1):
-        hidden, state = student.extend(new, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, 1), teacher(ids), rtol=1e-6, atol=1e-6)
-    with pytest.raises(UnsupportedError, match="does not support streaming: it is bidirectional"):
-        loaded("bert").initial_state(2)
 
 
 def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
@@ -213,6 +196,10 @@ def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
         (UnsupportedError, "convert does not support fnet: it has no projections", lambda: convert(loaded("fnet"), "linear")),
         (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5"), "local")),
         (UnsupportedError, "linformer does not support causal", lambda: convert(loaded("gpt2"), "linformer")),
+        (UnsupportedError, "does not support streaming: it is bidirectional", lambda: teacher.initial_state(2)),
+        *((OptionError, f"{name} cannot be among a mechanism's options", partial(make, mixer="local", options={name: given}))
+          for make in (Entry, AttentionConfig) for name, given in (("num_heads", 2), ("dim", 24), ("mixer", "x"))),
+        (OptionError, "needs a function and a title", lambda: Entry(make=3, title="m")),
         (OptionError, "convert: num_heads cannot be among", lambda: convert(teacher, "local", num_heads=2)),
         *((OptionError, f"convert: {name} cannot be among", partial(convert, loaded("llama"), "softmax", **{name: given}))
           for name, given in (("gate", True), ("qk_norm", True), ("head_dim", 12), ("num_kv_heads", 1), ("position", "alibi"))),
