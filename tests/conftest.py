@@ -50,12 +50,13 @@ def small_matrix_products():
 
 @pytest.fixture(scope="module")
 def chromium():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
         pytest.skip("needs chromium on the PATH to draw the page")
+    expect.set_options(timeout=30_000)  # a machine may be busy with other tests
     with sync_playwright() as driver:
         yield driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
 
