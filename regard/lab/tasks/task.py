@@ -200,7 +200,7 @@ class Task(Declared):
         return self.measure(*self.compared(torch.bincount(seen).argmax().expand_as(asked), asked))
 
     def chance(self, splits: Splits) -> float:
-        """`trivial_baseline`, computed once in a process for equal options and data."""
+        """`trivial_baseline`, computed once in a process for equal options and data. Raises OptionError for one that is not finite."""
         key = type(self), repr(self), splits.sha256
         if key not in _CHANCES:
             _CHANCES[key] = found = float(self.trivial_baseline(splits))
