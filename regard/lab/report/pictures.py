@@ -1,6 +1,6 @@
 """Pictures: what is gained over the bag against speed and memory beside the grid, and time and memory against length."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import log10, pi, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from regard.core.errors import visible
 from regard.core.files import whole
 from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size
+from regard.lab.report.told import Told
 
 WIDTH = 860
 HEIGHT = 470
@@ -23,7 +24,7 @@ LINE = 14.0
 Point = tuple[float, float]  # in pixels
 
 
-def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
+def draw(questions: Sequence[Told], path: Path) -> Path:
     """The newest question with both qualities and timings. Raises OptionError where none has, and for a wrong ending."""
     for question in questions:
         charts = [chart for chart in (trade(question), grid(question)) if chart is not None]
@@ -32,7 +33,7 @@ def draw(questions: Sequence[Mapping[str, Any]], path: Path) -> Path:
     raise OptionError("rows must hold what was trained: there is nothing to draw")
 
 
-def trade(question: Mapping[str, Any]) -> Any:
+def trade(question: Told) -> Any:
     """Gain over the bag against tokens a second; area: peak memory. None where nothing has all three."""
     timed = next((one for one in question["columns"] if one["kind"] == "timed"), None)
     if not timed:
@@ -80,7 +81,7 @@ def trade(question: Mapping[str, Any]) -> Any:
     return alt.layer(circles, labels).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
-def grid(question: Mapping[str, Any]) -> Any:
+def grid(question: Told) -> Any:
     """Scores by entry and column; grey where the three lines are not passed, and accuracy is deeper the higher it is."""
     columns = [one for one in question["columns"] if one["kind"] == "trained" and not one["later"]]
     metrics = dict.fromkeys(column["metric"].replace("_", " ") for column in columns)
@@ -162,20 +163,11 @@ def draw_timings(rows: Iterable[Row], path: Path) -> Path:
 
 def save(chart: Any, path: Path) -> Path:
     """Save as .png or .svg, on white. Raises OptionError for any other ending."""
-    import vl_convert
-
     if path.suffix not in (".png", ".svg"):
         raise OptionError(f"path ({path}) must end in .png or .svg")
-    spec = (
-        chart.configure_view(stroke=None)
-        .configure(background="white", padding=14)
-        .to_json(indent=None)
-    )
+    framed = chart.configure_view(stroke=None).configure(background="white", padding=14)
     with whole(path) as partial:
-        if path.suffix == ".svg":
-            partial.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
-        else:
-            partial.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+        framed.save(partial, format=path.suffix[1:], scale_factor=2)
     return path
 
 

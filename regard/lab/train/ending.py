@@ -1,5 +1,6 @@
 """The end of a run: its curve as a picture, samples of the model's answers, and the lines that load it."""
 
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -47,7 +48,6 @@ def beside(task: Task, splits: Splits) -> dict[str, float]:
 def draw(result: FitResult, path: Path) -> None:
     """Training loss and validation metric against steps, as a PNG."""
     import altair as alt
-    import vl_convert
 
     series = {"training loss, nats": result.losses, f"validation {result.metric}": result.curve}
     charts = []
@@ -57,16 +57,15 @@ def draw(result: FitResult, path: Path) -> None:
         x = alt.X("step:Q")
         y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
         charts.append(chart.mark_line(point=len(points) < 30).encode(x, y))
-    png = vl_convert.vegalite_to_png(alt.hconcat(*charts).to_json(), scale=2)
     with whole(path) as partial:
-        partial.write_bytes(png)
+        alt.hconcat(*charts).save(partial, format="png", scale_factor=2)
 
 
 def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
     """Test texts of bytes, and how the model goes on with them. Empty for other tasks."""
     task = run.task
     generate = getattr(model, "generate", None)
-    items = [splits.test[i] for i in range(min(SHOWN, len(splits.test)))]
+    items = list(islice(splits.test, SHOWN))
     text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
     if not (items and text and generate and task.max_len > 1):
         return []
