@@ -93,7 +93,7 @@ class Candidate:
         return {found.mark for found in self.quality.values()} == {"not reached"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Recommendation:
     case: Case
     sentence: str
@@ -118,9 +118,8 @@ def recommend(case: Case, rows: Iterable[Row] = (), own: Sequence[Entry] = ()) -
         case = replace(case, task=near[0])
     ranked, excluded = _able(case, known)
     choice, sentence = _choice(case, ranked)
-    return Recommendation(
-        case=case, sentence=sentence, choice=choice, ranked=ranked, excluded=excluded, notes=_notes(case, known, ranked)
-    )  # fmt: skip
+    notes = _notes(case, known, ranked)
+    return Recommendation(case, sentence, choice, ranked, excluded, notes)
 
 
 def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: float = 8.0, progress: bool = False) -> list[Row]:  # fmt: skip
@@ -215,7 +214,7 @@ def _quality(results: Results, cell: Cell) -> Quality:
     if cell.mean is None:
         return Quality(None, "not reached")
     if column["metric"] != "accuracy" and mark == "in part":
-        means = [c.mean for (_, n), c in results.cells.items() if n == cell.column]
+        means = [other.mean for other in results.in_column(cell.column)]
         best = best_of(column["better"])(mean for mean in means if mean is not None)
         mark = "reached" if abs(cell.mean - best) <= TOLERANCE * abs(best) else mark
     return Quality(cell.mean, mark)
@@ -239,8 +238,8 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
         sketch = entry.sketch(dim=DIM, num_heads=HEADS, max_len=length + 16)
     except OptionError as error:
         return str(error)
-    if refused := list(filter(None, (entry.refusal(sketch, need) for need in case.needs))):
-        return refused[0]
+    if refused := entry.refusal(sketch, *case.needs):
+        return refused
     can = sketch.capabilities
     cost, memory = (can.state, can.state) if case.decode and can.state else (can.time, can.memory)
     quality = {n: q for n, q in known.quality[label].items() if case.task in (None, n)}

@@ -65,16 +65,18 @@ def interval(
     seeds = sorted(seed for seed in by_seed if beside is None or seed in beside)
     if not seeds:
         return None
-    pairs = [(by_seed[seed], None if beside is None else beside[seed]) for seed in seeds]
-    values = np.array([a.value - (0.0 if b is None else b.value) for a, b in pairs])
-    items = _items(pairs)
+    found = [
+        by_seed[seed] if beside is None else _less(by_seed[seed], beside[seed]) for seed in seeds
+    ]
+    values = np.array([one.value for one in found])
+    sizes = {len(one.items) for one in found}
     S = len(seeds)
-    N = 0 if items is None else items.shape[1]
+    N = sizes.pop() if len(sizes) == 1 else 0
     mean = float(values.mean())
     if S == 1:
         return Interval(mean, inf, 1, N)
     a = values.var(ddof=1) / S
-    b = 0.0 if items is None or N < 2 else items.mean(0).var(ddof=1) / N
+    b = np.mean([one.items for one in found], 0).var(ddof=1) / N if N > 1 else 0.0
     if a + b == 0:
         return Interval(mean, 0.0, S, N)
     freedom = (a + b) ** 2 / (a**2 / (S - 1) + (b**2 / (N - 1) if b else 0.0))
@@ -82,12 +84,10 @@ def interval(
     return Interval(mean, half, S, N, float(b / (a + b)))
 
 
-def _items(pairs: Sequence[tuple[Scores, Scores | None]]) -> np.ndarray | None:
-    """[S N], or None where a seed has no scores of items, or of other items."""
-    lengths = {len(one.items) for pair in pairs for one in pair if one is not None}
-    if len(lengths) != 1 or not lengths.pop():
-        return None
-    return np.array([np.subtract(a.items, 0.0 if b is None else b.items) for a, b in pairs])
+def _less(a: Scores, b: Scores) -> Scores:
+    """a - b; without items where they are not of the same items."""
+    alike = len(a.items) == len(b.items)
+    return Scores(a.value - b.value, np.subtract(a.items, b.items).tolist() if alike else ())
 
 
 def verdict(found: Interval | None, least: float, most: float) -> Verdict:

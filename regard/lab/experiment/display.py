@@ -24,10 +24,9 @@ from regard.lab.experiment.row import Row
 
 def told(row: Row) -> str:
     """The row in a line, as it is shown when it comes."""
-    if row.kind == "laws" and row.reason is None:
-        return f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
     if row.kind == "laws":
-        return f"{row.mixer} breaks a law. {row.reason}"
+        kept = f"{row.mixer} keeps all laws ({row.seconds:.0f} s)"
+        return kept if row.reason is None else f"{row.mixer} breaks a law. {row.reason}"
     if row.reason is not None:
         return f"{row.column}: {row.entry} not run. {row.reason}"
     if row.kind == "timed":

@@ -14,16 +14,13 @@ from regard.core.errors import limited, shown
 from regard.core.options import Declared
 from regard.lab.data.source import label as written, own_files, source
 from regard.lab.experiment import provenance
-from regard.lab.experiment.row import as_json
+from regard.lab.experiment.row import Facts, as_json
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, resolve
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column
     from regard.models import ModelConfig
-
-
-Facts = dict[str, Any]
 
 
 class Entry(Declared):
@@ -134,10 +131,11 @@ class Entry(Declared):
         options = as_json(self.options)
         return {"entry": self.label, "mixer": self.name, "options": options, "source": self.source}
 
-    def refusal(self, sketch: Mixer, needed: str) -> str | None:
-        """Why its sketch lacks the capability `needed`, or None."""
-        reason = sketch.capabilities.refusals().get(needed)
-        return reason and f"{self.name} does not support {needed}: {reason}"
+    def refusal(self, sketch: Mixer, *needed: str) -> str | None:
+        """Why its sketch lacks the first of these capabilities that it lacks, or None."""
+        why = sketch.capabilities.refusals()
+        told = (f"{self.name} does not support {one}: {why[one]}" for one in needed if one in why)
+        return next(told, None)
 
 
 def _said(name: str, value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.core import Mixer, OptionError, UnsupportedError
 from regard.functional.patterns import Pattern
-from regard.lab.experiment.entry import Entry, leaves
+from regard.lab.experiment.entry import Entry, Facts, leaves
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.question import Column, Question, Shell
 from regard.lab.experiment.results import Results
@@ -83,9 +83,7 @@ def _shell(question: Question, load: Load) -> str:
     return f"the best of {len(question.shells)} shells for {question.baseline}, given to every entry that takes it"
 
 
-def _crossed(
-    question: Question, base: Entry, shell: Shell, around: Mapping[str, Mapping[str, Any]]
-) -> None:
+def _crossed(question: Question, base: Entry, shell: Shell, around: Mapping[str, Facts]) -> None:
     """Whatever an entry has around its mechanism, an entry of the baseline's mechanism has too."""
     taken = base.sketch().capabilities.positions if base.mixer else frozenset()
     beside = [around[one.label] for one in question.entries if one.mixer == base.mixer != None]  # noqa: E711
@@ -100,7 +98,7 @@ def _crossed(
                 )
 
 
-def _compared(question: Question, around: Mapping[str, Mapping[str, Any]]) -> None:
+def _compared(question: Question, around: Mapping[str, Facts]) -> None:
     """Two entries of a bound differ in declared factors alone."""
     for one in question.bounds:
         if one.beside is None or not {one.of, one.beside} <= around.keys():
@@ -115,7 +113,7 @@ def _compared(question: Question, around: Mapping[str, Mapping[str, Any]]) -> No
                 )
 
 
-def _around(entry: Entry, shell: Shell) -> dict[str, Any]:
+def _around(entry: Entry, shell: Shell) -> Facts:
     """What an entry has besides its mechanism: positions, the shell's and those that it brings, and fields of its own."""
     sketch = entry.sketch()
     brought = {sketch.options.get(name) for name in ("position", "relative_bias")}

@@ -144,7 +144,7 @@ class Ledger:
         own = {
             key: canonical(plain(row))
             for key, row in self._all().items()
-            if row.cell in cells or row in asked or row.question == question
+            if row.cell in cells or row.question == question
         }
         with locked(path):
             held = {key: text for key, _, text in _rows_of(path)} if path.exists() else {}

@@ -127,7 +127,6 @@ def equal_block(
 
     Where no width does, because the mechanism keeps weights for each position say, the width is the ordinary one.
     """
-    assert entry.mixer is not None
     shell = {"dim": dim, "num_heads": num_heads, "max_len": max_len, "causal": causal}
     own = BlockConfig(mixer=entry.mixer, mixer_options=dict(entry.options), **shell)  # type: ignore[arg-type]
     if entry.is_softmax:

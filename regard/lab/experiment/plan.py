@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from regard.core import OptionError, RegardError
 from regard.lab.experiment import speed, trial
@@ -11,7 +10,7 @@ from regard.lab.experiment.ledger import trial_key
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.provenance import versions
 from regard.lab.experiment.question import Column, Question
-from regard.lab.experiment.row import as_json
+from regard.lab.experiment.row import Facts, as_json
 from regard.lab.experiment.stored import LONGEST_LIST
 from regard.lab.experiment.trial import Cell, obstacle
 from regard.lab.tasks import Splits, Task
@@ -44,7 +43,7 @@ class Plan:
             self.splits[key] = splits
         return self.splits[key]
 
-    def record(self, met: Mapping[int, str]) -> dict[str, Any]:
+    def record(self, met: Mapping[int, str]) -> Facts:
         """The question as it stands, with its cells and how each law was met."""
         question = self.question
         for column in question.trained:
@@ -111,12 +110,10 @@ class Plan:
 
     def runnable(self, column: Column) -> list[Cell]:
         """What can be trained in this column, the lines first: nothing is coloured without them."""
-        named = [cell for (_, name), cell in self.cells.items() if name == column.name]
+        named = [cell for cell in self.cells.values() if cell.column.name == column.name]
+        able = [cell for cell in named if not cell.reason]
         lines = [line.label for line in LINES]
-        return sorted(
-            (cell for cell in named if not cell.reason),
-            key=lambda cell: cell.entry.label not in lines,
-        )
+        return sorted(able, key=lambda cell: cell.entry.label not in lines)
 
     def able(self, setting: speed.Setting) -> list[Entry]:
         return [

@@ -45,7 +45,7 @@ from torch import nn
 
 from regard.core import OptionError, UnknownNameError
 from regard.core.options import Above0, Bound, Declared
-from regard.lab.experiment.entry import Entry, check_entries
+from regard.lab.experiment.entry import Entry, Facts, check_entries
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
@@ -94,7 +94,7 @@ class Column(Declared):
         )
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The column as the question's record has it."""
         task = self.task
         train = self.train

@@ -99,14 +99,13 @@ class Results:
 
     def __init__(self, asked: Row, rows: Iterable[Row]):
         self.asked = asked
-        self.config = asked.config
-        config = asked.config
+        self.config = config = asked.config
         sources = {entry["label"]: entry["source"] for entry in config["entries"]}
         self.labels = list(sources)
         self.columns = {column["name"]: column for column in config["columns"]}
         self.trained = [name for name, one in self.columns.items() if one["kind"] == "trained"]
         self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
-        self.lines: list[str] = list(config["lines"])
+        self.lines: list[str] = config["lines"]
         self.old: dict[str, int] = Counter()
         self.history = list[Row]()
         self.laws = dict[str, Row]()
@@ -157,6 +156,9 @@ class Results:
             reason = reason or next((row.reason for row in rows if row.reason), None)
         return Cell(label, column, causal, kept, failed, rows, rate, reason, allowed)
 
+    def in_column(self, column: str) -> list[Cell]:
+        return [cell for cell in self.cells.values() if cell.column == column]
+
     def _line_of(self, place: int, column: str, causal: bool | None) -> Cell | None:
         """The line's cell in the form that an entry has, if it has values: the causal form of a column may be one of its own."""
         label = self.lines[place]
@@ -167,8 +169,8 @@ class Results:
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float | None]:
         """Chance, and the best value of no mixing and of the bag; None where one is not known."""
-        cells = [c for (_, name), c in self.cells.items() if name == column and c.causal == causal]
-        chances = (row.chance for cell in cells for row in cell.tried if row.chance is not None)
+        alike = [cell for cell in self.in_column(column) if cell.causal == causal]
+        chances = (row.chance for cell in alike for row in cell.tried if row.chance is not None)
         known = {"chance": next(chances, None)}
         best = best_of(self.columns[column]["better"])
         for place, name in enumerate(("unmixed", "bag")):
@@ -210,8 +212,9 @@ class Results:
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""
-        cells = [cell for (_, name), cell in self.cells.items() if name == column]
-        ran = {cell.entry: [row for row in cell.rows if row.steps] for cell in cells}
+        ran = {
+            cell.entry: [row for row in cell.rows if row.steps] for cell in self.in_column(column)
+        }
         times = [row.seconds for rows in ran.values() for row in rows if row.seconds]
         at = {}
         for label, rows in ran.items() if times else ():

@@ -7,10 +7,17 @@ from functools import partial
 from typing import Any, Literal
 
 from regard.core.errors import visible
-from regard.lab.experiment.stored import AskedQuestion, Better, Figures, Setting, hints, holds
+from regard.lab.experiment.stored import (
+    AskedQuestion,
+    Better,
+    Facts,
+    Figures,
+    Setting,
+    hints,
+    holds,
+)
 
 Kind = Literal["trained", "timed", "laws", "asked"]
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,8 @@ class Asking:
             raise OptionError(f"question {question.name}: nothing of it can be run. {reasons[0]}")
         self.display.plan(len(own) + self._planned(), self.end - monotonic())
         for setting in question.timed:
-            self._share([self._timing(able, setting)] if (able := self.plan.able(setting)) else [])
+            if able := self.plan.able(setting):
+                self._share([self._timing(able, setting)])
         if question.base:
             vary = tuple(self._shelled(one, question.base) for one in question.vary)
             self.plan.question = question = replace(question, vary=vary)

@@ -31,7 +31,7 @@ from regard.lab.experiment.passes import (  # fmt: skip
     tokens,
 )
 from regard.lab.experiment.provenance import provenance
-from regard.lab.experiment.row import Row
+from regard.lab.experiment.row import Facts, Row
 from regard.lab.experiment.stored import SETTING, Pass, Type, Unit
 from regard.testing.counting import count
 
@@ -70,7 +70,7 @@ class Setting(Declared):
         return ", ".join([f"{self.kind} {self.length}", *told])
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The column as the question's record has it."""
         return {"name": self.name, "kind": "timed", "setting": asdict(self)}
 
@@ -101,14 +101,12 @@ def measure(choices: Sequence[Entry], setting: Setting) -> list[Row]:
     and the pass is not a streaming one. Raises UnsupportedError where a choice cannot do the pass: `obstacle` says so before.
     """
     timings = [_Timing(choice, setting) for choice in choices]
-    plain = {t.causal: t for t in timings if t.choice.is_softmax}
-    softmax = {
-        causal: plain.get(causal)
-        or _Timing(Entry(mixer="softmax"), replace(setting, causal=causal))
-        for causal in {timing.causal for timing in timings}
-    }
-    more = [one for one in softmax.values() if one not in timings]
-    rounds, rate = _run_rounds([*timings, *more], setting)
+    softmax = {t.causal: t for t in timings if t.choice.is_softmax}
+    every = timings.copy()
+    for causal in {t.causal for t in timings} - softmax.keys():
+        softmax[causal] = _Timing(Entry(mixer="softmax"), replace(setting, causal=causal))
+        every.append(softmax[causal])
+    rounds, rate = _run_rounds(every, setting)
     return [timing.row(softmax[timing.causal], rounds, rate) for timing in timings]
 
 
@@ -200,8 +198,9 @@ def _run_rounds(entries: list[_Timing], setting: Setting) -> tuple[int, float]:
     """Fills the entries' times; the number of rounds, and the rate of the matrix product."""
     product = MatrixProduct(setting.device, getattr(torch, setting.dtype))
     product_times = []
-    for warm_up in (product.sample, *(entry.sample for entry in entries)):
-        warm_up()
+    product.sample()  # warms up
+    for entry in entries:
+        entry.sample()
     gc.collect()
     gc.disable()
     try:

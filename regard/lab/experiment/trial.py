@@ -232,7 +232,7 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
     if task.kind not in _CONFIGS:
         return f"{task.name} is of kind {task.kind}, and a mechanism is trained in {', '.join(_CONFIGS)}"
     sketch = entry.sketch(dim=shell.dim, num_heads=shell.num_heads, max_len=task.max_len)
-    return next(filter(None, (entry.refusal(sketch, need) for need in needs(column, splits))), None)
+    return entry.refusal(sketch, *needs(column, splits))
 
 
 def needs(column: Column, splits: Splits) -> list[str]:

@@ -92,7 +92,7 @@ def _cell(results: Results, cell: Cell) -> Told:
     return lines | {
         "column": cell.column,
         "values": [short(value) for value in cell.values],
-        "seeds": [row.seed for row in cell.rows if row.value is not None],
+        "seeds": [row.seed for row in cell.rows],
         "mean": short(cell.mean),
         "interval": (found := interval(cell.by_seed())) and found.plain,
         "mark": results.mark(cell),
@@ -144,8 +144,7 @@ def _missing(results: Results, trained: list[str]) -> Iterator[str]:
 
 def _entered(results: Results, column: str) -> list[Cell]:
     """The cells of the entries."""
-    found = (results.cells.get((label, column)) for label in results.labels)
-    return [cell for cell in found if cell]
+    return [cell for cell in results.in_column(column) if cell.entry in results.labels]
 
 
 def headline(results: Results) -> str:
