@@ -79,10 +79,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
         self._check()
-        y, names, single = _labels(y)
+        y, names, single = _labels(X, y)
         if names is None:
             names = (LABEL,) if single else tuple(f"{LABEL}_{k}" for k in range(y.shape[1]))
-        _check_rows(X, len(y))
         order = np.random.default_rng(self.seed).permutation(len(y))
         held = max(1, round(self.valid_share * len(y)))
         parts = (order[held:], order[:held], order[:held])
@@ -132,14 +131,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted()
         fitted = self.label_names_
-        y, names, _ = _labels(y)
+        y, names, _ = _labels(X, y)
         if y.shape[1] != len(fitted):
             raise ShapeError(f"{y.shape[1]} labels are given, and {len(fitted)} were fitted")
         if sorted(names := names or fitted) != sorted(fitted):
             raise OptionError(
                 f"labels are called {', '.join(names)}, and those fitted {', '.join(fitted)}"
             )
-        _check_rows(X, len(y))
         codes = None if groups is None else _codes(groups, len(y))
         p = torch.from_numpy(expit(self.decision_function(X))).view(len(y), -1)
         given = torch.from_numpy(y[:, [names.index(name) for name in fitted]])
@@ -162,7 +160,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         state = {
             "model": model,
             "schema": self.schema_.plain(),
-            "labels": list(self.label_names_),
+            "labels": self.label_names_,
             "single": self.single_,
         }
         save(Path(folder), Checkpoint(self.module_.state_dict(), {}, state))
@@ -225,8 +223,8 @@ class Given(TableTask):
         raise OptionError("the rows are given to `fit`")
 
 
-def _labels(y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bool]:
-    """Labels, their names where they have some, and whether there is one. 0, 1 or missing."""
+def _labels(X: Columns, y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bool]:
+    """Labels of the rows of X, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
         given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)
@@ -238,13 +236,10 @@ def _labels(y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bool]:
     wrong = found[~np.isnan(found) & ~np.isin(found, (0, 1))]
     if wrong.size:
         raise OptionError(f"labels must be 0, 1 or missing, got {wrong[0]:g}")
-    return found.reshape(len(found), -1), names, found.ndim == 1
-
-
-def _check_rows(X: Columns, rows: int) -> None:
     for name in column_names(X):
-        if (found := row_count(name, X[name])) != rows:
-            raise ShapeError(f"column {name!r} has {found} rows, and y has {rows}")
+        if (rows := row_count(name, X[name])) != len(found):
+            raise ShapeError(f"column {name!r} has {rows} rows, and y has {len(found)}")
+    return found.reshape(len(found), -1), names, found.ndim == 1
 
 
 def _check_both_kinds(

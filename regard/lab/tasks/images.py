@@ -4,13 +4,12 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core.options import LARGEST, Range, check_option
-from regard.lab.data.generated import generated
+from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples, Integers, Ragged
 from regard.lab.data.sources import archive
@@ -149,7 +148,7 @@ class Pathfinder(Drawn, Classify):
         seed = self.seed
         told = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
 
-        def make() -> dict[str, NDArray[Any]]:
+        def make() -> Arrays:
             drawn = generate_pathfinder(drawing, count, seed=seed)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 

@@ -18,6 +18,9 @@ from regard.lab.data.schema import Columns, Schema
 from regard.lab.tasks.task import Batch, Loss, Splits, Task
 from regard.nn.fields import FIRST_KNOWN, MISSING, Categorical
 
+Each = Float[Tensor, "n"]  # of each row
+Groups = Int[Tensor, "n"]  # the number of each row's group
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -36,9 +39,9 @@ class Figures:
 
 
 def figures(
-    probabilities: Float[Tensor, "n"],
-    labels: Float[Tensor, "n"],
-    groups: Int[Tensor, "n"] | None = None,
+    probabilities: Each,
+    labels: Each,
+    groups: Groups | None = None,
 ) -> Figures:
     """Raises OptionError where the labels are not of both kinds."""
     from sklearn.metrics import log_loss
@@ -55,7 +58,7 @@ def figures(
     )
 
 
-def auc(scores: Float[Tensor, "n"], labels: Tensor) -> float:
+def auc(scores: Each, labels: Tensor) -> float:
     """Raises OptionError where the labels that are known are not of both kinds."""
     known = ~labels.isnan()
     return float(auc_items(scores[known].numpy(), labels[known].numpy()).mean())
@@ -82,9 +85,7 @@ def auc_items(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return area + (within - area) / share
 
 
-def gauc(
-    scores: Float[Tensor, "n"], labels: Int[Tensor, "n"], groups: Int[Tensor, "n"]
-) -> float | None:
+def gauc(scores: Each, labels: Groups, groups: Groups) -> float | None:
     """The GAUC; None where no group has both answers."""
     _, sizes = torch.unique(groups, return_counts=True)
     order = groups.argsort(stable=True)

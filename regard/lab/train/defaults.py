@@ -126,7 +126,7 @@ _MODELS: Mapping[str, Fields] = {
 }
 """Model -> its fields, beside the common ones."""
 
-_SIZE = {"dim": 64, "num_heads": 4, "num_layers": 2}
+_SIZE = {"dim": 64, "num_layers": 2}
 
 
 @checked

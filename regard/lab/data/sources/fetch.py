@@ -120,7 +120,7 @@ def _fetched(package: Package, scratch: Path) -> Path:
         ]  # fmt: skip
     elif package.channel != "npm":
         state = cache_folder() / "apt"
-        apt = ["apt-get", *_apt_options(state, package)]
+        apt = ["apt-get", _apt_option(state, package)]
         _run(package, [*apt, "update", "--quiet"], cache_folder())
         if package.channel == "debian-index":
             listed = sorted((state / "lists").glob(f"*_{RELEASE}_main_*_{package.name}"))
@@ -169,8 +169,8 @@ def _copied(package: Package, folder: Path, scratch: Path) -> Path:
     )
 
 
-def _apt_options(state: Path, package: Package) -> list[str]:
-    """Write the configuration under `state`, and return the options that make apt-get use it."""
+def _apt_option(state: Path, package: Package) -> str:
+    """Write the configuration under `state`, and return the option that makes apt-get use it."""
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
@@ -191,7 +191,7 @@ def _apt_options(state: Path, package: Package) -> list[str]:
         f'Dir::Cache "{state}/cache";',
     ]
     (state / "apt.conf").write_text("\n".join(lines) + "\n")
-    return [f"--config-file={state}/apt.conf"]
+    return f"--config-file={state}/apt.conf"
 
 
 def open_archive(path: Path, name: str) -> Files:
