@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
-from regard.cli.arguments import Flag, Json, Length, option
+from regard.cli.arguments import Flag, Json, Length, Words, option
 from regard.cli.bench import LEDGER, PAGE, check_outputs
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
@@ -42,11 +42,11 @@ class Arena(Declared):
 
     question: Positional[str] = "fingerprint"
     """a name of `regard ls questions`, or module:NAME of your own"""
-    mixers: tuple[str, ...] = ()
+    mixers: Words = ()
     """these in the place of the question's entries"""
     task: str | None = None
     """this in the place of the question's columns, as a screen"""
-    task_options: tuple[str, ...] = ()
+    task_options: Words = ()
     """NAME=VALUE of the task"""
     lengths: tuple[Length, ...] = ()
     """tokens at which speed is measured"""
@@ -87,7 +87,6 @@ class Arena(Declared):
             Thread(target=_end_with_the_first, daemon=True).start()
         else:
             check_outputs([self.ledger], page=self.page, rows=self.rows)
-        self.ledger.parent.mkdir(parents=True, exist_ok=True)
         outcome = Outcome(question=question.name)
         with Ledger(self.ledger) as ledger:
             if self.rows and self.rows.exists():

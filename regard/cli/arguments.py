@@ -34,6 +34,7 @@ PLAIN = {
 }
 """What tyro says -> what is said here."""
 Flag = FlagCreatePairsOff[bool]
+Words = tuple[str, ...]  # separated by spaces
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
 LEAST_COLUMNS = 20

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.cli.arguments import Flag, Json, Length, option
+from regard.cli.arguments import Flag, Json, Length, Words, option
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError
@@ -41,14 +41,14 @@ CAUSAL = {"either": None, "yes": True, "no": False}
 class Bench(Declared):
     """Time mixers beside fused softmax attention of the same causality, in one interleaved run for each setting."""
 
-    mixers: tuple[str, ...] = ()
+    mixers: Words = ()
     """names of mixers, or module:Class of your own; all of the catalogue by default"""
     lengths: tuple[Length, ...] = (256, 1024)
     """tokens processed, or for decode already in the state"""
     passes: tuple[Pass, ...] = ("forward", "train", "decode")
     causal: Literal["either", "yes", "no"] = "either"
     """for forward and train; either: bidirectional where the mixer can be"""
-    options: tuple[str, ...] = ()
+    options: Words = ()
     """NAME=VALUE, for each of the mixers that has an option of this name"""
     unit: Unit = "block"
     """a block of mechanism and feed-forward layer, with as many parameters as softmax's, or the bare layer"""
@@ -56,7 +56,7 @@ class Bench(Declared):
     dim: int = 256
     num_heads: int = 4
     dtypes: tuple[Type, ...] = ("float32",)
-    devices: tuple[str, ...] = ("cpu",)
+    devices: Words = ("cpu",)
     seconds: Above0 = 4.0
     """for each pass at each length, all mixers together"""
     unchecked: Flag = False
@@ -184,12 +184,12 @@ def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
     """Each mixer with those of the options that it has."""
     from regard.lab.experiment.entry import check_entries
     from regard.mixers import MIXERS
-    from regard.mixers.build import option_names, resolve
+    from regard.mixers.build import option_names
 
     listed = [choice(name) for name in names or MIXERS.names()]
     check_entries(listed)
     options = dict(map(option, words))
-    taken = {one.name: set(option_names(resolve(one.mixer or one.name))) for one in listed}
+    taken = {one.name: set(option_names(one.written)) for one in listed}
     for name in options.keys() - set().union(*taken.values()):
         raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
     chosen = [

@@ -164,7 +164,6 @@ def _table(classifier: Any, given: Explore) -> Inputs:
     schema = classifier.schema_
     cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
     columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
-    batch = {name: torch.as_tensor(z) for name, z in schema.encode(columns).items()}
     history = getattr(classifier.module_.config, "history", ())
     words = None
     others = None
@@ -174,7 +173,7 @@ def _table(classifier: Any, given: Explore) -> Inputs:
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
         others = [list(classifier.label_names_)] * MOST_ROWS
-    return Inputs((batch,), words=words, others=others)
+    return Inputs((schema.encode(columns),), words=words, others=others)
 
 
 def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:

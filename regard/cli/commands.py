@@ -103,7 +103,7 @@ class Report(Declared):
         if self.question is not None:
             names = dict.fromkeys(row.question for row in rows if row.kind == "asked")
             if self.question not in names:
-                raise UnknownNameError("asked question", self.question, list(names))
+                raise UnknownNameError("asked question", self.question, names)
             rows = [row for row in rows if row.kind != "asked" or row.question == self.question]
         page = write_page(rows, self.page).resolve()
         drawn = picture(rows, self.picture) if self.picture else None

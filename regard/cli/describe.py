@@ -123,7 +123,7 @@ def presets(model: Any) -> list[str]:
     wanted = _configuration(model)
     return [
         name
-        for name, make in inspect.getmembers(sys.modules[model.__module__], inspect.isfunction)
+        for name, make in inspect.getmembers(_file(model), inspect.isfunction)
         if not name.startswith("_") and get_type_hints(make).get("return") is wanted
     ]
 
@@ -221,17 +221,18 @@ def _text(entry: Any) -> str:
     """The docstring of the defining file, then the entry's own, without the meanings of options."""
     if hasattr(entry, "about"):
         return entry.about
-    parts = _file(entry if inspect.isclass(entry) else type(entry)).__doc__, _own_text(entry)
+    parts = _file(entry).__doc__, _own_text(entry)
     texts = (inspect.cleandoc(part).partition("\n\nArgs:\n")[0] for part in parts if part)
     return "\n\n".join(dict.fromkeys(texts))
 
 
-def _file(cls: type) -> Any:
-    return sys.modules[cls.__module__]
+def _file(entry: Any) -> Any:
+    """The module of a class, or of a value's class."""
+    return sys.modules[entry.__module__]
 
 
 def _own_text(entry: Any) -> str | None:
-    return vars(entry).get("__doc__") if inspect.isclass(entry) else None
+    return vars(entry).get("__doc__")
 
 
 def _summary(kind: str, entry: Any) -> str:

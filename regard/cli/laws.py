@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from regard.cli.arguments import Json
+from regard.cli.arguments import Json, Words
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
 from regard.core import OptionError, RegardError
@@ -26,7 +26,7 @@ class Laws(Declared):
 
     name: Positional[str]
     """of a mixer, or module:Class of your own"""
-    law: tuple[str, ...] = ()
+    law: Words = ()
     """names of laws; all of them by default"""
     oracle: str | None = None
     """module:function, the slow reference that your own mixer must equal; a mixer of the library has its own"""

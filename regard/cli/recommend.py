@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.arguments import Flag, Json, Length, amount
+from regard.cli.arguments import Flag, Json, Length, Words, amount
 from regard.cli.bench import LEDGER
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
@@ -35,7 +35,7 @@ class Recommend(Declared):
     """at most so much for one block: 500MB, 2GiB"""
     task: str | None = None
     """a trained column of the ledger's questions, by whose quality the choice is made"""
-    mixers: tuple[str, ...] = ()
+    mixers: Words = ()
     """module:Class of your own, beside the catalogue's"""
     measure: Flag = False
     """take rough timings first, about a minute, and keep them in the ledger"""
