@@ -33,6 +33,7 @@ from regard.nn.heads import Heads, Values
 from regard.nn.recorded import Call, recorded
 
 Answer = Callable[[Tensor, Tensor | None], Tensor]
+PerToken = Float[Tensor, "B T"]
 Maps = Sequence[Float[Tensor, "B H T T"]]
 Pooled = Literal["mean", "max", "min"]
 
@@ -65,7 +66,7 @@ def flow(
     heads: Pooled = "mean",
     residual: Rate = 0.5,
     normalise: bool = False,
-) -> Float[Tensor, "B T"]:
+) -> PerToken:
     """Maximum flow from each input token to the last layer's `query`, edges having the capacities of `rollout`'s A_l.
 
     residual: share of a layer's output that passes it by, 0 to 1. T maximum flows through L T^2 edges for each row: for
@@ -139,7 +140,7 @@ def last_logits(output: Tensor, valid: Valid) -> Float[Tensor, "B C"]:
 class Gradients(NamedTuple):
     """scores [B T] of tokens; gap [B]: their sum less F(x) - F(x'), which is 0 for enough steps."""
 
-    scores: Float[Tensor, "B T"]
+    scores: PerToken
     gap: Float[Tensor, "B"]
 
 
@@ -234,8 +235,7 @@ def _product(call: Call, gradient: Hidden | None) -> Weights:
             f"gradient_times_attention does not support {call.mixer.name}: what it mixes does not pass through heads"
         )
     with torch.no_grad():
-        seen = call.mixer.observe(call.x, context=call.context, mask=call.mask)
-        assert seen.weights is not None and seen.v is not None
+        seen: Any = call.mixer.observe(call.x, context=call.context, mask=call.mask)
         S = seen.v.shape[2]
         H = seen.weights.shape[1]
         weights = seen.weights[..., -S:]
@@ -266,7 +266,7 @@ def leave_one_out(
     label: Count | None = None,
     chunk: int = 32,
     **kwargs: Any,
-) -> Float[Tensor, "B T"]:
+) -> PerToken:
     """F(x) - F(x without token t), where the token is as if absent (`valid` of the model); zero for padding.
 
     F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].

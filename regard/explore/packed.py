@@ -51,7 +51,7 @@ def pack(groups: list[Group], *, window: int, max_bytes: int) -> list[Data]:
     room = max_bytes - sum(_heads(g) * (THUMBNAIL**2 + 400) for g in groups)
     for levels in LEVELS:
         packed = [_group(g, ws, levels) for g, ws in cut]
-        if sum(p.pop("bytes") for p in packed) <= room:
+        if sum(map(_size, packed)) <= room:
             return packed
     raise OptionError(
         f"page: {numbers:,} weights take more than {max_bytes:,} bytes with {LEVELS[-1]} levels. "
@@ -64,14 +64,9 @@ def _heads(group: Group) -> int:
 
 
 def _group(group: Group, ws: list[Window], levels: int) -> Data:
-    size = 0
     sheets = []
     for sheet in group.sheets:
-        heads = []
-        for values in sheet.values:
-            parts = [_squeezed(values[w], levels) for w in ws]
-            size += sum(len(text) + 40 for _, text in parts)
-            heads.append([{"max": most, "codes": text} for most, text in parts])
+        heads = [[_squeezed(values[w], levels) for w in ws] for values in sheet.values]
         sheets.append(_about(sheet, group) | {"data": heads})
     thumbnails = torch.stack([_thumbnail(v) for s in group.sheets for v in s.values])
     return group._asdict() | {
@@ -79,8 +74,13 @@ def _group(group: Group, ws: list[Window], levels: int) -> Data:
         "windows": [[r.start, r.stop, c.start, c.stop] for r, c in ws],
         "thumbnails": {"size": list(thumbnails.shape[1:]), "codes": _text(thumbnails.numpy())},
         "sheets": sheets,
-        "bytes": size,
     }
+
+
+def _size(packed: Data) -> int:
+    """Bytes of the levels, about."""
+    heads = (head for sheet in packed["sheets"] for head in sheet["data"])
+    return sum(len(part["codes"]) + 40 for head in heads for part in head)
 
 
 def _about(sheet: Any, group: Group) -> Data:
@@ -90,12 +90,12 @@ def _about(sheet: Any, group: Group) -> Data:
     every = max(1, values.shape[2] // COMPARED)
     if group.prefix:
         total = sheet.values.abs().sum(-1).clamp(min=1e-30)
-        outside = _plain(1 - values[0].abs().sum(-1) / total)
+        outside = _plain((1 - values[0].abs().sum(-1) / total).mean(-1))
     return {
         "name": sheet.name,
         "mechanism": sheet.mechanism,
         "kind": sheet.kind,
-        "external": outside and [sum(row) / len(row) for row in outside],
+        "external": outside,
         "statistics": {name: _plain(z[0]) for name, z in found._asdict().items()},
         "divergence": _plain(head_divergence(sheet.values[None, :, ::every])[0]),
     }
@@ -108,7 +108,7 @@ def _plain(z: Tensor) -> Any:
     return None if math.isnan(z.item()) else float(f"{z.item():.4g}")
 
 
-def _squeezed(values: Float[Tensor, "t s"], levels: int) -> tuple[float, str]:
+def _squeezed(values: Float[Tensor, "t s"], levels: int) -> Data:
     """The largest magnitude, and the deflated levels."""
     z = values.detach().cpu().float()
     if not torch.isfinite(z).all():
@@ -119,7 +119,7 @@ def _squeezed(values: Float[Tensor, "t s"], levels: int) -> tuple[float, str]:
     codes = (z.abs() / (most or 1.0)).sqrt().mul(kept).round().to(torch.uint8)
     if signed:
         codes += SIGN * (z < 0).to(torch.uint8)
-    return (-most if signed else most), _text(codes.numpy())
+    return {"max": -most if signed else most, "codes": _text(codes.numpy())}
 
 
 def _thumbnail(values: Float[Tensor, "T S"]) -> Tensor:

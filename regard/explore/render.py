@@ -31,11 +31,10 @@ from regard.explore.attribution import (
     rollout,
 )
 from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, image_size, readings
-from regard.explore.packed import pack
+from regard.explore.packed import Data, pack
 from regard.explore.page import filled
 from regard.explore.readout import Measure
 
-Data = dict[str, Any]  # what the page holds as JSON
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
 MOST_ATTRIBUTED = 512  # tokens; a forward for each
 
@@ -189,7 +188,7 @@ def _methods(
 ) -> dict[str, Callable[[], Tensor]]:
     """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model; valid [T]."""
     T = len(group.rows)
-    last = int(valid.nonzero()[-1]) if bool(valid.any()) else T - 1
+    last = int(valid.nonzero()[-1]) if valid.any() else T - 1
     maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
     normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
     causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
