@@ -110,7 +110,7 @@ class Convert(Declared):
         kept: list[str] = []
         error = whole.score(student, whole.held_out("valid"))
         each_lr, whole_lr = (self.lr, self.lr / 10) if self.lr else rates(error)
-        facts = ("mixer", "options", "max_len", "layers")  # equal where a teaching goes on
+        facts = ("mixer", "options", "max_len", "layers", "steps")  # equal where a teaching goes on
         origin = {name: getattr(self, name) for name in facts}
         inside = [self.folder] if self.folder.is_file() else self.folder.glob("*.safetensors")
         origin["model"] = [str(self.folder.resolve()), *map(file_sha256, sorted(inside))]

@@ -10,7 +10,8 @@ F is one logit: `answer(output, valid)` gives logits [B C] (by default the model
 one for each), and `label` the class, by default the largest for the whole input.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -137,6 +138,12 @@ def last_logits(output: Tensor, valid: Valid) -> Float[Tensor, "B C"]:
     return last_valid(output, valid if aligned else None)
 
 
+def _answered(model: nn.Module, kwargs: Mapping[str, Any], valid: Valid) -> Valid:
+    """The validity of the tokens that logits are of: a translator's are the target's."""
+    translates = "target_valid" in inspect.signature(model.forward).parameters
+    return kwargs.get("target_valid") if translates else valid
+
+
 class Gradients(NamedTuple):
     """scores [B T] of tokens; gap [B]: their sum less F(x) - F(x'), which is 0 for enough steps."""
 
@@ -169,7 +176,8 @@ def integrated_gradients(
     with evaluating(model):
         with torch.no_grad():
             with _looked_up(model, tokens, valid) as tables:
-                chosen = _chosen(answer(model(tokens, *args, **kwargs), valid), label)
+                of = _answered(model, kwargs, valid)
+                chosen = _chosen(answer(model(tokens, *args, **kwargs), of), label)
             if not tables:
                 raise UnsupportedError(
                     f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
@@ -186,7 +194,7 @@ def integrated_gradients(
         def value(point: Tensor) -> Tensor:
             """F, where the tokens are looked up as `point`."""
             with _looked_up(model, tokens, valid, point):
-                logits = answer(model(tokens, *args, **kwargs), valid)
+                logits = answer(model(tokens, *args, **kwargs), of)
             return logits.gather(1, chosen)[:, 0]
 
         for step in range(steps):
@@ -214,7 +222,8 @@ def gradient_times_attention(
     """
     with evaluating(model), torch.enable_grad():
         with recorded(model) as calls:
-            logits = answer(model(*args, **kwargs), kwargs.get("valid"))
+            of = _answered(model, kwargs, kwargs.get("valid"))
+            logits = answer(model(*args, **kwargs), of)
         for call in calls:
             call.mixer.require("attention_map")
             if not call.y.requires_grad:
@@ -284,7 +293,8 @@ def leave_one_out(
                     lambda z: z[row].expand(len(shown), *z.shape[1:]),
                     ((tokens, *args), kwargs),
                 )
-                return answer(model(*own, valid=shown, **rest), shown)
+                of = _answered(model, rest, shown)
+                return answer(model(*own, valid=shown, **rest), of)
 
             whole = values(valid[row : row + 1])
             chosen = _chosen(whole, label)[0, 0]

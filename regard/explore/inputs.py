@@ -60,7 +60,9 @@ def as_inputs(given: Any) -> Inputs:
     if isinstance(given, Inputs):
         return given
     if isinstance(given, Mapping) and {"tokens", "source", "first", "valid"} & set(given):
-        return Inputs((), dict(given))
+        names = [one for one in ("tokens", "source", "target", "first", "second") if one in given]
+        rest = {name: z for name, z in given.items() if name not in names}
+        return Inputs(tuple(given[name] for name in names), rest)
     return Inputs(given if isinstance(given, tuple) else (given,))
 
 
@@ -80,7 +82,7 @@ class Sheet(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Layers of one size with names for queries and keys; cross: keys are other tokens than the queries."""
+    """Layers of one size with names for queries and keys; cross: keys are other tokens than the queries. calls: their places among all."""
 
     name: str
     rows: list[str]
@@ -88,6 +90,7 @@ class Group(NamedTuple):
     cross: bool
     sheets: list[Sheet]
     prefix: int = 0
+    calls: Sequence[int] = ()
 
 
 Groups = list[Group]
@@ -145,14 +148,18 @@ def numbered(
 
 def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
     gathered: dict[tuple, list[Layer]] = {}
-    for layer in read:
+    places: dict[tuple, list[int]] = {}
+    for place, layer in enumerate(read):
         name = _group_name(layer, model)
         shape = tuple(layer.found.values.shape[1:])
-        gathered.setdefault((name, shape, layer.found.prefix), []).append(layer)
+        key = name, shape, layer.found.prefix
+        gathered.setdefault(key, []).append(layer)
+        places.setdefault(key, []).append(place)
     words = inputs.row(inputs.words, row)
     others = inputs.row(inputs.others, row)
     groups = []
-    for (name, (_, T, S), prefix), parts in gathered.items():
+    for key, parts in gathered.items():
+        name, (_, T, S), prefix = key
         path, time, _, cross, _ = parts[0]
         # the mixer of a DecoderBlock, or of a second input
         second = cross or "self_mixer" in path or time == 1
@@ -160,8 +167,8 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Gr
         keys = words if cross or not second else others
         if isinstance(model, PatchClassifier):
             across = model.config.image_size[1] // model.config.patch_size
-            places = (divmod(n, across) for n in range(model.config.num_patches))
-            queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
+            cells = (divmod(n, across) for n in range(model.config.num_patches))
+            queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in cells]
         valid = inputs.kwargs.get("valid")
         valid = None if valid is None else valid[row]
         rows = numbered(queries, T, None if queries is others else valid)
@@ -171,7 +178,7 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Gr
             Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])
             for path, _, mixer, _, found in parts
         ]
-        groups.append(Group(name, rows, cols, cross, sheets, prefix))
+        groups.append(Group(name, rows, cols, cross, sheets, prefix, places[key]))
     return groups
 
 

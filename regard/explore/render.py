@@ -146,7 +146,7 @@ def _attributions(
     model: nn.Module, inputs: Inputs, row: int, reading: Reading, answer: Answer, label: int | None
 ) -> Data | None:
     """Every method that serves this model, and the reason for each that does not."""
-    tokens = inputs.args[0] if inputs.args else inputs.kwargs.get("tokens")
+    tokens = inputs.args[0] if inputs.args else None
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point():
         return None
     T = tokens.shape[1]
@@ -156,17 +156,17 @@ def _attributions(
     if T > MOST_ATTRIBUTED:
         few = f"drawn for at most {MOST_ATTRIBUTED} tokens, here are {T}; the functions of regard.explore take more"
         return {"words": [], "methods": [], "reasons": [["all five", few]], "agreement": []}
-    rest = {name: z for name, z in inputs.kwargs.items() if name != "tokens"}
     args, kwargs = tree_map_only(
         Tensor,
         lambda z: z[row : row + 1],
-        ((tokens, *inputs.args[1:]), {**rest, "answer": answer, "label": label}),
+        (inputs.args, {**inputs.kwargs, "answer": answer, "label": label}),
     )
     scores = {}
     reasons = []
     valid = inputs.kwargs.get("valid")
     shown = torch.ones(T, dtype=torch.bool) if valid is None else valid[row].bool().cpu()
-    for name, method in _methods(model, group, shown, args, kwargs).items():
+    stack = [one for one in reading.groups if one.name == group.name]
+    for name, method in _methods(model, stack, shown, args, kwargs).items():
         try:
             one = method().detach().cpu().double()
             if not one.isfinite().all():
@@ -184,19 +184,22 @@ def _attributions(
 
 
 def _methods(
-    model: nn.Module, group: Group, valid: Tensor, args: tuple[Any, ...], kwargs: Data
+    model: nn.Module, stack: list[Group], valid: Tensor, args: tuple[Any, ...], kwargs: Data
 ) -> dict[str, Callable[[], Tensor]]:
-    """Name -> scores [T] of the first argument's tokens, from the maps of this group or from calls of the model; valid [T]."""
-    T = len(group.rows)
+    """Name -> scores [T] of the first argument's tokens, from the maps of a stack's layers or from calls of the model; valid [T]."""
+    T = len(valid)
+    layered = {at: sheet for one in stack for at, sheet in zip(one.calls, one.sheets, strict=True)}
+    sheets = [layered[at] for at in sorted(layered)]
     last = int(valid.nonzero()[-1]) if valid.any() else T - 1
-    maps = [sheet.values[None] for sheet in group.sheets if sheet.kind != "influence"]
-    normalise = any(sheet.kind != "stochastic" for sheet in group.sheets)
+    maps = [sheet.values[None] for sheet in sheets if sheet.kind != "influence"]
+    maps = [weights for weights in maps if weights.shape[2:] == (T, T)]
+    normalise = any(sheet.kind != "stochastic" for sheet in sheets)
     causal = all((m.triu(1) == 0).all() for m in maps) if maps else False
 
     def through(layers: Callable[..., Tensor]) -> Tensor:
-        if len(maps) < len(group.sheets):
+        if len(maps) < len(sheets):
             raise OptionError(
-                "a layer has an influence and no weights, and shares of influence do not multiply"
+                "a layer has no weights of tokens by tokens, and shares of influence do not multiply"
             )
         if layers is not rollout and (not causal or T > MOST_FLOW):
             raise OptionError(
@@ -210,7 +213,8 @@ def _methods(
 
     def graded() -> Tensor:
         products = gradient_times_attention(model, *args, **kwargs)
-        return torch.stack([p[0].sum((0, 1)) for p in products if p.shape[-2:] == (T, T)]).sum(0)
+        own = [products[at][0] for at in layered if products[at].shape[-2:] == (T, T)]
+        return torch.stack([one.sum((0, 1)) for one in own]).sum(0)
 
     return {
         "rollout" + (" (rows normalised)" if normalise else ""): rolled,

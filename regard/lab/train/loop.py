@@ -138,7 +138,10 @@ class _Trainer:
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
-        facts = {"task": task.name, "data_sha256": splits.sha256, **origin}
+        chosen = {
+            name: z for name, z in vars(task).items() if isinstance(z, str | int | float | tuple)
+        }
+        facts = {"task": task.name, "options": chosen, "data_sha256": splits.sha256, **origin}
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import FunctionType
@@ -174,7 +175,11 @@ def as_json(model: ModelConfig) -> dict[str, Any]:
     return json.loads(json.dumps(told, default=_named))
 
 
-def _named(one: Any) -> str:
+def _named(one: Any) -> Any:
+    if isinstance(one, partial):
+        return [one.func, one.args, one.keywords]
+    if callable(one) and not hasattr(one, "__qualname__"):
+        one = type(one)
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
     if not isinstance(one, type | FunctionType) or module.startswith("regard."):
         return name
