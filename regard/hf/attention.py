@@ -91,18 +91,19 @@ class AttentionFunction:
         for name, reason in REFUSED.items():
             if name in given:
                 raise UnsupportedError(f"{config.cls.name} does not support {name}: {reason}")
+        B, H, T, K = query.shape
         mask, S = request(module, attention_mask, is_causal, query, key.shape[2])
-        mask = with_documents(config.cls.name, mask, len(query), query.shape[2], S, given)
+        mask = with_documents(config.cls.name, mask, B, T, S, given)
         k, v = key[:, :, :S], value[:, :, :S]
-        one, as_context = _chosen(config, module, mask, query.shape[2], S)
-        H, K = query.shape[1], query.shape[3]
+        one, as_context = _chosen(config, module, mask, T, S)
         if v.shape[3] != K:
             raise ShapeError(
                 f"{one.cls.name}: values of width {v.shape[3]} beside keys of width {K}"
             )
         q = query if scaling is None else query * (scaling * K**0.5)
         if scored := {name: given[name] for name in SCORED if name in given}:
-            scored |= {"output_attentions": True} if output_attentions else {}
+            if output_attentions:
+                scored["output_attentions"] = True
             return _scored(one, q, k, v, mask, scored, dropout), None
         layer = getattr(module, "layer_idx", None) or 0
         mixer = _mixer(one, H, k.shape[1], K, dropout, layer, q.device, q.dtype)

@@ -7,7 +7,6 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from regard.core import OptionError
-from regard.models.config import ModelConfig
 
 STACK = "stack"
 """`model` of the configs of stacks that `regard.hf.load` gave; their settings are `Stack.origin`."""
@@ -26,17 +25,16 @@ class RegardConfig(PretrainedConfig):
     def __init__(self, model: str = "", settings: Mapping[str, Any] | None = None, **others: Any):
         self.model = model
         self.settings = dict(settings or {})
-        source = self.settings.get("config", {}) if model == STACK else {}
+        source = self.settings.get("config", {})  # of a stack
         facts = {name: source[name] for name in FACTS if source.get(name) is not None}
         self.vocab_size = self.settings.get("vocab_size")
         super().__init__(**{"tie_word_embeddings": False, **facts, **others})
 
     @classmethod
-    def of(cls, config: ModelConfig) -> "RegardConfig":
+    def of(cls, config: Any) -> "RegardConfig":
         """Raises OptionError for mixers that are classes."""
         settings = asdict(config)
-        layers = settings["mixer"] if isinstance(settings["mixer"], list | tuple) else [settings]
-        _check_names(layer["mixer"] for layer in layers)
+        _check_names(layer.mixer for layer in config.layers)
         others = {"num_labels": settings["num_classes"]} if "num_classes" in settings else {}
         return cls(config.name, settings, **others)
 

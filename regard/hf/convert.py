@@ -34,6 +34,7 @@ from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
 Batch = tuple[Tokens, Valid]
+Error = Float[Tensor, ""]
 _FACTS = "bias", "gate", "head_dim", "key_dim", "num_kv_heads", "qk_norm", "value_dim"
 """What the layers have, or have not: their projections are taken over."""
 
@@ -155,14 +156,14 @@ def rates(error: float) -> tuple[float, float]:
     return (5e-4, 2e-4) if error > 0.5 else (1e-4, 5e-5)
 
 
-def stack_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Float[Tensor, ""]:
+def stack_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Error:
     """Squared error of the stack's output over the teacher's mean square, at valid tokens."""
     with torch.no_grad():
         want = teacher(tokens, valid=valid)
     return _error(student(tokens, valid=valid), want, valid)
 
 
-def layer_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Float[Tensor, ""]:
+def layer_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) -> Error:
     """The mean of the errors of those mixers that differ in kind from the teacher's, each on the teacher's own input."""
     with torch.no_grad(), recorded(teacher) as calls:
         teacher(tokens, valid=valid)
@@ -176,7 +177,7 @@ def layer_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) ->
     return torch.stack(errors).mean()
 
 
-def _error(y: Hidden, want: Hidden, valid: Valid) -> Float[Tensor, ""]:
+def _error(y: Hidden, want: Hidden, valid: Valid) -> Error:
     if valid is not None:
         y, want = y[valid], want[valid]
     return (y - want).square().mean() / want.square().mean()

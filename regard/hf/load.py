@@ -33,6 +33,8 @@ from regard.hf.kinds import bert, decoders, hybrids, t5
 from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
+Tensors = dict[str, Tensor]
+Settings = Mapping[str, Any]  # a config, or what a saved stack is made of
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INSIDE = "inside"
 """Prefix of a saved stack's tensors."""
@@ -55,7 +57,7 @@ KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
 
 def load(
     source: str | Path | Mapping[str, Tensor],
-    config: Mapping[str, Any] | None = None,
+    config: Settings | None = None,
     *,
     pairing: Pairing = "half",
 ) -> Stack | EncoderDecoder:
@@ -100,7 +102,7 @@ def _tried(model: Stack | EncoderDecoder) -> Any:
 
 
 def _built(
-    tensors: Mapping[str, Tensor], config: Mapping[str, Any], pairing: Pairing
+    tensors: Mapping[str, Tensor], config: Settings, pairing: Pairing
 ) -> Stack | EncoderDecoder:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -186,14 +188,13 @@ def _described(kind: str) -> Iterator[None]:
         ) from error
 
 
-def restored(origin: Mapping[str, Any], size: float = math.inf) -> Stack:
+def restored(origin: Settings, size: float = math.inf) -> Stack:
     """A stack of this origin, with its conversions, whose weights mean nothing yet; size: bytes that they will have."""
     empty = {
         name: torch.zeros((), dtype=getattr(torch, dtype)).expand(shape)
         for name, (dtype, shape) in origin["tensors"].items()
     }
-    model = _built(empty, origin["config"], origin["pairing"])
-    assert isinstance(model, Stack)
+    model: Any = _built(empty, origin["config"], origin["pairing"])
     place = model.embedding.place  # a tiled table is in the file
     row = place.weight[0].nbytes if isinstance(place, nn.Embedding) else 1
     for change in origin["conversions"]:
@@ -206,7 +207,7 @@ def restored(origin: Mapping[str, Any], size: float = math.inf) -> Stack:
     return model.eval()
 
 
-def _saved(folder: Path, origin: Mapping[str, Any]) -> Stack:
+def _saved(folder: Path, origin: Settings) -> Stack:
     weights = _there(folder, WEIGHTS)
     size = weights.stat().st_size
     told = sum(
@@ -254,7 +255,7 @@ def _config(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _gguf(path: Path) -> tuple[Tensors, dict[str, Any]]:
     """Tensors and config as Transformers reads them: in float32, rotary rows in its own order."""
     _there(path.parent, path.name)
     if find_spec("gguf") is None:
@@ -276,7 +277,7 @@ def _gguf(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return model.state_dict(), config
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
+def _tensors(folder: Path) -> Tensors:
     """The tensors of one file, or of all parts `model-00001-of-00002.safetensors`, whose names say how many there are."""
     parts = sorted(path.name for path in folder.glob(f"{SHARDS}.safetensors"))
     names = [WEIGHTS] if (folder / WEIGHTS).exists() or not parts else parts
@@ -284,7 +285,7 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         raise StoredDataError(
             f"load: {folder} has {len(parts)} parts of weights, and not as many as their names say"
         )
-    tensors: dict[str, Tensor] = {}
+    tensors: Tensors = {}
     for name in names:
         try:
             tensors |= load_file(_there(folder, name))

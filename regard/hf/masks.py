@@ -29,6 +29,7 @@ PACKING = ("position_ids", *OFFSETS, "seq_idx")
 """Arguments of Transformers' models that tell of documents."""
 FOLLOWS = {"max_length_q", "max_length_k"}
 """Arguments that follow from those."""
+Rule = Callable[..., Any]  # a mask function of Transformers
 
 
 def documents(
@@ -78,7 +79,7 @@ def documents(
     if position is not None:  # which may count what is absent, or not
         starts.append(begins(position - place) & begins(position - at))
     numbers = (torch.stack(starts).any(0) & (place > 0)).cumsum(1)
-    return numbers if bool(numbers.any()) else None
+    return numbers if numbers.any() else None
 
 
 def with_documents(who: str, mask: Mask, B: int, T: int, S: int, given: Mapping[str, Any]) -> Mask:
@@ -94,7 +95,7 @@ def with_documents(who: str, mask: Mask, B: int, T: int, S: int, given: Mapping[
     return replace(mask, documents=numbers)
 
 
-def packed_causal(mask_function: Callable[..., Any]) -> Numbers:
+def packed_causal(mask_function: Rule) -> Numbers:
     """The documents that Transformers saw in positions, of a mask function that is the causal order within them and no more."""
     parts = _closed(mask_function).get("mask_functions", ())
     held = {name: value for part in parts for name, value in _closed(part).items()}
@@ -154,7 +155,7 @@ def token_mask(
     kv_length: int,
     q_offset: int | Tensor = 0,
     kv_offset: int = 0,
-    mask_function: Callable[..., Any] = causal_mask_function,
+    mask_function: Rule = causal_mask_function,
     attention_mask: Tensor | None = None,
     use_vmap: bool = False,
     device: torch.device | str = "cpu",
@@ -184,12 +185,12 @@ def token_mask(
         )[..., :num_keys]  # type: ignore[index]  # it is skipped where that is allowed alone
     valid = None if attention_mask is None else attention_mask[:, kv_offset:][:, :num_keys]
     if valid is not None:
-        valid = None if bool(valid.all()) else F.pad(valid, (0, max(0, num_keys - valid.shape[1])))
+        valid = None if valid.all() else F.pad(valid, (0, max(0, num_keys - valid.shape[1])))
     mask = Mask(causal=causal, valid=valid, pairwise=pairwise, documents=numbers)
     return TokenMask.make(mask, (batch_size, 1, q_length, kv_length), num_keys, device)
 
 
-def _is_causal(mask_function: Callable[..., Any]) -> bool:
+def _is_causal(mask_function: Rule) -> bool:
     """True of the causal order, alone or among rules that must all hold."""
     every = getattr(mask_function, "__name__", "") == "and_mask"
     parts = _closed(mask_function).get("mask_functions", ()) if every else ()
@@ -210,7 +211,7 @@ def request(
     allowed = attention_mask
     if allowed.dtype != torch.bool:
         allowed = attention_mask == 0
-        if not bool((allowed | (attention_mask <= torch.finfo(query.dtype).min / 2)).all()):
+        if not (allowed | (attention_mask <= torch.finfo(query.dtype).min / 2)).all():
             raise UnsupportedError(
                 "attn_implementation='regard_...' does not support masks that are added to scores: a mechanism need "
                 "not have any"
@@ -219,5 +220,5 @@ def request(
     if allowed.shape[1] == T == 1:
         return Mask(valid=allowed[:, 0, 0].expand(query.shape[0], -1)), S
     ordered = getattr(module, "is_causal", False) and 1 < T <= S
-    causal = ordered and not bool(allowed.triu(S - T + 1).any())
+    causal = ordered and not allowed.triu(S - T + 1).any()
     return Mask(causal=causal, pairwise=allowed), S

@@ -45,6 +45,9 @@ from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.tokens import Numbers, Tokens, Valid, places
 from regard.nn import after_step
 
+Position = Int[Tensor, "b T"] | None
+Others = dict[str, Any]  # further arguments of a call, by name
+
 
 class RegardModel(PreTrainedModel):
     """A model of Regard behind the call of Transformers: `inside` is the model, whose weights are stored as they are."""
@@ -78,12 +81,7 @@ class RegardModel(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        embedding: Any = (
-            self.inside.encoder.embedding
-            if hasattr(self.inside, "encoder")
-            else self.inside.embedding
-        )
-        return embedding.word if isinstance(self.inside, Stack) else embedding.table
+        return getattr(self.inside, "encoder", self.inside).embedding.table
 
     def resize_token_embeddings(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedError(
@@ -98,7 +96,7 @@ class RegardModel(PreTrainedModel):
         self,
         input_ids: Tokens,
         attention_mask: Tensor | None = None,
-        position_ids: Int[Tensor, "b T"] | None = None,
+        position_ids: Position = None,
         labels: Tensor | None = None,
         **others: Any,
     ) -> Any:
@@ -114,8 +112,8 @@ class RegardModel(PreTrainedModel):
         self,
         ids: Tokens,
         attention_mask: Tensor | None,
-        position: Int[Tensor, "b T"] | None,
-        others: dict[str, Any],
+        position: Position,
+        others: Others,
     ) -> tuple[Tensor, Numbers]:
         """What the model inside gives, and the numbers of documents."""
         valid = None if attention_mask is None else marks("attention_mask", attention_mask)
@@ -133,7 +131,7 @@ class RegardModel(PreTrainedModel):
         ids: Tensor,
         valid: Valid,
         position: Tensor | None,
-        others: dict[str, Any],
+        others: Others,
         after: Tensor | int = 0,
     ) -> Numbers:
         """The numbers of documents. after: tokens that came before in each row.
@@ -147,14 +145,14 @@ class RegardModel(PreTrainedModel):
         numbers = documents(who, ids.shape, valid, {**others, "position_ids": position})
         if position is not None:
             wrong = position != places(position, valid, numbers) + after
-            if bool((wrong if valid is None else wrong & valid).any()):
+            if (wrong if valid is None else wrong & valid).any():
                 raise UnsupportedError(
                     f"{who} does not support position_ids other than 0, 1, 2, ... in each document, going on behind "
                     "past_key_values: it counts tokens itself"
                 )
         return numbers
 
-    def _output(self, y: Tensor, labels: Tensor | None, others: dict[str, Any], **more: Any) -> Any:
+    def _output(self, y: Tensor, labels: Tensor | None, others: Others, **more: Any) -> Any:
         """y: logits, or the hidden tokens of a stack."""
         head = self.inside.head if isinstance(self.inside, Stack) else None
         logits, loss = y if head is None else head(y), None
@@ -214,7 +212,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         self,
         input_ids: Tokens,
         attention_mask: Tensor | None = None,
-        position_ids: Int[Tensor, "b T"] | None = None,
+        position_ids: Position = None,
         past_key_values: StateCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -242,7 +240,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         ids: Tensor,
         attention_mask: Tensor | None,
         position: Tensor | None,
-        others: dict[str, Any],
+        others: Others,
     ) -> Tensor:
         who = type(self).__name__
         N = ids.shape[1]
@@ -256,12 +254,12 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
             every = marks("attention_mask", attention_mask)
             valid, before = every[:, -N:], every[:, :-N].sum(1, keepdim=True)
             if not valid.is_meta:
-                if before.numel() and every.shape[1] > N and bool((before != cache.length).any()):
+                if every.shape[1] > N and (before != cache.length).any():
                     raise UnsupportedError(
                         f"{who} does not support an attention_mask that hides other earlier tokens than the call that read "
                         "them: a state holds what it has read. Give the same mask to every call."
                     )
-                valid = None if bool(valid.all()) else valid
+                valid = None if valid.all() else valid
         if self._documents(ids, valid, position, others, cache.length) is not None:
             raise UnsupportedError(
                 f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."

@@ -36,6 +36,7 @@ from regard.mixers import MIXERS
 
 FIELD = "regard_attention"
 PREFIX = "regard_"
+Record = dict[str, Any]  # JSON values
 PARTS = ("cross", "windowed")
 """Fields of a record that are records."""
 
@@ -79,7 +80,7 @@ def patch_transformers() -> None:
     checked = PreTrainedModel.get_correct_attn_implementation
 
     @wraps(plain)
-    def to_dict(self: PretrainedConfig) -> dict[str, Any]:
+    def to_dict(self: PretrainedConfig) -> Record:
         names, records = named(self), used(self)
         return plain(self) | ({"attn_implementation": names, FIELD: records} if records else {})
 
@@ -115,7 +116,7 @@ def registered(name: object) -> AttentionConfig | None:
     return function.config if isinstance(function, AttentionFunction) else None
 
 
-def named(config: PretrainedConfig) -> str | dict[str, Any] | None:
+def named(config: PretrainedConfig) -> str | Record | None:
     """What `attn_implementation` must be for this config and its sub-configs, as far as mechanisms of Regard are named."""
     own = config._attn_implementation if registered(config._attn_implementation) else None
     if not config.sub_configs:
@@ -124,13 +125,13 @@ def named(config: PretrainedConfig) -> str | dict[str, Any] | None:
     return {key: name for key, name in {"": own, **parts}.items() if name is not None} or None
 
 
-def used(config: PretrainedConfig) -> dict[str, Any]:
+def used(config: PretrainedConfig) -> Record:
     """Name -> record of each mechanism that this config or a sub-config names."""
     names = _all_names(config)
     return {name: record(made) for name in names if name and (made := registered(name))}
 
 
-def record(config: AttentionConfig) -> dict[str, Any]:
+def record(config: AttentionConfig) -> Record:
     """The config as JSON holds it. "python" is true where it has a class, a function or an object: they have no JSON."""
     cls, python = config.cls, []
 
@@ -142,7 +143,7 @@ def record(config: AttentionConfig) -> dict[str, Any]:
             return f"{value.__module__}:{value.__qualname__}"
         return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # another process has other addresses
 
-    told: dict[str, Any] = {"mixer": cls.name if cls in MIXERS.values() else cls}
+    told: Record = {"mixer": cls.name if cls in MIXERS.values() else cls}
     told |= {part: record(of) for part in PARTS if (of := getattr(config, part))}
     made = json.loads(json.dumps(vars(config) | told, default=named))
     return made | ({"python": True} if python else {})

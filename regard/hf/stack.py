@@ -49,7 +49,7 @@ class TokenEmbedding(nn.Module):
         self.offset = offset
         self.scale = scale
         self.places = Places()
-        self.after = nn.Identity() if after is None else after
+        self.after = after or nn.Identity()
 
     @property
     def table(self) -> nn.Embedding:
@@ -110,7 +110,7 @@ class Stack(Streams):
         super().__init__()
         self.embedding = embedding
         self.blocks = Blocks(blocks, embedding.word.embedding_dim)
-        self.norm = nn.Identity() if norm is None else norm
+        self.norm = norm or nn.Identity()
         self.head = head
         self.causal = causal
         self.left: tuple[str, ...] = ()

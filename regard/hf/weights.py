@@ -18,7 +18,6 @@ from regard.hf.fields import Fields
 from regard.mixers.build import build
 from regard.models.block import Block
 from regard.nn.feed_forward import FeedForward
-from regard.nn.heads import Heads
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -207,8 +206,7 @@ def make_mixer(
     """A mixer with these projections to queries, keys, values, and out of the heads, of any width."""
     query, key, value, out = projections
     mixer = build(name, dim=query.out_features, num_heads=num_heads, **options)
-    heads = mixer.heads
-    assert isinstance(heads, Heads)
+    heads: Any = mixer.heads
     heads.query = query
     heads.key = key
     heads.value = value

@@ -34,12 +34,12 @@ def wrap(model: ModelConfig | nn.Module) -> RegardModel:
                 "wrap does not support this stack: it has no head of a language model, or load did not make it"
             )
         return wrapper(RegardConfig.of_stack(model.origin), model)
-    config = getattr(model, "config", None) if isinstance(model, nn.Module) else model
+    inside = model if isinstance(model, nn.Module) else None
+    config = model if inside is None else getattr(model, "config", None)
     if not isinstance(config, ModelConfig) or config.name not in WRAPPERS:
         raise UnsupportedError(
             f"wrap does not support {type(model).__name__}: it takes {', '.join(WRAPPERS)}"
         )
-    inside = model if isinstance(model, nn.Module) else None
     return WRAPPERS[config.name](RegardConfig.of(config), inside)
 
 

@@ -45,9 +45,11 @@ def gpt2(request: LoadRequest) -> Stack:
 NEAR, FULL = "sliding_attention", "full_attention"
 SHAPES = {
     "embed_tokens.weight": "vocab_size hidden_size",
-    "layers.0.self_attn.q_proj.weight": "num_attention_heads*head_dim",
-    "layers.0.self_attn.k_proj.weight": "num_key_value_heads*head_dim",
     "layers.0.mlp.up_proj.weight": "intermediate_size",
+}
+HEADS = {
+    "q_proj.weight": "num_attention_heads*head_dim",
+    "k_proj.weight": "num_key_value_heads*head_dim",
 }
 NAMES = (
     "input_layernorm",
@@ -67,7 +69,6 @@ def llama(request: LoadRequest) -> Stack:
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
     at = w.prefix("model.")
-    request.agree(at, SHAPES)
     if c["model_type"] in ("llama", "qwen3"):
         request.require(attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w)
     if c["model_type"] == "llama":
@@ -83,27 +84,25 @@ def gemma3(request: LoadRequest) -> Stack:
     """Gemma 3, the text model: windows before layers that see all, each with its own base of angles; norms before and after a layer."""
     w, c, _ = request
     at = w.prefix("model.")
-    depth = request.depth("num_hidden_layers")
-    request.agree(at, SHAPES)
     request.require(
         attn_logit_softcapping=None,
         final_logit_softcapping=None,
         use_bidirectional_attention=False,
         attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w,
-        query_pre_attn_scalar=c["head_dim"],
     )
     every = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
-    types = [NEAR if (i + 1) % every else FULL for i in range(depth)]
-    types = list(c.get("layer_types") or types)
+    depth = request.depth("num_hidden_layers")
+    usual = [NEAR if (i + 1) % every else FULL for i in range(depth)]
+    types = c.get("layer_types") or usual
     rope = c.get("rope_parameters") or {}
-    if len(types) != depth or (set(types) | set(rope)) - {NEAR, FULL} or c["sliding_window"] < 2:
-        told = ("layer_types", "num_hidden_layers", "rope_parameters", "sliding_window")
-        said = " beside ".join(f"{name}={shown(c.get(name))}" for name in told)
-        raise UnsupportedError(f"load does not support {said}")
+    if set(rope) - {NEAR, FULL} or c["sliding_window"] < 2:
+        raise UnsupportedError(
+            f"load does not support rope_parameters={shown(rope)} beside sliding_window={shown(c['sliding_window'])}"
+        )
     norm = w.norms(GainLessOne, c["rms_norm_eps"])
     older = {NEAR: ("rope_local_base_freq", 1e4), FULL: ("rope_theta", 1e6)}
     mixers = {}
-    for kind in dict.fromkeys(types):
+    for kind in filter(types.__contains__, older):
         base = rotary_base(request, rope.get(kind) or {}, *older[kind])
         # a config counts the query, too
         near = {"kind": "local", "window_size": c["sliding_window"] - 1} if kind == NEAR else {}
@@ -117,6 +116,7 @@ def gemma3(request: LoadRequest) -> Stack:
         activation="hidden_activation",
         scale=c["hidden_size"] ** 0.5,
     )
+    request.require(query_pre_attn_scalar=c["head_dim"])  # which the layers' tensors fit
     blocks: Any = stack.blocks
     for i, block in enumerate(blocks):
         block.mixer_after = norm(f"{at}layers.{i}.post_attention_layernorm")
@@ -150,6 +150,7 @@ def layered(
     """A causal stack of layers of these kinds; mixers: kind -> a function that reads the mixer below a layer's name."""
     at = request.weights.prefix("model.")
     depth = request.depth("num_hidden_layers")
+    request.agree(at, SHAPES)
     blocks = []
     if len(kinds) != depth or not set(kinds) <= set(mixers):
         raise UnsupportedError(
@@ -176,6 +177,7 @@ def rotary(
 ) -> Any:
     """A mixer of this kind. norm: that of queries and keys. channels: those of a head that turn; None: all."""
     w, c, pairing = request
+    request.agree(f"{layer}.self_attn.", HEADS)
     mixer: Any = make_mixer(
         kind,
         c["hidden_size"],

@@ -75,11 +75,6 @@ def _hybrid(
 ) -> Stack:
     w, c, _ = request
     request.require(hidden_act="silu")  # of the convolutions, too
-    shapes = {
-        "embed_tokens.weight": "vocab_size hidden_size",
-        "layers.0.mlp.up_proj.weight": "intermediate_size",
-    }
-    request.agree(w.prefix("model."), shapes)
     return layered(request, c["layer_types"], mixers, w.norms(kind_of_norm, c["rms_norm_eps"]))
 
 
@@ -97,8 +92,7 @@ def _named(request: LoadRequest, at: str, names: str) -> dict[str, Tensor]:
 
 
 def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
-    w = request.weights
-    c = request.config
+    w, c, _ = request
     at = f"{layer}.linear_attn."
     keys, values = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"  # fmt: skip
     shapes = {
@@ -128,12 +122,10 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _softmax(request: LoadRequest, layer: str) -> Mixer:
-    w = request.weights
-    c = request.config
+    w, c, _ = request
     at = f"{layer}.self_attn."
     shapes = {
         "q_proj.weight": "2*num_attention_heads*head_dim",
-        "k_proj.weight": "num_key_value_heads*head_dim",
         "q_norm.weight": "head_dim",
     }
     request.agree(at, shapes)
@@ -150,8 +142,7 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
 
 
 def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
-    w = request.weights
-    c = request.config
+    w, c, _ = request
     at = f"{layer}.self_attn."
     shapes = {
         "b_proj.weight": "linear_num_heads",
@@ -176,7 +167,7 @@ def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
 def _latent(request: LoadRequest, layer: str) -> Mixer:
     c = request.config
     at = f"{layer}.self_attn."
-    rank = request.config.get("q_lora_rank")
+    rank = c.get("q_lora_rank")
     query = "num_attention_heads*qk_nope_head_dim+num_attention_heads*qk_rope_head_dim"
     shapes = {
         "q_proj.weight": query,
