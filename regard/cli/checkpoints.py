@@ -90,8 +90,7 @@ class Loaded(NamedTuple):
         if self.tokenizer:
             words = words_of(self.tokenizer, found)
         else:
-            letters = (chr(n - 1) if n <= 128 else f"\\x{n - 1:02x}" for n in found)
-            words = [str(n) for n in found] if ids is not None else [*letters]
+            words = [str(n) if ids is not None else chr(n - 1) for n in found]
         return torch.tensor([found]), [words]
 
 

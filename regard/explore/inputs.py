@@ -1,7 +1,7 @@
 """The parts of a page: inputs with their words, and groups of weights with names for their rows and columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -57,12 +57,13 @@ class Inputs(metaclass=CheckedOptions):
 
 def as_inputs(given: Any) -> Inputs:
     """A tensor, a tuple of arguments, a mapping (of arguments by name, or a batch of fields), or Inputs."""
-    if isinstance(given, Inputs):
-        return given
     if isinstance(given, Mapping) and {"tokens", "source", "first", "valid"} & set(given):
-        names = [one for one in ("tokens", "source", "target", "first", "second") if one in given]
-        rest = {name: z for name, z in given.items() if name not in names}
-        return Inputs(tuple(given[name] for name in names), rest)
+        given = Inputs((), dict(given))
+    if isinstance(given, Inputs):
+        found = dict(given.kwargs)
+        names = [one for one in ("tokens", "source", "target", "first", "second") if one in found]
+        args = given.args or tuple(found.pop(name) for name in names)
+        return replace(given, args=args, kwargs=found)
     return Inputs(given if isinstance(given, tuple) else (given,))
 
 

@@ -63,7 +63,7 @@ def trained(scores, metric="accuracy", better="higher", column="lookup", chance=
         "columns": [facts | {"later": False}],
         "lines": [line.label for line in LINES],
         "cells": [[e.label, column, f"{column}, {e.label}", False, None, None] for e in entries],
-        "mark": 0.9, "claims": [], "seeds": [0, 1],
+        "mark": 0.9, "claims": [], "seeds": [0, 1], "rates": [], "kind": "screen", "name": column,
     }  # fmt: skip
     nothing = dict.fromkeys(("column", "entry", "cell", "source"), "")
     asked = Row(kind="asked", question=f"of {column}", provenance=WHERE, config=config, **nothing)

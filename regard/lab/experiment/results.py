@@ -5,7 +5,8 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isclose
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from regard.lab.experiment.claims import Facts, Scores, judge
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.stored import SETTING
 
+RATIO = 3.0  # of neighbouring rates, where a grid has only one
+WIDEST = 6  # rates by which a grid may grow
 MEASURED = "recommend"
 """The question of rough timings that `regard recommend --measure` takes: never the newest."""
 
@@ -35,6 +38,47 @@ def rate_means(rows: Iterable[Row]) -> dict[float, float]:
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
     means = rate_means(rows)
     return best_of(better)(means, key=means.__getitem__, default=None)
+
+
+def wider(grid: Sequence[float], best: float) -> float | None:
+    """The next rate beyond the end of the grid at which the best one is; None where that is inside."""
+    ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
+    if isclose(best, grid[0]):
+        return grid[0] / ratio
+    return grid[-1] * ratio if isclose(best, grid[-1]) else None
+
+
+def grid_of(rows: Iterable[Row], rates: Sequence[float], better: str, widens: bool) -> list[float]:
+    """The rates of a question, and those by which these rows widened them, the lowest first."""
+    grid = sorted(rates)
+    rated = [row for row in rows if row.rate is not None]
+    for _ in range(WIDEST if widens and grid else 0):
+        best = best_rate((row for row in rated if among(row.rate, grid)), better)
+        more = wider(grid, best) if best else None
+        if more is None or not any(among(row.rate, [more]) for row in rated):
+            break
+        grid = sorted([*grid, more])
+    return grid
+
+
+def counted(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[Row]:
+    """The rows of a cell that a question counts, at its rates and of its seeds, and of those that it added for its claims.
+
+    asked: the question's record. What another question has tried beside them enters nothing.
+    """
+    last = max(asked["seeds"], default=-1)
+    rows = [
+        row
+        for row in rows
+        if row.seed in asked["seeds"]
+        or (row.seed > last and row.question == asked["name"] and asked["claims"])
+    ]
+    grid = grid_of(rows, asked["rates"], better, asked["kind"] == "comparison")
+    return [row for row in rows if (among(row.rate, grid) if grid else row.rate is None)]
+
+
+def among(rate: float | None, grid: Iterable[float]) -> bool:
+    return rate is not None and any(isclose(rate, one) for one in grid)
 
 
 def best_of(better: str) -> Any:
@@ -143,6 +187,7 @@ class Results:
     ) -> Cell:
         better = self.columns[column]["better"]
         rows = [row for row in rows if row.data == rows[-1].data]  # the newest
+        rows = counted(rows, self.config, better)
         rate = best_rate(rows, better)
         at = list({row.seed: row for row in rows if row.rate == rate}.values())
         line = None if _line(label) in self.lines else self._line_of(0, column, causal)

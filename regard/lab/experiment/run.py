@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap, zip_longest
-from math import inf, isclose
+from math import inf
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
@@ -26,7 +26,16 @@ from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
 from regard.lab.experiment.provenance import describe, provenance
 from regard.lab.experiment.question import Column, Question
-from regard.lab.experiment.results import Results, best_of, best_rate, rate_means
+from regard.lab.experiment.results import (
+    WIDEST,
+    Results,
+    best_of,
+    best_rate,
+    counted,
+    grid_of,
+    rate_means,
+    wider,
+)
 from regard.lab.experiment.row import Row
 from regard.lab.experiment.trial import Cell
 from regard.lab.experiment.workers import Claims, Job, share, share_on_ray
@@ -37,8 +46,6 @@ LEDGER = Path("runs/arena/ledger.sqlite")
 FOLDER = Path("runs/arena/trials")
 DRAWING = 0.05  # share of the time, at most, in which pages are drawn
 SEARCHED = {"screen": 1, "comparison": 2}  # seeds from which rates are searched
-RATIO = 3.0  # of neighbouring rates, where a grid has only one
-WIDEST = 6  # rates by which a grid may grow
 MORE = 4  # seeds that are added at once until a claim is told
 MOST_SEEDS = 64
 
@@ -195,25 +202,16 @@ class Asking:
 
     def _grid(self, cell: Cell) -> list[Any]:
         """The rates of the question, and those by which an earlier call widened them."""
-        rates = sorted(self.question.rates)
-        for row in self.ledger.of_cell(cell.id) if self.question.base else ():
-            mine = row.question == self.question.name
-            if mine and row.rate and not any(isclose(row.rate, one) for one in rates):
-                rates = sorted([*rates, row.rate])
-        return rates or [None]
+        rows = self._counted(cell)
+        better = cell.column.task.better
+        return grid_of(rows, self.question.rates, better, bool(self.question.base)) or [None]
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
-        if not self.question.base or not best or len(grid) >= len(self.question.rates) + WIDEST:
-            return False
-        ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
-        if isclose(best, grid[0]):
-            grid.insert(0, grid[0] / ratio)
-        elif isclose(best, grid[-1]):
-            grid.append(grid[-1] * ratio)
-        else:
-            return False
-        return True
+        full = len(grid) >= len(self.question.rates) + WIDEST
+        more = wider(grid, best) if self.question.base and best and not full else None
+        grid[:] = sorted([*grid, more]) if more else grid
+        return bool(more)
 
     def _seeds(self, columns: Sequence[Column], seeds: Iterable[int]) -> None:
         """Every entry in every column from these seeds, at the best rate so far."""
@@ -223,7 +221,10 @@ class Asking:
             self._train((cell, self._best(cell) or first, seed) for cell in cells)
 
     def _best(self, cell: Cell) -> float | None:
-        return best_rate(self.ledger.of_cell(cell.id), cell.column.task.better)
+        return best_rate(self._counted(cell), cell.column.task.better)
+
+    def _counted(self, cell: Cell) -> list[Row]:
+        return counted(self.ledger.of_cell(cell.id), vars(self.question), cell.column.task.better)
 
     def _shelled(self, column: Any, base: Entry) -> Any:
         """The column in the shell that is best for the baseline, by its mean validation score at its best rate.
@@ -237,8 +238,7 @@ class Asking:
         best = best_of(column.task.better)
         scores = dict[str, float]()
         for cell in tried:
-            rows = self.ledger.of_cell(cell.id)
-            if means := rate_means(row for row in rows if row.seed in self.searched):
+            if means := rate_means(r for r in self._counted(cell) if r.seed in self.searched):
                 scores[cell.id] = best(means.values())
         chosen = best(scores, key=scores.__getitem__, default=None)
         return next((cell.column for cell in tried if cell.id == chosen), column)

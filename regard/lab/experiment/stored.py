@@ -116,7 +116,7 @@ class AskedQuestion(TypedDict):
     baseline: str
     mark: float
     seeds: list[int]
-    rates: list[float]
+    rates: list[Figure]
     entries: list[_Entry]
     lines: list[str]
     columns: list[_TrainedColumn | _TimedColumn]

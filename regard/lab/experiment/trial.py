@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.core import OptionError, PathError, RegardError, StoredDataError
 from regard.lab.data.source import code
-from regard.lab.experiment.entry import Entry, sources
+from regard.lab.experiment.entry import Entry, held, sources
 from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
@@ -76,21 +76,22 @@ def content(
         "shell": asdict(column.shell),
         "model": {},
         "entry": entry.identity(),
-        "train": {k: v for k, v in train.items() if k not in ("lr", "seed", "log_dir")},
+        "train": {k: v for k, v in train.items() if k not in ("seed", "log_dir")},
         "trained by": code(*(_SHORT if isinstance(column.train, Short) else _LONG)),
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
+        "measures": held(measures),
     } | sources(type(task), column.model, measures)
     if splits and (
         len(plain) < len(asdict(task)) or not type(task).__module__.startswith("regard.")
     ):
         told["data"] = splits.sha256  # a path does not say what it holds, nor one's own task
-    if column.model is None and splits:
+    if splits:
         config = model_config(column, entry, splits, beside=base)
         told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
             one.name: value
             for one in fields(config)
-            if not one.name.endswith("mixer")
+            if (entry.make or not one.name.endswith("mixer"))
             and (value := getattr(config, one.name)) != one.default
         }
     if entry.before:

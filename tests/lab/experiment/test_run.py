@@ -320,8 +320,20 @@ def test_a_search_that_was_stopped_while_rates_were_widened_goes_on(ledger, monk
     assert run(question, ledger).new == 0
 
 
+def test_what_another_question_tried_leaves_the_figures_of_one_as_they_are(ledger, monkeypatch):
+    mine, figures = replace(QUICK, rates=(1e-2,)), []
+    others = replace(mine, name="rates", rates=(8e-3,)), replace(mine, name="seeds", seeds=(1, 2))
+    make_up_trials(ledger, monkeypatch, {})
+    for question in (mine, *others):
+        run(question, ledger)
+        (found,) = [one for one in told(ledger.rows())["questions"] if one["name"] == mine.name]
+        figures.append(found["rows"])
+    assert figures[0] == figures[1] == figures[2]
+
+
 def test_the_bar_knows_the_whole_and_counts_what_is_found_and_done(ledger, monkeypatch):
-    monkeypatch.setattr(engine, "WIDEST", 0)
+    for module in ("run", "results"):
+        monkeypatch.setattr(f"regard.lab.experiment.{module}.WIDEST", 0)
     make_up_trials(ledger, monkeypatch, {})
     timed = replace(QUICK, vary=(*SPEED, COLUMN), rates=(1e-2, 1e-1))
     for question, count in ((timed, 14), (timed, 14), (TINY, 44)):

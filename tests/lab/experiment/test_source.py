@@ -111,7 +111,7 @@ def test_values_before_an_edit_meet_none_after_it(folder, ledger, tmp_path):
     assert cell(said)["seeds"] == [0, 1] and said["old"] == {"mm:Mine": 3}
     page = write_page(ledger.rows(), tmp_path / "r.html").read_text()
     assert json.dumps({"mm:Mine": 3}).replace(" ", "") in page
-    assert cell(said, "softmax")["seeds"] == [0, 1, 2], "whose source is as it was"
+    assert cell(said, "softmax")["seeds"] == [0, 1], "of three, whose source is as it was"
     # as it was once more: nothing is trained, and what was old is not
     count = len(ledger.rows())
     said = run(ledger, folder.mine(1.0), seeds=(0, 1, 2))

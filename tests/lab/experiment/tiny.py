@@ -86,7 +86,7 @@ def made_up(record: Row, label: str, values, *, rate=1e-2, items=20, started=Non
             value=value, valid_value=value, chance=0.1, steps=2, seconds=1.0, data="d", curve=[(1, 0.1), (2, 0.2)],
             scores=[1.0] * right + [0.0] * (items - right), **fields,
         )  # fmt: skip
-        rates = (rate / 3, rate * 3) if seed < 2 else ()
+        rates = (rate / 10, rate * 10) if seed < 2 else ()
         made += [row, *(replace(row, rate=beside, valid_value=0.0) for beside in rates)]
     return made
 
