@@ -182,7 +182,8 @@ def integrated_gradients(
                 raise UnsupportedError(
                     f"integrated_gradients does not support {type(model).__name__}: it looks its tokens up in no nn.Embedding"
                 )
-            x = tables[0](tokens)
+            known = tokens if valid is None else tokens.masked_fill(~valid.bool(), 0)
+            x = tables[0](known)
             start = total = torch.zeros_like(x)
             if baseline is not None:
                 if baseline >= (size := tables[0].num_embeddings):

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mixer, No, OptionError, UnsupportedError
+from regard.core.errors import shown
 from regard.core.options import Whole
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
@@ -118,6 +119,8 @@ def teach(
 
     try:
         for number, batch in enumerate(batches):
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise OptionError(f"teach: a batch must be (tokens, valid), got {shown(batch)}")
             if number % every == 0:
                 compare()
             loss = measured(student, teacher, *batch)

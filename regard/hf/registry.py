@@ -12,7 +12,6 @@ registered, it refuses the name that it does not know.
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import wraps
@@ -78,6 +77,7 @@ def patch_transformers() -> None:
         return
     plain = PretrainedConfig.to_dict
     checked = PreTrainedModel.get_correct_attn_implementation
+    chosen = PreTrainedModel.set_attn_implementation
 
     @wraps(plain)
     def to_dict(self: PretrainedConfig) -> Record:
@@ -92,6 +92,13 @@ def patch_transformers() -> None:
             _check(type(self), requested_attention)
         return checked(self, requested_attention, is_init_check)
 
+    @wraps(chosen)
+    def choose(self: PreTrainedModel, attn_implementation: Any, **options: Any) -> None:
+        if isinstance(attn_implementation, str) and attn_implementation.startswith(PREFIX):
+            _check(type(self), attn_implementation)
+        chosen(self, attn_implementation, **options)
+
+    PreTrainedModel.set_attn_implementation = choose  # type: ignore[method-assign,assignment]
     PretrainedConfig.to_dict = to_dict  # type: ignore[method-assign]
     PreTrainedModel.get_correct_attn_implementation = check  # type: ignore[method-assign]
     setattr(PretrainedConfig, FIELD, property(used, restore))
@@ -104,10 +111,10 @@ def _check(model: type[PreTrainedModel], name: str) -> None:
             AttentionConfig(short)  # raises with the reason
         known = filter(registered, AttentionInterface._global_mapping)
         raise UnknownNameError("attn_implementation", name, known)
-    if any(one.endswith("_ATTENTION_CLASSES") for one in vars(sys.modules[model.__module__])):
+    theirs = model.__module__.startswith("transformers.")
+    if theirs and not model._can_set_attn_implementation():
         raise UnsupportedError(
-            f"{model.__name__} does not support attn_implementation={name!r}: it has a class for each of its own "
-            "implementations, and calls no function for attention"
+            f"{model.__name__} does not support attn_implementation={name!r}: it calls no function for attention"
         )
 
 

@@ -140,7 +140,7 @@ class TransformerXL(HeadsMixer):
         distance = distances(q.shape[2], k.shape[2], mask.causal, q.device)
         of = self.position
         dropout = self.dropout if self.training and self.heads.of is None else 0.0
-        terms = Terms(of.keys(distance, of.distance.weight.dtype), of.u, of.v, segments)
+        terms = Terms(of.keys(distance, of.u.dtype), of.u, of.v, segments)
         how = {"terms": terms, "mask": mask, "window": self.window}
         return how | {"dropout": dropout, "impl": self.impl}
 

@@ -175,6 +175,26 @@ def test_layers_of_an_encoder_decoder_are_moved_back():
     assert own[0, :, :2].eq(0).all() and own[0, :, :, :2].eq(0).all()
 
 
+def test_a_translation_is_explained_at_the_last_token_of_its_target():
+    """Whatever is absent in the source, which is as long, and whatever ids are there."""
+    model, source, target = transformer(), prompts(), prompts(7)
+    valid = ragged()
+    shown = valid.flip(0)
+    row = {"valid": valid[:1], "target_valid": shown[:1]}
+    last = int(shown[0].nonzero()[-1])
+    found = explore.leave_one_out(model, source[:1], target[:1], **row)
+    with torch.no_grad():
+        whole = model(source[:1], target[:1], **row)[0, last]
+        less = valid[:1].clone()
+        less[0, 1] = False
+        without = model(source[:1], target[:1], **{**row, "valid": less})[0, last]
+    at = whole.argmax()
+    torch.testing.assert_close(found[0, 1], whole[at] - without[at])
+    odd = source.masked_fill(~valid, -100)
+    scores = [integrated_gradients(model, ids, target, valid=valid).scores for ids in (source, odd)]
+    torch.testing.assert_close(*scores)
+
+
 def test_correlations_are_those_of_scipy():
     from scipy import stats  # takes seconds to import
 

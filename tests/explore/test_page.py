@@ -21,14 +21,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import regard
 from regard.cli import main
 from regard.cli.checkpoints import Likeness, _cell, load, words_of
+from regard.explore.attribution import gradient_times_attention, rollout
 from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
+from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
 from regard.models import (
     ClassifierConfig,
     DINConfig,
     HANConfig,
     LanguageModelConfig,
+    TransformerConfig,
     pad_documents,
 )
 from regard.nn.fields import Categorical, Numeric, Sequence
@@ -504,6 +507,21 @@ def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(kind, befor
     here = [(name, z[before : before + 3]) for name, z in found["methods"]]
     assert here == [(name, pytest.approx(z, rel=1e-2)) for name, z in alone["methods"]]
     assert found["agreement"] == alone["agreement"]
+
+
+def test_what_multiplies_is_all_layers_of_a_stack_and_what_adds_up_is_its_own():
+    mixers = ["softmax", ("softmax", {"num_heads": 1})]
+    model = built(ClassifierConfig(num_classes=4, **{**STACK, "mixers": mixers}))
+    maps = [layer.found.values for layer in layers(model, IDS[:, :5])]
+    found = dict(attributed(page(model, IDS[:, :5]))["methods"])
+    assert found["rollout"] == pytest.approx(rollout(maps)[0].mean(0).tolist(), rel=1e-2)
+    mixed = built(ClassifierConfig(num_classes=4, **{**STACK, "mixers": ["softmax", "fnet"]}))
+    assert "no weights" in dict(attributed(page(mixed, IDS[:, :5]))["reasons"])["rollout (rows normalised)"]  # fmt: skip
+    translator = built(TransformerConfig(**STACK))
+    shown = attributed(page(translator, {"source": IDS[:, :5], "target": IDS[:, 2:7]}))
+    products = gradient_times_attention(translator, IDS[:, :5], IDS[:, 2:7])[:2]
+    own = sum(one[0].sum((0, 1)) for one in products)
+    assert dict(shown["methods"])["gradient × attention"] == pytest.approx(own.tolist(), rel=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

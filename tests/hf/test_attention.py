@@ -1,5 +1,7 @@
 """Mechanisms inside Transformers' own models: masks, caches, gradients, generation, training."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -196,12 +198,14 @@ def test_trainer(implementation, tmp_path):
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.parametrize("kind", ["Falcon", "GPTNeo"])
-def test_models_that_call_no_function_are_refused(kind):
+@pytest.mark.parametrize("kind, head", [("Falcon", "ForCausalLM"), ("OpenAIGPT", "LMHeadModel"), ("XLNet", "Model")])  # fmt: skip
+def test_models_that_call_no_function_are_refused(kind, head):
     config = getattr(transformers, f"{kind}Config")()
-    made = getattr(transformers, f"{kind}ForCausalLM")
-    with torch.device("meta"), pytest.raises(UnsupportedError, match="has a class for each of its"):
-        made._from_config(config, attn_implementation="regard_softmax")
+    made, why = getattr(transformers, f"{kind}{head}"), "calls no function for attention"
+    with torch.device("meta"):
+        for call in (partial(made._from_config, config, attn_implementation="regard_softmax"),
+                     partial(made(config).set_attn_implementation, "regard_softmax")):  # fmt: skip
+            assert_refused((UnsupportedError, why, call))
 
 
 WINDOWED = {

@@ -126,6 +126,7 @@ def test_what_teaches_nothing_is_refused():
         (OptionError, "the optimizer holds no parameter of the student", lambda: taught(student, teacher, of=teacher)),
         (UnsupportedError, "teach does not support Linear: it takes stacks", lambda: taught(student, torch.nn.Linear(2, 2))),
         (OptionError, "two stacks of one depth", lambda: taught(student, shallow)),
+        (OptionError, "a batch must be \\(tokens, valid\\)", lambda: taught(student, teacher, batch[:1])),
         (OptionError, "the loss of step 0 is nan", lambda: taught(student, teacher, nothing)),
         (OptionError, "the student has the mixers of its teacher", lambda: taught(teacher, teacher, of=teacher)),
     )  # fmt: skip

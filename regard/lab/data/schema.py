@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core import OptionError, ShapeError, UnknownNameError
+from regard.core.errors import shown
 from regard.core.options import check_option
 from regard.core.shapes import check_positive
 from regard.lab.data.records import Column, Ragged, Records
@@ -78,6 +79,13 @@ class Schema:
         scales = {}
         every = range(len(next(iter(columns.values()))))
         rows = every[train or slice(None)] if isinstance(train, slice | None) else train
+        if not all(
+            isinstance(row, int | np.integer) and type(row) is not bool and row in every
+            for row in rows
+        ):
+            raise OptionError(
+                f"Schema: train must hold numbers of rows from 0 to {len(every) - 1}, got {shown(train)}"
+            )
         for name, column in columns.items():
             part = [column[row] for row in rows]
             if kinds[name] == "numeric":

@@ -89,6 +89,7 @@ REFUSED = [
     (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
     *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
     ({}, {}, "at least one column"),
+    *((TABLE, {"train": rows}, "train must hold numbers of rows") for rows in ([True, False], [0, 99], np.array([True]))),
     ({"a": [Decimal(1), None]}, {}, "'a' holds numbers of type Decimal: give floats"),
     (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "has two 'a'"),
     *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),

@@ -145,6 +145,18 @@ def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given,
         train(tmp_path, task=task)
 
 
+def test_a_run_of_other_options_of_its_task_is_another(tmp_path):
+    """Which data of the same content do not tell: the loss and the metric may."""
+
+    class Smooth(Majority):
+        def __init__(self, smoothing):
+            self.smoothing = smoothing
+
+    train(tmp_path, task=Smooth(0.0))
+    with pytest.raises(OptionError, match=r"another run: options\.smoothing is 0\.0"):
+        train(tmp_path, task=Smooth(0.5))
+
+
 @pytest.mark.parametrize("method, given", [("load", None), ("collate", None), ("trivial_baseline", float("nan"))])  # fmt: skip
 def test_what_a_task_of_ones_own_lacks_is_named(method, given):
     task = type("Own", (Digits,), {method: lambda self, *_: given})()
