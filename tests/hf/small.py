@@ -10,35 +10,75 @@ transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install 'regard[hf]'"
 )
 
-SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
-SIZES["intermediate_size"] = 32
 TOKENS = {"vocab_size": 30, "max_position_embeddings": 64}
 TOKENS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SEQ2SEQ = {
-    "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0, "decoder_start_token_id": 2,
+    **TOKENS, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0, "decoder_start_token_id": 2,
 }  # fmt: skip
-
-MODELS = {
-    "bert": ("BertForMaskedLM", {**SIZES, **TOKENS, **NO_DROPOUT}),
-    "roberta": ("RobertaForMaskedLM", {**SIZES, **TOKENS, **NO_DROPOUT}),
-    "gpt2": (
-        "GPT2LMHeadModel",
-        {**TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
-         "embd_pdrop": 0.0},
-    ),
-    "llama": ("LlamaForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2}),
-    "mistral": ("MistralForCausalLM", {**SIZES, **TOKENS, "num_key_value_heads": 2, "sliding_window": 5}),
-    "bart": ("BartForConditionalGeneration", {**TOKENS, **SEQ2SEQ}),
-    "t5": (
-        "T5ForConditionalGeneration",
-        {"vocab_size": 30, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
-         "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0},
-    ),
+BERT = {**SIZES, **TOKENS, **NO_DROPOUT}
+GPT2 = {
+    **TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+}  # fmt: skip
+T5 = {
+    "vocab_size": 30, "d_model": 24, "d_kv": 5, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
+    "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0,
+}  # fmt: skip
+GROUPED = {**SIZES, **TOKENS, "num_key_value_heads": 2}
+ROPE = {"rope_type": "default", "rope_theta": 500.0}
+LLAMA = {**GROUPED, "head_dim": 8, "rope_parameters": ROPE}
+QWEN3_NEXT = {
+    **LLAMA, "num_hidden_layers": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4, "num_experts": 0, "rope_parameters": {**ROPE, "partial_rotary_factor": 0.5},
+}  # fmt: skip
+KIMI_LINEAR = {
+    **SIZES, **TOKENS, "num_hidden_layers": 5, "num_key_value_heads": 4, "kv_lora_rank": 7, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6,
+    "v_head_dim": 5, "linear_head_dim": 6, "linear_num_heads": 3, "mlp_layer_types": ["dense"] * 5,
+}  # fmt: skip
+MAMBA2 = {
+    "vocab_size": 30, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "state_size": 5, "n_groups": 1,
+    "pad_token_id": 0,
+}  # fmt: skip
+GEMMA = {
+    **GROUPED, "num_hidden_layers": 3, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
+ATTENDING = {
+    "bert": ("BertForMaskedLM", BERT),
+    "roberta": ("RobertaForMaskedLM", BERT),
+    "gpt2": ("GPT2LMHeadModel", GPT2),
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "mistral": ("MistralForCausalLM", {**GROUPED, "sliding_window": 5}),
+    "bart": ("BartForConditionalGeneration", SEQ2SEQ),
+    "t5": ("T5ForConditionalGeneration", T5),
     "vit": ("ViTForImageClassification", {**SIZES, **NO_DROPOUT, "image_size": 8, "patch_size": 2, "num_labels": 3}),
 }  # fmt: skip
-CAUSAL, SEQ2SEQ_MODELS = ("gpt2", "llama", "mistral"), ("bart", "t5")
+"""Their attention may be one of Regard."""
+CHECKPOINTS = {
+    **{name: ATTENDING[name] for name in ("bert", "roberta", "gpt2", "llama")},
+    "longformer": ("LongformerModel", {**BERT, "attention_window": [4, 6]}),
+    "big_bird": ("BigBirdForMaskedLM", {**BERT, "attention_type": "original_full"}),
+    "fnet": ("FNetModel", {k: v for k, v in BERT.items() if "attention" not in k}),
+    "llama_tied": ("LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True}),
+    "qwen2": ("Qwen2ForCausalLM", GROUPED),
+    "qwen3": ("Qwen3ForCausalLM", {**LLAMA, "head_dim": 6, "tie_word_embeddings": False}),
+    "gemma3_text": ("Gemma3ForCausalLM", GEMMA),
+    "t5_encoder": ("T5EncoderModel", T5),
+    "qwen3_next": ("Qwen3NextForCausalLM", QWEN3_NEXT),
+    "kimi_linear": ("KimiLinearForCausalLM", KIMI_LINEAR),
+    "kimi_linear_rank": ("KimiLinearForCausalLM", {**KIMI_LINEAR, "q_lora_rank": 5}),
+    "mamba2": ("Mamba2ForCausalLM", MAMBA2),
+}  # fmt: skip
+"""`load` reads them in our modules."""
+SEQ2SEQ_MODELS = ("bart", "t5")
 
 
 def built(cls: str, config: dict, **changes):
@@ -48,10 +88,16 @@ def built(cls: str, config: dict, **changes):
     return made(made.config_class(**{**config, **changes})).double().eval()
 
 
-def model(name: str, attn_implementation: str = "eager", **changes):
-    cls, config = MODELS[name]
+def model(name: str, attn_implementation: str | None = None, **changes):
+    """Its biases and norms do not start at 0 and 1, where a wrong one would not be seen."""
+    cls, config = (ATTENDING | CHECKPOINTS)[name]
     made = built(cls, config, **changes)
-    made.set_attn_implementation(attn_implementation)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() < 2:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    if attn_implementation:
+        made.set_attn_implementation(attn_implementation)
     return made
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.hf import small
 from tests.hf.small import as_stack, assert_refused, greedy, tokenizer, transformers
-from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError
@@ -22,7 +22,7 @@ VALID = torch.arange(12) >= torch.tensor([[0], [3], [7]])  # left padding, as to
 
 
 def llama(mixer: str = "linear", **options):
-    return regard.hf.convert(theirs("llama", **EQUAL_HEADS), mixer, **options)
+    return regard.hf.convert(small.model("llama", **EQUAL_HEADS), mixer, **options)
 
 
 def wrapped(mixer: str):
@@ -36,7 +36,7 @@ def generated(model, **options):
 
 
 def test_softmax_is_the_model_itself():
-    original = theirs("llama")
+    original = small.model("llama")
     student = regard.hf.convert(original, "softmax")
     torch.testing.assert_close(student(IDS).logits, original(IDS).logits, rtol=1e-5, atol=1e-6)
     ends = {"new": 6, "eos_token_id": 2}
@@ -47,7 +47,7 @@ def test_softmax_is_the_model_itself():
 @pytest.mark.parametrize("name", ["llama", "llama_tied", "gpt2", "bert"])
 def test_folders_of_save_and_of_save_pretrained_are_alike(name, tmp_path):
     regard.hf.register()
-    student = regard.hf.convert(theirs(name), "linear").float()
+    student = regard.hf.convert(small.model(name), "linear").float()
     want = student(IDS).logits
     student.save_pretrained(tmp_path / "ours")
     again = regard.hf.load(tmp_path / "ours")
@@ -113,7 +113,7 @@ def test_streams_that_would_differ_are_refused():
     assert_refused(
         (UnsupportedError, "transformer_xl does not support generate", lambda: wrapped("transformer_xl")(IDS, use_cache=True)),
         (UnsupportedError, "forgetting does not support convert with heads of 32 channels",
-         lambda: regard.hf.convert(theirs("llama"), "forgetting")),
+         lambda: regard.hf.convert(small.model("llama"), "forgetting")),
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def flops_after(model, length: int) -> int:
 
 def test_a_token_of_linear_costs_the_same_after_any_number_of_tokens():
     linear = llama().float()
-    softmax = regard.hf.convert(theirs("llama").float(), "softmax", impl="plain")
+    softmax = regard.hf.convert(small.model("llama").float(), "softmax", impl="plain")
     assert flops_after(linear, 100) == flops_after(linear, 4000) > 0
     assert flops_after(softmax, 100) < flops_after(softmax, 4000)
 
@@ -162,7 +162,7 @@ def test_a_state_is_asked_for_the_tokens_that_it_has_read_and_maps_for_their_own
     mask = VALID[:, :9].long()
     with pytest.raises(UnsupportedError, match="hides other earlier tokens"):
         model(IDS[:, 8:9], attention_mask=mask, past_key_values=cache)
-    stack = as_stack(theirs("llama")).eval()
+    stack = as_stack(small.model("llama")).eval()
     with ThreadPoolExecutor(4) as pool:
         found = [*pool.map(stack.attention_maps, [IDS[i % 3, None] for i in range(60)])]
     for i, maps in enumerate(found):
@@ -189,7 +189,7 @@ def test_documents_of_a_stream_are_those_of_a_row():
         [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]]
     )
     for name in ("gpt2", "llama"):
-        model = regard.hf.convert(as_stack(theirs(name)), "linear")
+        model = regard.hf.convert(as_stack(small.model(name)), "linear")
         state, parts = model.initial_state(3), []
         for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
             given = numbers[:, at] if at.start < 11 else None

@@ -9,8 +9,7 @@ from tokenizers.processors import TemplateProcessing
 
 from regard.cli.convert import _tokens
 from tests.command import loaded, ran, refused
-from tests.hf.small import built, tokenizer
-from tests.hf.test_load import BERT, GPT2
+from tests.hf.small import CHECKPOINTS, built, tokenizer
 
 import regard.hf  # isort: skip
 
@@ -21,8 +20,8 @@ TEXT = "the cat sat on the mat and the dog sat on the cat while the mat lay on t
 def folders(tmp_path, monkeypatch):
     """A small BERT and a small GPT-2, each with a tokenizer of words, and a text."""
     monkeypatch.chdir(tmp_path)
-    for name, cls, config in (("bert", "BertForMaskedLM", BERT), ("gpt2", "GPT2LMHeadModel", GPT2)):
-        made = built(cls, config).float()
+    for name in ("bert", "gpt2"):
+        made = built(*CHECKPOINTS[name]).float()
         with torch.no_grad():  # started so small that attention hardly matters
             for key, parameter in made.named_parameters():
                 if "attention" in key or "attn" in key:

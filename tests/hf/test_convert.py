@@ -16,8 +16,8 @@ from regard.hf import AttentionConfig, convert, load, save, teach, wrap
 from regard.hf.convert import stack_error
 from regard.lab import Entry
 from regard.mixers.linear import Linear
-from tests.hf.small import as_stack, assert_refused, built, transformers
-from tests.hf.test_load import T5, theirs, tokens
+from tests.hf.small import as_stack, assert_refused, model, transformers
+from tests.hf.test_load import tokens
 
 WIDE = {
     "softmax": {},
@@ -30,7 +30,7 @@ LOSSY = ("linear", "routing", "compressed", "local")
 
 
 def loaded(name: str):
-    return as_stack(theirs(name))
+    return as_stack(model(name))
 
 
 def attentive(name: str):
@@ -191,11 +191,10 @@ def test_turned_heads_know_the_distance_between_tokens():
 
 def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
     teacher, layers = loaded("bert"), r"layers .* must be some of 0 to 1"
-    both = built("T5ForConditionalGeneration", T5)
     assert_refused(
         (UnsupportedError, "fnet does not support convert: it has no queries, keys and", lambda: convert(teacher, "fnet")),
         (UnsupportedError, "convert does not support fnet: it has no projections", lambda: convert(loaded("fnet"), "linear")),
-        (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5"), "local")),
+        (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5_encoder"), "local")),
         (UnsupportedError, "linformer does not support causal", lambda: convert(loaded("gpt2"), "linformer")),
         (UnsupportedError, "does not support streaming: it is bidirectional", lambda: teacher.initial_state(2)),
         *((OptionError, f"{name} cannot be among a mechanism's options", partial(make, mixer="local", options={name: given}))
@@ -207,7 +206,7 @@ def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[])),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[2])),
         (OptionError, layers, lambda: convert(teacher, "linear", layers=[-1])),
-        (UnsupportedError, "convert does not support EncoderDecoder", lambda: convert(as_stack(both), "linear")),
+        (UnsupportedError, "convert does not support EncoderDecoder", lambda: convert(loaded("t5"), "linear")),
         (OptionError, "can hold the name of a mixer and not the class Linear", lambda: save(convert(teacher, Linear), tmp_path)),
         (UnsupportedError, "save does not support Linear", lambda: save(teacher.mixers[0].heads.query, tmp_path)),
         (StoredDataError, r"has no config\.json", lambda: load(tmp_path / "nothing")),

@@ -11,8 +11,8 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from tests.hf.small import built, widened
-from tests.hf.test_load import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, OUR_GLOBALS, T5, tokens
+from tests.hf.small import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, T5, built, widened
+from tests.hf.test_load import OUR_GLOBALS, tokens
 
 import regard.hf  # isort: skip
 from regard import OptionError, StoredDataError, UnsupportedError

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.hf.small import as_stack, built, greedy, widened
-from tests.hf.test_load import BERT, assert_same_gradient, assert_same_maps, theirs
+from tests.hf.small import BERT, as_stack, built, greedy, model, widened
+from tests.hf.test_load import assert_same_gradient, assert_same_maps
 
 import regard.hf  # isort: skip
 
@@ -43,7 +43,7 @@ RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_stacks_are_exact_and_stream(name, monkeypatch):
     """Logits, padded too, over three chunks of the delta rule; streams in unequal parts; and greedy decoding. Their angles are in float32."""
-    original = theirs(name)
+    original = model(name)
     ours = as_stack(original)
     assert not ours.left
     widened(original, monkeypatch)

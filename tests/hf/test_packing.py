@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from tests.hf import small
-from tests.hf.small import transformers
+from tests.hf.small import assert_refused, transformers
 from tests.hf.test_causal import llama, wrapped
-from tests.hf.test_load import theirs
 
 import regard.hf  # isort: skip
 from regard import ShapeError, UnsupportedError
@@ -27,15 +26,24 @@ TOLD = {
     "positions": POSITIONS,
     "positions and a mask": {"attention_mask": torch.ones_like(FLAT["input_ids"]), **POSITIONS},
     "all": {"seq_idx": FLAT["seq_idx"], **POSITIONS, **OFFSETS},
+    # without positions, which a model of Transformers then counts through the row
+    "offsets": OFFSETS,
+    "numbers": {"seq_idx": FLAT["seq_idx"]},
 }
-ALONE = {"offsets": OFFSETS, "numbers": {"seq_idx": FLAT["seq_idx"]}}
-"""Without positions, which a model of Transformers then counts through the row."""
-MADE = {
+OURS = {
     "rotary": llama,
-    "table": lambda: regard.hf.convert(theirs("gpt2"), "linear").double(),
-    "masked": lambda: regard.hf.convert(theirs("bert"), "local", window_size=2).double(),
+    "table": lambda: regard.hf.convert(small.model("gpt2"), "linear").double(),
+    "masked": lambda: regard.hf.convert(small.model("bert"), "local", window_size=2).double(),
     "wrapped": lambda: wrapped("performer"),
 }
+MIXERS = ["softmax", "linear", "local", "performer"]
+CASES = [
+    *product(OURS, TOLD),
+    *product([("llama", "softmax")], TOLD),  # places in the row change no distance
+    *product([("llama", mixer) for mixer in MIXERS[1:]], [*TOLD][:3]),
+    *product([("gpt2", mixer) for mixer in MIXERS], ["positions"]),  # told nothing but a mask
+    (("mistral", "softmax"), "positions"),  # whose windows are packed too
+]
 regard.hf.register()
 
 
@@ -47,29 +55,15 @@ def close(got, want, error=1e-10):
     torch.testing.assert_close(got, want, rtol=100 * error, atol=error)
 
 
-@pytest.mark.parametrize("told", TOLD | ALONE)
-@pytest.mark.parametrize("made", MADE)
-def test_our_models(made, told):
-    model = MADE[made]()
-    got, want = model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model)
+@pytest.mark.parametrize("of, told", CASES)
+def test_documents_side_by_side_are_rows_of_their_own(of, told, monkeypatch):
+    model = OURS[of]() if of in OURS else small.model(of[0], f"regard_{of[1]}")
+    if of not in OURS:
+        small.widened(model, monkeypatch)
+    got, want = model(FLAT["input_ids"], **TOLD[told]).logits, apart(model)
     close(got, want)
     weight = next(model.parameters())
     close(*(torch.autograd.grad(y.sin().sum(), weight)[0] for y in (got, want)))
-
-
-MIXERS = ["softmax", "linear", "local", "performer"]
-CASES = [
-    *product(["llama"], MIXERS, TOLD),
-    *product(["gpt2"], MIXERS, ["positions"]),  # whose attention is told nothing but a mask
-    *product(["llama"], ["softmax"], ALONE),  # places in the row change no distance
-    *product(["mistral"], ["softmax"], ["positions"]),  # whose windows are packed too
-]
-
-
-@pytest.mark.parametrize("name, mixer, told", CASES)
-def test_models_of_transformers(name, mixer, told):
-    model = small.model(name, f"regard_{mixer}")
-    close(model(FLAT["input_ids"], **(TOLD | ALONE)[told]).logits, apart(model))
 
 
 @pytest.mark.parametrize("numbered", [False, True])
@@ -91,7 +85,7 @@ def test_padding_between_and_around_documents(numbered):
 def test_tokens_absent_in_the_middle_end_no_document(counted):
     """Positions go on, whether they count what is absent or not."""
     mask = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1]])
-    model = theirs("llama").double().eval()
+    model = small.model("llama")
     ids = torch.randint(3, 30, mask.shape, generator=torch.Generator().manual_seed(0))
     given = {"position_ids": mask.cumsum(1) - 1 if counted else torch.arange(9)[None]}
     given |= {"attention_mask": mask, "use_cache": False}
@@ -132,7 +126,7 @@ def test_what_would_be_ignored_is_refused():
         return model(ids, cu_seq_lens_q=torch.tensor(queries), **keys)
 
     unlike = "does not support position_ids other than 0, 1, 2"
-    small.assert_refused(
+    assert_refused(
         (UnsupportedError, unlike, lambda: model(ids, position_ids=position + 1)),
         (UnsupportedError, unlike, lambda: model(ids, position_ids=torch.arange(25)[None] * 2)),
         (UnsupportedError, unlike, lambda: after(0)),

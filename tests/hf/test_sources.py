@@ -28,13 +28,13 @@ MOONSHINE = {
 }  # fmt: skip
 MODELS = {
     "MoonshineForConditionalGeneration": MOONSHINE,
-    "BartForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
-    "MarianMTModel": {**TOKENS, **SEQ2SEQ},
-    "Speech2TextForConditionalGeneration": {**TOKENS, **SEQ2SEQ},
-    "WhisperForConditionalGeneration": {**TOKENS, **SEQ2SEQ, "suppress_tokens": None, "begin_suppress_tokens": None},
-    "T5ForConditionalGeneration": {**small.MODELS["t5"][1], "num_layers": 1},
+    "BartForConditionalGeneration": SEQ2SEQ,
+    "MarianMTModel": SEQ2SEQ,
+    "Speech2TextForConditionalGeneration": SEQ2SEQ,
+    "WhisperForConditionalGeneration": {**SEQ2SEQ, "suppress_tokens": None, "begin_suppress_tokens": None},
+    "T5ForConditionalGeneration": {**small.T5, "num_layers": 1},
     "BertLMHeadModel": DECODER,
-    "GPT2LMHeadModel": {**small.MODELS["gpt2"][1], "add_cross_attention": True},
+    "GPT2LMHeadModel": {**small.GPT2, "add_cross_attention": True},
 }  # fmt: skip
 S = 6
 PRESENT = torch.tensor([[1] * S, [1] * 4 + [0] * 2])
