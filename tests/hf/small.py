@@ -1,5 +1,6 @@
 """Transformers' models from tiny random configurations; nothing is downloaded."""
 
+import json
 import sys
 import types
 
@@ -154,6 +155,13 @@ def as_stack(model):
     from regard.hf import load
 
     return load(model.state_dict(), model.config.to_dict())
+
+
+def edited(folder, part: str | None = None, **changes) -> None:
+    """Its config.json, or a part of it, has these fields."""
+    config = json.loads((folder / "config.json").read_text())
+    (config[part] if part else config).update(changes)
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 class Wide(types.ModuleType):

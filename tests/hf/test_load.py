@@ -3,13 +3,14 @@
 import json
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.hf.small import CHECKPOINTS, as_stack, assert_refused, model
+from tests.hf.small import CHECKPOINTS, as_stack, assert_refused, edited, model
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
@@ -168,20 +169,6 @@ def test_a_folder(linked, tmp_path):
         regard.hf.load(folder)
 
 
-def edited(*keys: str, **changes):
-    """Sets fields of the config, or of a part of it that these keys lead to."""
-
-    def edit(folder: Path) -> None:
-        path = folder / "config.json"
-        part = config = json.loads(path.read_text())
-        for key in keys:
-            part = part[key]
-        part |= changes
-        path.write_text(json.dumps(config))
-
-    return edit
-
-
 def pipe(name: str):
     def put(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
@@ -210,23 +197,32 @@ HUGE = 10**9
 ODD = {
     "sparse": (sparse, "reading it needs|is damaged"),
     "cut": (cut, "tensors of this bert make no model: RuntimeError, mat1 and mat2"),
-    "depth": (edited(num_hidden_layers=HUGE), "has num_hidden_layers=1000000000, and the"),
-    "long": (edited(hidden_act="\x1b[2J" * 1000), "does not support bert with hidden_act="),
+    "depth": (partial(edited, num_hidden_layers=HUGE), "has num_hidden_layers=1000000000, and the"),
+    "long": (
+        partial(edited, hidden_act="\x1b[2J" * 1000),
+        "does not support bert with hidden_act=",
+    ),
     "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
     "pipe of settings": (pipe("config.json"), "has no config.json, or it is no plain file"),
     "deep": (lambda folder: (folder / "config.json").write_text("[" * 100_000), "is no JSON"),
     "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
-    "list of kinds": (edited(model_type=["bert"]), "does not support model_type"),
-    "null": (edited(num_attention_heads=None), "needs num_heads"),
-    "list": (edited(num_hidden_layers=[1]), "make no model"),
-    "word": (edited(layer_norm_eps="small"), "make no model"),
+    "list of kinds": (partial(edited, model_type=["bert"]), "does not support model_type"),
+    "null": (partial(edited, num_attention_heads=None), "needs num_heads"),
+    "list": (partial(edited, num_hidden_layers=[1]), "make no model"),
+    "word": (partial(edited, layer_norm_eps="small"), "make no model"),
 }
 LONG = {"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}
 ODD_SAVED = {
-    "tensors": (edited("settings", tensors={"a": ["float32", [HUGE]]}), "tensors, and its weights"),
-    "no shape": (edited("settings", tensors={"a": ["nn", [[1]]]}), "make no model"),
-    "max_len": (edited("settings", conversions=[LONG]), "max_len 10000, and its weights"),
-    "conversions": (edited("settings", conversions=[None]), "make no model"),
+    "tensors": (
+        partial(edited, part="settings", tensors={"a": ["float32", [HUGE]]}),
+        "tensors, and its weights",
+    ),
+    "no shape": (partial(edited, part="settings", tensors={"a": ["nn", [[1]]]}), "make no model"),
+    "max_len": (
+        partial(edited, part="settings", conversions=[LONG]),
+        "max_len 10000, and its weights",
+    ),
+    "conversions": (partial(edited, part="settings", conversions=[None]), "make no model"),
 }
 
 
