@@ -44,22 +44,35 @@ def test_softmax_is_the_model_itself():
     assert student.generation_config.eos_token_id == original.generation_config.eos_token_id == 2
 
 
-@pytest.mark.parametrize("name", ["llama", "llama_tied", "gpt2", "bert"])
-def test_folders_of_save_and_of_save_pretrained_are_alike(name, tmp_path):
+FOLDERS = [
+    *((name, "linear") for name in ("llama", "llama_tied", "gpt2", "bert")),
+    *(("bert", mixer) for mixer in ("performer", "reformer")),
+]
+
+
+@pytest.mark.parametrize("name, mixer", FOLDERS)
+def test_folders_of_save_and_of_save_pretrained_are_alike(name, mixer, tmp_path):
     regard.hf.register()
-    student = regard.hf.convert(small.model(name), "linear").float()
-    want = student(IDS).logits
+    student = regard.hf.convert(small.model(name), mixer, max_len=64, layers=[1]).float()
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.mul_(1.1)
+    want = student(IDS, attention_mask=VALID.long()).logits
     student.save_pretrained(tmp_path / "ours")
     again = regard.hf.load(tmp_path / "ours")
-    torch.testing.assert_close(again.head(again(IDS)), want, check_dtype=False)
+    torch.testing.assert_close(again.head(again(IDS, valid=VALID)), want, check_dtype=False)
     regard.hf.save(again, tmp_path / "saved")
     auto = f"AutoModelFor{'MaskedLM' if name == 'bert' else 'CausalLM'}"
     for folder in ("ours", "saved"):
         opened = getattr(transformers, auto).from_pretrained(tmp_path / folder)
-        torch.testing.assert_close(opened(IDS).logits, want, check_dtype=False)
+        found = opened(IDS, attention_mask=VALID.long()).logits
+        torch.testing.assert_close(found, want, check_dtype=False)
         head = opened.inside.head[-1] if name == "bert" else opened.inside.head
         tied = head.weight is opened.inside.embedding.word.weight
         assert tied == (name != "llama")
+    twice = regard.hf.convert(again, "local", layers=[0], window_size=2)
+    regard.hf.save(twice, tmp_path / "twice")
+    assert [m.name for m in regard.hf.load(tmp_path / "twice").mixers] == ["local", mixer]
 
 
 MADE = {

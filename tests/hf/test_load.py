@@ -10,20 +10,31 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.hf.small import CHECKPOINTS, as_stack, assert_refused, edited, model
+from tests.hf.small import (
+    BERT,
+    CHECKPOINTS,
+    as_stack,
+    assert_refused,
+    built,
+    edited,
+    greedy,
+    model,
+    widened,
+)
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
 from regard.core import RegardError
 from regard.hf.stack import EncoderDecoder, Stack
 
+RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
+NEAR = {"rtol": 1e-5, "atol": 1e-6}
 OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
 
 
-def tokens() -> tuple[torch.Tensor, torch.Tensor]:
-    ids = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
-    valid = torch.arange(11) < torch.tensor([[11], [7]])
-    return ids, valid
+def tokens(T: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
+    return ids, torch.arange(T) < torch.tensor([[T], [T * 2 // 3]])
 
 
 def assert_same_gradient(ours, original, found: torch.Tensor, want: torch.Tensor) -> None:
@@ -37,43 +48,77 @@ def assert_same_gradient(ours, original, found: torch.Tensor, want: torch.Tensor
 def assert_same_maps(found, want, shown: torch.Tensor) -> None:
     rows = shown[:, None, :, None]
     for ours, original in zip(found, want, strict=True):
-        torch.testing.assert_close(ours * rows, original * rows, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(ours * rows, original * rows, **NEAR)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_outputs_maps_and_gradients(name):
-    """With padding; without it, tests/hf/test_fields.py compares outputs."""
-    original = model(name)
+def test_outputs_maps_gradients_and_streams(name, monkeypatch):
+    """With padding; without it, tests/hf/test_fields.py compares outputs. Delta rules are exact over three chunks."""
+    original, exact = model(name), name in RECURRENT
     if name == "longformer":
         original.float()  # its gradients are NaN in float64 where there are global tokens
     ours = as_stack(original)
     assert isinstance(ours, Stack)
-    ids, valid = tokens()
+    if exact:
+        widened(original, monkeypatch)
+    ids, valid = tokens(150 if exact else 11)
     given, masks = {}, {}
     if name != "fnet":  # Transformers' FNet mixes padding in
         given["attention_mask"], masks["valid"] = valid.long(), valid
-        pad = getattr(original.config, "pad_token_id", None)
         if name in ("roberta", "longformer"):  # positions are those of ids that are not padding
-            ids = torch.where(valid, ids, pad)
+            ids = torch.where(valid, ids, original.config.pad_token_id)
     if name == "longformer":
         given["global_attention_mask"], masks["global_tokens"] = OUR_GLOBALS.long(), OUR_GLOBALS
-    hidden = original(ids, **given, output_hidden_states=True).hidden_states[-1]
-    want = original(ids, **given)
-    found = ours(ids, **masks)
-    keep = masks.get("valid", torch.ones_like(valid))
-    torch.testing.assert_close(found[keep], hidden[keep], rtol=1e-5, atol=1e-5)
+    want = original(ids, **given, output_hidden_states=True)
+    found, keep = ours(ids, **masks), masks.get("valid", torch.ones_like(valid))
+    hidden, expected = found[keep], want.hidden_states[-1][keep]
+    close = partial(torch.testing.assert_close, **({"rtol": 0, "atol": 1e-8} if exact else NEAR))
+    close(hidden, expected)
     if hasattr(want, "logits"):
-        assert ours.head is not None
-        torch.testing.assert_close(
-            ours.head(found)[keep], want.logits[keep].to(found), rtol=1e-5, atol=1e-6
-        )
-    assert_same_gradient(ours, original, found[keep], hidden[keep])
+        close(ours.head(found)[keep], want.logits[keep].to(found))
+    assert_same_gradient(ours, original, hidden, expected)
     if name in ("bert", "gpt2", "llama", "t5_encoder"):
         original.set_attn_implementation("eager")
         maps = original(ids, **given, output_attentions=True).attentions
         assert_same_maps(ours.attention_maps(ids, **masks), maps, valid)
-    read = {"pooler", "token_type"}
-    assert not [left for left in ours.left if not any(word in left for word in read)]
+    if original.can_generate():
+        state, parts = ours.initial_state(2), []
+        chunks = zip(*(z.tensor_split((1, len(z[0]) // 2), 1) for z in (ids, valid)), strict=True)
+        for part, real in chunks:
+            more, state = ours.extend(part, state, valid=real)
+            parts.append(more)
+        close(torch.cat(parts, 1)[valid], expected)
+        written = greedy(regard.hf.wrap(ours), ids[:, :9], new=6)
+        assert torch.equal(written, greedy(original, ids[:, :9], new=6))
+    assert all("pooler" in left or "token_type" in left for left in ours.left)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_bigbirds_blocks_given_the_same_random_ones(padded):
+    sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
+    # In evaluation it draws block 0 alone.
+    original = built("BigBirdModel", BERT, **sizes).train()
+    ours = as_stack(original)
+    T, blocks = 20, 10
+    for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
+        table = torch.randint(1, blocks - 1, (4, 32, 1), generator=torch.Generator().manual_seed(2))
+        own = torch.arange(32)[:, None]
+        table = torch.where((table - own).abs() > 1, table, (own + 3) % 6 + 1)
+        table = torch.where((table - own).abs() > 1, table, (own + 4) % 6 + 1)
+        mixer.random_blocks.copy_(table)
+        layer.attention.self._bigbird_block_rand_mask_with_head = lambda table=table, **_: [
+            rows[1 : blocks - 1].numpy() for rows in table
+        ]
+    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
+    valid = torch.arange(T) < torch.tensor([[T], [T - 1]])
+    valid |= not padded
+    given, masks = ({"attention_mask": valid.long()}, {"valid": valid}) if padded else ({}, {})
+    want = original(ids, **given, output_attentions=True)
+    found = ours(ids, **masks)
+    found, expected = found[valid], want.last_hidden_state[valid]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert_same_maps(ours.attention_maps(ids, **masks), want.attentions, valid)
+    assert_same_gradient(ours, original, found, expected)
 
 
 UNTIED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
@@ -109,7 +154,7 @@ def test_both_layouts_of_rotary_rows():
             state[name] = adjacent(weight)
     want = original(ids).logits
     ours = regard.hf.load(state, config, pairing="adjacent")
-    torch.testing.assert_close(ours.head(ours(ids)), want, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours.head(ours(ids)), want, **NEAR)
     wrong = regard.hf.load(state, config)
     assert not torch.allclose(wrong.head(wrong(ids)), want, atol=1e-3)
 
@@ -141,7 +186,7 @@ def test_a_gguf_file(tmp_path):
     file.write_tensors_to_file()
     file.close()
     ours = regard.hf.load(path)
-    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, **NEAR)
     assert not ours.left
     whole = path.read_bytes()
     for damaged in (b"", b"GGUF", b"no weights", whole[:-400]):
@@ -162,7 +207,7 @@ def test_a_folder(linked, tmp_path):
     for path in shards if linked else ():
         path.symlink_to(path.rename(tmp_path / path.name))
     ours = regard.hf.load(folder)
-    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, **NEAR)
     assert ours.head.weight is ours.embedding.word.weight
     shards[0].unlink()
     with pytest.raises(StoredDataError, match="parts of weights, and not as many as their names"):

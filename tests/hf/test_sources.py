@@ -85,35 +85,25 @@ def seen(monkeypatch):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("T", [1, S, S + 3])
-def test_a_padded_encoder_at_any_length(name, T, seen):
-    want, names = decoded(decoder(name, "eager"), tokens(T)).logits, {}
-    for implementation in IMPLEMENTATIONS[: 1 if "T5" in name else 2]:
-        made = decoder(name, implementation)
-        names |= {module: where for where, module in made.named_modules()}
-        got = decoded(made, tokens(T)).logits
-        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
-    assert seen
-    across = "encoder_attn", "cross", "EncDec"
-    for module, others in seen.items():
-        assert others is any(part in names[module] for part in across)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("present", [PRESENT, PRESENT[:, :1]], ids=["six", "one"])
-def test_cached_steps(name, present):
-    """Token by token past the length of the encoder, and with an encoder of a single token, which every step equals."""
-    if "Speech2Text" in name and present.shape[1] == 1:
-        present = PRESENT[:, :2]  # it halves lengths twice, rounding up: no mask has one
-    ids = tokens(8)
+@pytest.mark.parametrize("T, new, keys", [(1, 1, S), (S, S, S), (S + 3, S + 3, S), (8, 1, S), (8, 1, 1)])  # fmt: skip
+def test_a_padded_encoder_at_any_length(name, T, new, keys, seen):
+    """At once, and token by token past the length of the encoder; an encoder of a single token is as long as every step."""
+    if "Speech2Text" in name and keys == 1:
+        keys = 2  # it halves lengths twice, rounding up: no mask has one
+    ids, present, names = tokens(T), PRESENT[:, :keys], {}
     want = decoded(decoder(name, "eager"), ids, present).logits
     for implementation in IMPLEMENTATIONS[: 1 if "T5" in name else 2]:
         made, cache, steps = decoder(name, implementation), None, []
-        for step in ids.split(1, dim=1):
+        names |= {module: where for where, module in made.named_modules()}
+        for step in ids.split(new, dim=1):
             output = decoded(made, step, present, past_key_values=cache, use_cache=True)
             cache = output.past_key_values
             steps.append(output.logits)
         torch.testing.assert_close(torch.cat(steps, 1), want, rtol=1e-5, atol=1e-6)
+    assert seen
+    across = "encoder_attn", "cross", "EncDec"
+    for module, others in seen.items():
+        assert others is any(part in names[module] for part in across)
 
 
 def part(kind: str, name: str, implementation: str, *arguments, **settings):
