@@ -5,6 +5,7 @@ weights are random and nothing is tied that may be untied, so that whatever is d
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,16 +13,19 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from tests.hf.small import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, T5, built, widened
-from tests.hf.test_load import OUR_GLOBALS, tokens
+from tests.hf.test_load import OUR_GLOBALS, RECURRENT, tokens
 
 import regard.hf  # isort: skip
 from regard import OptionError, StoredDataError, UnsupportedError
 from regard.hf.fields import WITHOUT_EFFECT
+from regard.hf.stack import EncoderDecoder
 
 FAR = {**T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
-RECURRENT = ("qwen3_next", "kimi_linear_rank", "mamba2")
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: CHECKPOINTS[name] for name in ("bert", "roberta", "big_bird", *RECURRENT)},
+    **{
+        name: CHECKPOINTS[name]
+        for name in ("bert", "roberta", "big_bird", "qwen3_next", "kimi_linear_rank", "mamba2")
+    },
     "longformer": ("LongformerForMaskedLM", {**BERT, "attention_window": [4, 6]}),
     "fnet": ("FNetForMaskedLM", CHECKPOINTS["fnet"][1]),
     "gpt2": ("GPT2LMHeadModel", {**GPT2, "n_inner": 40}),
@@ -72,58 +76,47 @@ OTHERS: dict[str, list[Any]] = {
     "time_step_limit": [[0.0, 1.0]],
 }
 """Other values of fields; those of numbers and booleans are made."""
+OF_TYPES: dict[type, Callable[[Any], list[Any]]] = {
+    bool: lambda value: [not value],
+    int: lambda value: [value + 1, (value or 1) * 2],
+    type(None): lambda _: [1, 2],
+    float: lambda value: [value + 0.4],
+    str: lambda value: [value + "x"],
+    dict: lambda _: [{}],
+}
 OF_ALL = ("dtype", "model_type", "per_layer_config", "rope_scaling")
+TYPES, TARGET = (torch.arange(11) > 4).long().expand(2, -1), tokens()[0][:, :7].flip(1)
+TYPED = {"token_type_ids": TYPES}, {"types": TYPES}
+BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    **dict.fromkeys(KINDS, ({}, {})),
+    **dict.fromkeys(("bert", "big_bird", "fnet"), TYPED),
+    "longformer": (TYPED[0] | {"global_attention_mask": OUR_GLOBALS.long()}, TYPED[1] | {"global_tokens": OUR_GLOBALS}),
+    **dict.fromkeys(("t5", "t5 gated"), ({"decoder_input_ids": TARGET}, {"target": TARGET})),
+}  # fmt: skip
+"""What Transformers, and what we are told beside the tokens."""
 
 
-def others(name: str, value: Any) -> list[Any]:
-    if name in OTHERS:
-        return OTHERS[name]
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int) or value is None:
-        return [(value or 0) + 1, (value or 1) * 2]
-    if isinstance(value, float):
-        return [value + 0.4]
-    if isinstance(value, str):
-        return [value + "x"]
-    if isinstance(value, dict):
-        return [{}]
-    raise AssertionError(f"write other values of {name}, which is {value!r}")
-
-
-def made(kind: str, **changes: Any):
+def made(kind: str, monkeypatch, **changes: Any):
     original = built(*KINDS[kind], **changes)
     with torch.no_grad():
         for parameter in original.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
+    if kind in RECURRENT:
+        widened(original, monkeypatch)
     return original
 
 
 @torch.no_grad()
 def theirs_of(model, kind: str) -> torch.Tensor:
-    ids = tokens()[0]
-    given = {"token_type_ids": TYPES} if kind in TYPED else {}
-    if kind in ("t5", "t5 gated"):
-        given["decoder_input_ids"] = ids[:, :7].flip(1)
-    if kind == "longformer":
-        given["global_attention_mask"] = OUR_GLOBALS.long()
-    return model(ids, **given, return_dict=True)[0]
+    return model(tokens()[0], **BESIDE[kind][0], return_dict=True)[0]
 
 
 @torch.no_grad()
 def ours_of(model, kind: str) -> torch.Tensor:
-    ids = tokens()[0]
-    if kind in ("t5", "t5 gated"):
-        return model.logits(model(ids, ids[:, :7].flip(1)))
-    given = {"types": TYPES} if kind in TYPED else {}
-    if kind == "longformer":
-        given["global_tokens"] = OUR_GLOBALS
-    hidden = model(ids, **given)
+    hidden = model(tokens()[0], **BESIDE[kind][1])
+    if isinstance(model, EncoderDecoder):
+        return model.logits(hidden)
     return hidden if model.head is None else model.head(hidden)
-
-
-TYPES = (torch.arange(11) > 4).long().expand(2, -1)
-TYPED = ("bert", "longformer", "big_bird", "fnet")
 
 
 def alike(found: torch.Tensor, want: torch.Tensor) -> bool:
@@ -146,9 +139,7 @@ def outcome(original, kind: str, state, config) -> torch.Tensor | Exception:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_read_refused_or_named(kind, monkeypatch):
-    original = made(kind)
-    if kind in RECURRENT:
-        widened(original, monkeypatch)
+    original = made(kind, monkeypatch)
     state, config = original.state_dict(), original.config.to_dict()
     if kind == "t5 gated":  # Transformers derives these, and older files lack them
         del config["dense_act_fn"], config["is_gated_act"], config["scale_decoder_outputs"]
@@ -164,7 +155,8 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
     faults = []
     for name in sorted(names):
         told = False
-        for value in others(name, config.get(name)):
+        plain = config.get(name)
+        for value in OTHERS[name] if name in OTHERS else OF_TYPES[type(plain)](plain):
             changed, case = {**config, name: value}, f"{kind} with {name}={value!r}"
             try:
                 ours = regard.hf.load(state, changed)
@@ -188,16 +180,12 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
 
 
 UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind
-
-
 CASES = [(kind, True) for kind in KINDS] + [(kind, False) for kind in UNTIED]
 
 
 @pytest.mark.parametrize("kind, tied", CASES)
 def test_every_tensor_is_read_or_named(kind, tied, monkeypatch):
-    original = made(kind, tie_word_embeddings=tied)
-    if kind in RECURRENT:
-        widened(original, monkeypatch)
+    original = made(kind, monkeypatch, tie_word_embeddings=tied)
     state, config = original.state_dict(), original.config.to_dict()
     base = theirs_of(original, kind)
     ours = regard.hf.load(state, config)
