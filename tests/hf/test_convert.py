@@ -3,6 +3,7 @@
 import copy
 import os
 import sys
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from unittest import mock
@@ -113,13 +114,20 @@ def test_what_teaches_nothing_is_refused():
     nothing = (batch[0], batch[1] & False)
 
     def taught(student, teacher, batch=batch, of=student):
-        return next(teach(student, teacher, [batch], torch.optim.SGD(of.parameters(), 0.1)))
+        return next(
+            teach(
+                student,
+                teacher,
+                batch if isinstance(batch, Iterator) else [batch],
+                torch.optim.SGD(of.parameters(), 0.1),
+            )
+        )
 
     assert_refused(
         (OptionError, "the optimizer holds no parameter of the student", lambda: taught(student, teacher, of=teacher)),
         (UnsupportedError, "teach does not support Linear: it takes stacks", lambda: taught(student, torch.nn.Linear(2, 2))),
         (OptionError, "two stacks of one depth", lambda: taught(student, shallow)),
-        (OptionError, "a batch must be \\(tokens, valid\\)", lambda: taught(student, teacher, batch[:1])),
+        (OptionError, "a batch must be \\(tokens, valid\\)", lambda: taught(student, teacher, iter([batch[:1]]))),
         (OptionError, "the loss of step 0 is nan", lambda: taught(student, teacher, nothing)),
         (OptionError, "the student has the mixers of its teacher", lambda: taught(teacher, teacher, of=teacher)),
     )  # fmt: skip
