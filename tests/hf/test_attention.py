@@ -48,30 +48,23 @@ def test_softmax_is_the_models_own(name, padded):
 
 @pytest.mark.parametrize("implementation", NAMES)
 def test_caches_change_nothing(implementation):
-    """The dynamic one and the static one; the prompt is padded on the left."""
+    """The dynamic one and the static one in `generate`; and several new tokens, so that none depends on a later one."""
     made, given = model("llama", implementation), inputs("llama", "left")
     given |= {"output_logits": True, "return_dict_in_generate": True, "disable_compile": True}
     caches = {"use_cache": False}, *({"cache_implementation": c} for c in ("dynamic", "static"))
     want, *found = (torch.stack(greedy(made, new=3, **given, **how).logits) for how in caches)
     for got in found:
         torch.testing.assert_close(got, want)
-
-
-def test_stored_keys_and_several_new_tokens():
-    """So that no token depends on a later one."""
-    for implementation in NAMES:
-        made, ids = model("llama", implementation), inputs("llama")["input_ids"]
-        for valid in (None, inputs("llama", "right")["attention_mask"]):
-            whole = made(ids, attention_mask=valid).logits
-            cache = transformers.DynamicCache(config=made.config)
-            parts, seen = [], 0
-            for part in ids.split((4, 5, 2), dim=1):
-                seen += part.shape[1]
-                mask = None if valid is None else valid[:, :seen]
-                parts.append(made(part, attention_mask=mask, past_key_values=cache).logits)
-            got = torch.cat(parts, 1)
-            keep = torch.ones_like(ids) if valid is None else valid
-            torch.testing.assert_close(got[keep.bool()], whole[keep.bool()])
+    ids = given["input_ids"]
+    for valid in (None, inputs("llama", "right")["attention_mask"]):
+        cache, parts = transformers.DynamicCache(config=made.config), []
+        for start, end in ((0, 4), (4, 9), (9, 11)):
+            mask = None if valid is None else valid[:, :end]
+            new = made(ids[:, start:end], attention_mask=mask, past_key_values=cache)
+            parts.append(new.logits)
+        keep = slice(None) if valid is None else valid.bool()
+        whole = made(ids, attention_mask=valid).logits
+        torch.testing.assert_close(torch.cat(parts, 1)[keep], whole[keep])
 
 
 @pytest.mark.parametrize("name, implementation", [
@@ -134,7 +127,15 @@ def test_what_would_be_ignored_is_refused():
         attention = AttentionFunction(AttentionConfig("softmax"))
         return attention(torch.nn.Identity(), q, q, q, None, is_causal=True, **more)
 
+    def made_of(kind: str):
+        config = getattr(transformers, f"{kind}Config")()
+        with torch.device("meta"):
+            getattr(transformers, f"{kind}ForCausalLM")._from_config(
+                config, attn_implementation="regard_softmax"
+            )
+
     assert_refused(
+        *((UnsupportedError, "has a class for each of its", partial(made_of, kind)) for kind in ("Falcon", "GPTNeo")),
         (UnsupportedError, "linear does not support dropout of weights: set", lambda: made.train()(**given)),
         (UnsupportedError, "it is not made of queries, keys and values", lambda: AttentionConfig("fnet")),
         (UnsupportedError, "it learns project.key, project.value, and an attention function stores", lambda: model("bert", "regard_linformer")),

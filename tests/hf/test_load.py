@@ -214,12 +214,9 @@ def test_a_folder(linked, tmp_path):
         regard.hf.load(folder)
 
 
-def pipe(name: str):
-    def put(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
-
-    return put
+def pipe(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
 
 
 def sparse(folder: Path) -> None:
@@ -247,8 +244,14 @@ ODD = {
         partial(edited, hidden_act="\x1b[2J" * 1000),
         "does not support bert with hidden_act=",
     ),
-    "pipes": (pipe("model.safetensors"), "has no model.safetensors, or it is no plain file"),
-    "pipe of settings": (pipe("config.json"), "has no config.json, or it is no plain file"),
+    "pipes": (
+        partial(pipe, name="model.safetensors"),
+        "has no model.safetensors, or it is no plain file",
+    ),
+    "pipe of settings": (
+        partial(pipe, name="config.json"),
+        "has no config.json, or it is no plain file",
+    ),
     "deep": (lambda folder: (folder / "config.json").write_text("[" * 100_000), "is no JSON"),
     "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
     "list of kinds": (partial(edited, model_type=["bert"]), "does not support model_type"),

