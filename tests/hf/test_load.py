@@ -99,19 +99,16 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     # In evaluation it draws block 0 alone.
     original = built("BigBirdModel", BERT, **sizes).train()
     ours = as_stack(original)
-    T, blocks = 20, 10
-    for layer, mixer in zip(original.encoder.layer, ours.mixers, strict=True):
-        table = torch.randint(1, blocks - 1, (4, 32, 1), generator=torch.Generator().manual_seed(2))
-        own = torch.arange(32)[:, None]
-        table = torch.where((table - own).abs() > 1, table, (own + 3) % 6 + 1)
-        table = torch.where((table - own).abs() > 1, table, (own + 4) % 6 + 1)
+    own, heads = torch.arange(32)[:, None], torch.arange(4)[:, None, None]
+    for n, (layer, mixer) in enumerate(zip(original.encoder.layer, ours.mixers, strict=True)):
+        # One of the blocks 1 to 8, and none beside the own one.
+        table = (own + 2 + heads.roll(n)) % 8 + 1
         mixer.random_blocks.copy_(table)
         layer.attention.self._bigbird_block_rand_mask_with_head = lambda table=table, **_: [
-            rows[1 : blocks - 1].numpy() for rows in table
+            rows[1:9].numpy() for rows in table
         ]
-    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
-    valid = torch.arange(T) < torch.tensor([[T], [T - 1]])
-    valid |= not padded
+    ids, valid = tokens(20)
+    valid |= (torch.arange(20) < 19) | (not padded)
     given, masks = ({"attention_mask": valid.long()}, {"valid": valid}) if padded else ({}, {})
     want = original(ids, **given, output_attentions=True)
     found = ours(ids, **masks)
