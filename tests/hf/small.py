@@ -80,6 +80,8 @@ CHECKPOINTS = {
 }  # fmt: skip
 """`load` reads them in our modules."""
 SEQ2SEQ_MODELS = ("bart", "t5")
+OURS = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 64}
+"""Sizes of a model of Regard."""
 
 
 def built(cls: str, config: dict, **changes):
@@ -118,18 +120,22 @@ def trained(model, rows: list[dict], folder, callbacks=None, **options):
     return trainer, [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
 
-def inputs(name: str, padded: str | None = None, T: int = 11) -> dict[str, torch.Tensor]:
+def tokens(T: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of two rows, the second padded on the right, and which are valid."""
+    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
+    return ids, torch.arange(T) < torch.tensor([[T], [T * 2 // 3]])
+
+
+def inputs(name: str, padded: str | None = None) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     if name == "vit":
         return {"pixel_values": torch.randn(2, 3, 8, 8, generator=generator, dtype=torch.float64)}
-    given = {"input_ids": torch.randint(3, 30, (2, T), generator=generator)}
+    ids, right = tokens()
+    given = {"input_ids": ids}
     if padded is not None:
-        place = torch.arange(T)
-        given["attention_mask"] = torch.stack(
-            [place >= 0, place < T - 4 if padded == "right" else place >= 4]
-        ).long()
+        given["attention_mask"] = (right if padded == "right" else right.flip(1)).long()
     if name in SEQ2SEQ_MODELS:
-        given["decoder_input_ids"] = torch.randint(3, 30, (2, 7), generator=generator)
+        given["decoder_input_ids"] = ids[:, :7].flip(1)
     return given
 
 

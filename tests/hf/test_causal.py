@@ -28,8 +28,7 @@ def llama(mixer: str = "linear", **options):
 
 def wrapped(mixer: str):
     torch.manual_seed(0)
-    sizes = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 64}
-    return regard.hf.wrap(LanguageModelConfig(**sizes, mixer=mixer)).eval().double()
+    return regard.hf.wrap(LanguageModelConfig(**small.OURS, mixer=mixer)).eval().double()
 
 
 def generated(model, **options):
@@ -212,26 +211,21 @@ def letters():
 
 @pytest.mark.parametrize("mixer", ["linear", "transformer_xl"])
 def test_what_lm_eval_calls(mixer):
-    """HFLM's calls: logits of a padded batch, and `generate` with stopping criteria and a cache, which it always wants."""
+    """`generate` for a padded batch, with stopping criteria and a cache, which HFLM always wants; and the pipeline."""
     model, words = llama(mixer, max_len=64), letters()
-
     model.tie_weights()
     assert model.config.max_position_embeddings == 64 and model.device.type == "cpu"
     assert model.config.model_type == "regard" and model.config.vocab_size == 30
     form = {"padding": "longest", "return_tensors": "pt", "return_token_type_ids": False}
     inputs = words(["a b c d", "a b"], **form)
-    assert inputs["input_ids"][1, 0] == 0
-    assert model(inputs["input_ids"]).logits.shape == (2, 4, 30)
     stop = transformers.StoppingCriteriaList([transformers.MaxLengthCriteria(7)])
     how = {"max_length": 12, "pad_token_id": words.pad_token_id, "use_cache": True}
     made = model.generate(**inputs, stopping_criteria=stop, do_sample=False, **how)
     assert made.shape == (2, 7)
-    alone = model.generate(inputs["input_ids"][1:, 2:], max_new_tokens=3, do_sample=False)
-    assert torch.equal(made[1:, 2:], alone[:, : made.shape[1] - 2])
     writes = transformers.pipeline("text-generation", model=model, tokenizer=words, device="cpu")
-    how = {"max_new_tokens": 4, "do_sample": False}
-    texts, alone = writes(["a b c", "a"], batch_size=2, **how), writes("a", **how)
-    assert texts[1][0]["generated_text"] == alone[0]["generated_text"] != "a"
+    alone = writes("a b", max_new_tokens=3, do_sample=False)[0]["generated_text"]
+    text = words.decode(made[1], skip_special_tokens=True)
+    assert text.replace(" ", "") == alone.replace(" ", "") != "ab"
 
 
 def test_lm_eval_scores_and_continues_a_converted_folder(tmp_path):

@@ -17,8 +17,7 @@ from regard.hf import AttentionConfig, convert, load, save, teach, wrap
 from regard.hf.convert import stack_error
 from regard.lab import Entry
 from regard.mixers.linear import Linear
-from tests.hf.small import as_stack, assert_refused, model, transformers
-from tests.hf.test_load import tokens
+from tests.hf.small import as_stack, assert_refused, model, tokens, transformers
 
 SOFTMAX = [  # limits at which the mechanism is softmax attention
     ("bert", "softmax", {}),
@@ -143,16 +142,15 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
     assert not os.listdir(tmp_path)
     save(teacher, tmp_path / "new")
     student = convert(teacher, "linear")
-    replace = os.replace
-
     for stop, kept in ((0, teacher), (1, student)):  # the weights get their name first
-        killed = mock.Mock(wraps=replace, side_effect=[mock.DEFAULT] * stop + [KeyboardInterrupt])
+        killed = mock.Mock(
+            wraps=os.replace, side_effect=[mock.DEFAULT] * stop + [KeyboardInterrupt]
+        )
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("os.replace", killed)
             save(student, tmp_path / "new")
-        assert os.listdir(tmp_path / "new") == [
-            "model.safetensors"
-        ]  # and never a config beside others
+        # And never a config beside others.
+        assert os.listdir(tmp_path / "new") == ["model.safetensors"]
         torch.testing.assert_close(load(tmp_path / "new")(ids), kept(ids))
     save(student, tmp_path / "new")
     torch.testing.assert_close(load(tmp_path / "new")(ids), student(ids))
@@ -162,9 +160,20 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
     assert {*os.listdir(tmp_path)} == {"link", "new"}
 
 
-def test_what_cannot_be_converted_or_saved_is_refused(tmp_path):
-    teacher, layers = loaded("bert"), r"layers .* must be some of 0 to 1"
+def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
+    teacher, (ids, valid), layers = loaded("bert"), tokens(), r"layers .* must be some of 0 to 1"
+    student, shallow = convert(teacher, "linear", max_len=100), copy.deepcopy(teacher)
+    del shallow.blocks[-1]
+
+    def taught(student, teacher, batch=(ids, valid), of=student):
+        return next(teach(student, teacher, [batch], torch.optim.SGD(of.parameters(), 0.1)))
+
     assert_refused(
+        (OptionError, "the optimizer holds no parameter of the student", lambda: taught(student, teacher, of=teacher)),
+        (UnsupportedError, "teach does not support Linear: it takes stacks", lambda: taught(student, torch.nn.Linear(2, 2))),
+        (OptionError, "two stacks of one depth", lambda: taught(student, shallow)),
+        (OptionError, "the loss of step 0 is nan", lambda: taught(student, teacher, (ids, valid & False))),
+        (OptionError, "the student has the mixers of its teacher", lambda: taught(teacher, teacher, of=teacher)),
         (UnsupportedError, "fnet does not support convert: it has no queries, keys and", lambda: convert(teacher, "fnet")),
         (UnsupportedError, "convert does not support fnet: it has no projections", lambda: convert(loaded("fnet"), "linear")),
         (UnsupportedError, "local does not support the t5 positions", lambda: convert(loaded("t5_encoder"), "local")),

@@ -12,8 +12,8 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from tests.hf.small import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, T5, built, widened
-from tests.hf.test_load import OUR_GLOBALS, RECURRENT, tokens
+from tests.hf.small import BERT, CHECKPOINTS, GEMMA, GPT2, LLAMA, T5, built, tokens, widened
+from tests.hf.test_load import OUR_GLOBALS, RECURRENT
 
 import regard.hf  # isort: skip
 from regard import OptionError, StoredDataError, UnsupportedError

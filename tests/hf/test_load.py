@@ -19,6 +19,7 @@ from tests.hf.small import (
     edited,
     greedy,
     model,
+    tokens,
     widened,
 )
 
@@ -30,11 +31,6 @@ from regard.hf.stack import EncoderDecoder, Stack
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
 NEAR = {"rtol": 1e-5, "atol": 1e-6}
 OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
-
-
-def tokens(T: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
-    ids = torch.randint(3, 30, (2, T), generator=torch.Generator().manual_seed(1))
-    return ids, torch.arange(T) < torch.tensor([[T], [T * 2 // 3]])
 
 
 def assert_same_gradient(ours, original, found: torch.Tensor, want: torch.Tensor) -> None:

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from tests.hf.small import assert_refused, trained, transformers
+from tests.hf.small import OURS, assert_refused, tokens, trained, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError
 from regard.models import ClassifierConfig, LanguageModelConfig, Layer
 
-SMALL = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 2, "max_len": 32}
-IDS = torch.randint(3, 30, (2, 11), generator=torch.Generator().manual_seed(1))
-VALID = torch.arange(11) < torch.tensor([[11], [7]])
+IDS, VALID = tokens()
 AUTO = {
     "language_model": (LanguageModelConfig, {}, "AutoModelForCausalLM"),
     "masked_language_model": (regard.models.MaskedLanguageModelConfig, {}, "AutoModelForMaskedLM"),
@@ -33,7 +31,7 @@ def test_models_come_back_from_their_files(kind, mixer, tmp_path):
     """Buffers are stored too: random features, blocks, centroids."""
     torch.manual_seed(0)
     config, more, auto = AUTO[kind]
-    inside = config(**SMALL, **more, mixer=mixer).build().eval()
+    inside = config(**OURS, **more, mixer=mixer).build().eval()
     model = regard.hf.wrap(inside)
     padding = mixer is LAYERS or MIXERS[mixer].capabilities.padding
     mask = VALID.long() if padding else None
@@ -56,7 +54,7 @@ def test_models_come_back_from_their_files(kind, mixer, tmp_path):
 def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     torch.manual_seed(0)
     config, more, _ = AUTO[kind]
-    model = regard.hf.wrap(config(**SMALL, **more, mixer="performer"))
+    model = regard.hf.wrap(config(**OURS, **more, mixer="performer"))
     labels = [1, 2] if kind == "classifier" else IDS
     rows = [{"input_ids": ids, "labels": label} for ids, label in zip(IDS, labels, strict=True)] * 8
     calls = []
@@ -73,7 +71,7 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
 
 def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path):
     torch.manual_seed(0)
-    model = regard.hf.wrap(LanguageModelConfig(**SMALL, mixer="linear"))
+    model = regard.hf.wrap(LanguageModelConfig(**OURS, mixer="linear"))
     rows = [{"input_ids": ids, "labels": ids} for ids in IDS]
     smooth = {"label_smoothing_factor": 0.1, "neftune_noise_alpha": 5}
     trainer, _ = trained(model, rows, tmp_path, max_steps=1, save_strategy="no", **smooth)
@@ -85,14 +83,14 @@ def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path
 
 
 def test_what_is_refused():
-    model = regard.hf.wrap(LanguageModelConfig(**SMALL))
-    classifier = regard.hf.wrap(ClassifierConfig(**SMALL, num_classes=3))
+    model = regard.hf.wrap(LanguageModelConfig(**OURS))
+    classifier = regard.hf.wrap(ClassifierConfig(**OURS, num_classes=3))
     classifier.config.num_labels = 5
     own, added = MIXERS["linear"], (1.0 - VALID.float()) * -1e9
     assert_refused(
         (UnsupportedError, "wrap does not support Linear: it takes language_model", lambda: regard.hf.wrap(torch.nn.Linear(1, 1))),
         (OptionError, "and not the class Linear: pass a name of MIXERS",
-         lambda: regard.hf.wrap(LanguageModelConfig(**SMALL, mixer=own))),
+         lambda: regard.hf.wrap(LanguageModelConfig(**OURS, mixer=own))),
         (UnsupportedError, "RegardForCausalLM does not support inputs_embeds", lambda: model(IDS, inputs_embeds=torch.zeros(2, 11, 24))),
         (UnsupportedError, "does not support output_attentions", lambda: model(IDS, output_attentions=True)),
         (ShapeError, "attention_mask must be boolean or hold 0 and 1 alone", lambda: model(IDS, attention_mask=added)),

@@ -115,8 +115,7 @@ def test_what_would_be_ignored_is_refused():
     position, theirs = FLAT["position_ids"], small.model("llama", "regard_linear")
     model(ids[:, :4], past_key_values=cache)
     past = theirs(ids[:, :10], use_cache=True).past_key_values
-    sizes = {"vocab_size": 30, "dim": 24, "num_heads": 4, "num_layers": 1, "max_len": 64}
-    classifier = regard.hf.wrap(ClassifierConfig(**sizes, num_classes=2))
+    classifier = regard.hf.wrap(ClassifierConfig(**small.OURS, num_classes=2))
 
     def after(place: int):
         given = {"past_key_values": cache, "position_ids": torch.tensor([[place]])}

@@ -29,7 +29,6 @@ MOONSHINE = {
 MODELS = {
     "MoonshineForConditionalGeneration": MOONSHINE,
     "BartForConditionalGeneration": SEQ2SEQ,
-    "MarianMTModel": SEQ2SEQ,
     "Speech2TextForConditionalGeneration": SEQ2SEQ,
     "WhisperForConditionalGeneration": {**SEQ2SEQ, "suppress_tokens": None, "begin_suppress_tokens": None},
     "T5ForConditionalGeneration": {**small.T5, "num_layers": 1},
