@@ -120,15 +120,13 @@ def test_what_would_be_ignored_is_refused():
         attention = AttentionFunction(AttentionConfig("softmax"))
         return attention(torch.nn.Identity(), q, q, q, None, is_causal=True, **more)
 
-    def made_of(kind: str):
-        config = getattr(transformers, f"{kind}Config")()
-        with torch.device("meta"):
-            getattr(transformers, f"{kind}ForCausalLM")._from_config(
-                config, attn_implementation="regard_softmax"
-            )
-
+    automatic = transformers.AutoModelForCausalLM.from_config
+    with torch.device("meta"):
+        assert_refused(
+            *((UnsupportedError, "has a class for each of its", partial(automatic, config(), attn_implementation="regard_softmax"))
+              for config in (transformers.FalconConfig, transformers.GPTNeoConfig)),
+        )  # fmt: skip
     assert_refused(
-        *((UnsupportedError, "has a class for each of its", partial(made_of, kind)) for kind in ("Falcon", "GPTNeo")),
         (UnsupportedError, "linear does not support dropout of weights: set", lambda: made.train()(**given)),
         (UnsupportedError, "it is not made of queries, keys and values", lambda: AttentionConfig("fnet")),
         (UnsupportedError, "it learns project.key, project.value, and an attention function stores", lambda: model("bert", "regard_linformer")),

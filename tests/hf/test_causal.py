@@ -3,6 +3,7 @@
 import copy
 import string
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 
 import pytest
@@ -111,16 +112,29 @@ def test_rotary_mixers_stream_as_they_compute(mixer):
 
 
 def test_streams_that_would_differ_are_refused():
-    for mixer, options in (("sinkhorn", {"sort_net": "attention"}), ("transformer_xl", {})):
-        model = llama(mixer, max_len=64, **options)
-        assert not model.generation_config.use_cache
-        assert torch.equal(generated(model), generated(model, use_cache=True))
-        said = f"{mixer} does not support streaming: its heads turn means or memories"
-        assert_refused((UnsupportedError, said, lambda model=model: model(IDS, use_cache=True)))
+    model, cache = llama(), StateCache()
+    model(IDS[:, :8], past_key_values=cache)
+    sorting = llama("sinkhorn", max_len=64, sort_net="attention")
+    turned = {"sinkhorn": sorting, "transformer_xl": llama("transformer_xl", max_len=64)}
+    for one in turned.values():
+        assert not one.generation_config.use_cache
+        assert torch.equal(generated(one), generated(one, use_cache=True))
+    why = "StateCache does not support crop: a state holds sums over all tokens"
     assert_refused(
+        *((UnsupportedError, f"{mixer} does not support streaming: its heads turn means or memories", partial(one, IDS, use_cache=True))
+          for mixer, one in turned.items()),
         (UnsupportedError, "transformer_xl does not support generate", lambda: wrapped("transformer_xl")(IDS, use_cache=True)),
         (UnsupportedError, "forgetting does not support convert with heads of 32 channels",
          lambda: regard.hf.convert(small.model("llama"), "forgetting")),
+        (UnsupportedError, why, lambda: greedy(model, IDS[:1], prompt_lookup_num_tokens=2)),
+        (UnsupportedError, why, lambda: StateCache().crop(-1)),
+        (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),
+        (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
+        (UnsupportedError, "does not support cache_implementation='static'", lambda: generated(model, cache_implementation="static")),
+        (ShapeError, "attention_mask must be of 12 new tokens, or of 0 before",
+         lambda: model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)),
+        (UnsupportedError, "hides other earlier tokens",
+         lambda: model(IDS[:, 8:9], attention_mask=VALID[:, :9].long(), past_key_values=cache)),
     )  # fmt: skip
 
 
@@ -158,32 +172,13 @@ def test_a_cache_is_kept_copied_and_handed_out():
     assert torch.equal(greedy(model, IDS, past_key_values=cache), greedy(model, IDS))
 
 
-def test_a_state_is_asked_for_the_tokens_that_it_has_read_and_maps_for_their_own_thread():
-    model, cache = llama(), StateCache()
-    with torch.no_grad():
-        model(IDS[:, :8], past_key_values=cache)
-    mask = VALID[:, :9].long()
-    with pytest.raises(UnsupportedError, match="hides other earlier tokens"):
-        model(IDS[:, 8:9], attention_mask=mask, past_key_values=cache)
+def test_maps_are_those_of_their_own_thread():
     stack = as_stack(small.model("llama")).eval()
     with ThreadPoolExecutor(4) as pool:
         found = [*pool.map(stack.attention_maps, [IDS[i % 3, None] for i in range(60)])]
     for i, maps in enumerate(found):
         torch.testing.assert_close(maps, found[i % 3])
         assert len(maps) == 2
-
-
-def test_tokens_cannot_be_taken_back():
-    model, why = llama(), "StateCache does not support crop: a state holds sums over all tokens"
-    assert_refused(
-        (UnsupportedError, why, lambda: greedy(model, IDS[:1], prompt_lookup_num_tokens=2)),
-        (UnsupportedError, why, lambda: StateCache().crop(-1)),
-        (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),
-        (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
-        (UnsupportedError, "does not support cache_implementation='static'", lambda: generated(model, cache_implementation="static")),
-        (ShapeError, "attention_mask must be of 12 new tokens, or of 0 before",
-         lambda: model(IDS, attention_mask=torch.ones(3, 14), use_cache=True)),
-    )  # fmt: skip
 
 
 def test_documents_of_a_stream_are_those_of_a_row():

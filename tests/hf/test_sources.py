@@ -1,5 +1,6 @@
 """Whose keys a module mixes: cross attention is told from self-mixing by what is passed, at equal lengths too."""
 
+import copy
 import importlib
 
 import pytest
@@ -105,63 +106,58 @@ def test_a_padded_encoder_at_any_length(name, T, new, keys, seen):
         assert others is any(part in names[module] for part in across)
 
 
-def part(kind: str, name: str, implementation: str, *arguments, **settings):
-    """One attention module of Transformers; its configuration's class is found by what it is given."""
-    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
-    config = module.__dict__[settings.pop("config")](**settings)
-    config._attn_implementation = implementation
-    torch.manual_seed(0)
-    return getattr(module, name)(config, *arguments).eval().double()
-
-
 HEADS = {"hidden_size": 24, "num_attention_heads": 4}
 A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
 POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
 HEADS["attention_probs_dropout_prob"] = 0.0
-QFORMER = {"config": "Blip2QFormerConfig", **HEADS, "encoder_hidden_size": 24}
-MLLAMA = {"config": "MllamaTextConfig", **HEADS, "num_key_value_heads": 4, "cross_attention_layers": [0]}  # fmt: skip
-MOBILE = {"config": "MobileBertConfig", **HEADS, "true_hidden_size": 24}
-MOLMO = {"config": "Molmo2VisionConfig", **HEADS, "num_key_value_heads": 4, "head_dim": 6}
+QFORMER = transformers.Blip2QFormerConfig(**HEADS, encoder_hidden_size=24)
+MLLAMA = transformers.models.mllama.MllamaTextConfig(
+    **HEADS, num_key_value_heads=4, cross_attention_layers=[0]
+)
+MOBILE = transformers.MobileBertConfig(**HEADS, true_hidden_size=24)
+MOLMO = transformers.models.molmo2.Molmo2VisionConfig(**HEADS, num_key_value_heads=4, head_dim=6)
+TAM = transformers.models.edgetam.EdgeTamMaskDecoderConfig(**HEADS)
 PARTS = {
     # what is seen, the module and its constructor's arguments, its call
-    "edgetam": (
-        None, "EdgeTamAttention", (1,), {"config": "EdgeTamMaskDecoderConfig", **HEADS},
-        {"query": A[:, None], "key": B[:, None], "value": B[:, None], "attention_similarity": POOLED},
+    "EdgeTamAttention": (
+        None, (TAM, 1), {"query": A[:, None], "key": B[:, None], "value": B[:, None], "attention_similarity": POOLED},
     ),
-    "molmo2": (
-        None, "Molmo2VisionAttention", (), MOLMO,
-        {"hidden_states": A, "encoder_hidden_states": B, "attention_mask": POOLED},
+    "Molmo2VisionAttention": (
+        None, (MOLMO,), {"hidden_states": A, "encoder_hidden_states": B, "attention_mask": POOLED},
     ),
-    "molmo2 alone": (False, "Molmo2VisionAttention", (), MOLMO, {"hidden_states": A}),
-    "blip_2": (
-        True, "Blip2QFormerMultiHeadAttention", (True,), QFORMER,
-        {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
+    "Molmo2VisionAttention alone": (False, (MOLMO,), {"hidden_states": A}),
+    "Blip2QFormerMultiHeadAttention": (
+        True, (QFORMER, True), {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
     ),
-    "mllama": (
-        True, "MllamaTextCrossAttention", (0,), MLLAMA,
-        {"hidden_states": A, "cross_attention_states": B, "attention_mask": POOLED},
+    "MllamaTextCrossAttention": (
+        True, (MLLAMA, 0), {"hidden_states": A, "cross_attention_states": B, "attention_mask": POOLED},
     ),
-    "mobilebert": (
-        False, "MobileBertSelfAttention", (), MOBILE, {"query_tensor": A, "key_tensor": A, "value_tensor": B},
-    ),
-    "mobilebert other keys": (
-        None, "MobileBertSelfAttention", (), MOBILE, {"query_tensor": A, "key_tensor": B, "value_tensor": B},
+    "MobileBertSelfAttention": (False, (MOBILE,), {"query_tensor": A, "key_tensor": A, "value_tensor": B}),
+    "MobileBertSelfAttention other keys": (
+        None, (MOBILE,), {"query_tensor": A, "key_tensor": B, "value_tensor": B},
     ),
 }  # fmt: skip
+
+
+def part(name: str, implementation: str) -> nn.Module:
+    """One attention module of Transformers."""
+    config, *arguments = copy.deepcopy(PARTS[name][1])
+    config._attn_implementation = implementation
+    module = importlib.import_module(type(config).__module__.replace("configuration", "modeling"))
+    torch.manual_seed(0)
+    return getattr(module, name.split()[0])(config, *arguments).eval().double()
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_modules_that_do_not_name_it_so(name, seen):
     """softmax needs no knowledge; a window is refused, or computes the same where it may."""
-    others, cls, arguments, settings, call = PARTS[name]
-    kind = name.split()[0]
-    want = part(kind, cls, "eager", *arguments, **settings)(**call)[0]
-    got = part(kind, cls, "regard_softmax", *arguments, **settings)(**call)[0]
-    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
-
-    wide = part(kind, cls, "regard_wide", *arguments, **settings)
+    others, _, call = PARTS[name]
+    want = part(name, "eager")(**call)[0]
+    wide = part(name, "regard_wide")
+    torch.testing.assert_close(part(name, "regard_softmax")(**call)[0], want, rtol=1e-5, atol=1e-6)
     if others is None:
-        with pytest.raises(UnsupportedError, match=f"local cannot be the attention of {cls}: whe"):
+        said = f"local cannot be the attention of {name.split()[0]}: whe"
+        with pytest.raises(UnsupportedError, match=said):
             wide(**call)
     else:
         torch.testing.assert_close(wide(**call)[0], want, rtol=1e-5, atol=1e-6)
@@ -170,17 +166,14 @@ def test_modules_that_do_not_name_it_so(name, seen):
 
 def test_cached_keys_of_others_are_not_taken_for_own():
     """Of this module a later step passes no states: they are in the cache."""
-    cache = transformers.DynamicCache()
-    call = dict(PARTS["mllama"][-1], past_key_values=cache)
+    name, cache = "MllamaTextCrossAttention", transformers.DynamicCache()
+    call = dict(PARTS[name][-1], past_key_values=cache)
     later = dict(call, hidden_states=A.cos(), cross_attention_states=None)
-    wide, eager, softmax = (
-        part("mllama", "MllamaTextCrossAttention", implementation, 0, **MLLAMA)
-        for implementation in ("regard_wide", "eager", "regard_softmax")
-    )
-    wide(**call)
+    part(name, "regard_wide")(**call)
     with pytest.raises(UnsupportedError, match="6 queries and 6 keys are of the same toke"):
-        wide(**later)
-    torch.testing.assert_close(softmax(**later)[0], eager(**later)[0], rtol=1e-5, atol=1e-6)
+        part(name, "regard_wide")(**later)
+    got, want = (part(name, one)(**later)[0] for one in ("regard_softmax", "eager"))
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_a_module_that_changes_its_arguments_is_refused():
