@@ -207,9 +207,9 @@ def test_a_folder(linked, tmp_path):
         regard.hf.load(folder)
 
 
-def pipe(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    os.mkfifo(folder / name)
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
 
 
 def sparse(folder: Path) -> None:
@@ -230,55 +230,41 @@ def cut(folder: Path) -> None:
 
 HUGE = 10**9
 ODD = {
+    # what is done, or fields of the config, and what is said
     "sparse": (sparse, "reading it needs|is damaged"),
     "cut": (cut, "tensors of this bert make no model: RuntimeError, mat1 and mat2"),
-    "depth": (partial(edited, num_hidden_layers=HUGE), "has num_hidden_layers=1000000000, and the"),
-    "long": (
-        partial(edited, hidden_act="\x1b[2J" * 1000),
-        "does not support bert with hidden_act=",
-    ),
-    "pipes": (
-        partial(pipe, name="model.safetensors"),
-        "has no model.safetensors, or it is no plain file",
-    ),
-    "pipe of settings": (
-        partial(pipe, name="config.json"),
-        "has no config.json, or it is no plain file",
-    ),
+    "pipe": (lambda folder: pipe(folder / "model.safetensors"), "no model.safetensors, or it is no plain file"),
+    "pipe of settings": (lambda folder: pipe(folder / "config.json"), "has no config.json, or it is no plain file"),
     "deep": (lambda folder: (folder / "config.json").write_text("[" * 100_000), "is no JSON"),
     "bytes": (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "is no JSON"),
-    "list of kinds": (partial(edited, model_type=["bert"]), "does not support model_type"),
-    "null": (partial(edited, num_attention_heads=None), "needs num_heads"),
-    "list": (partial(edited, num_hidden_layers=[1]), "make no model"),
-    "word": (partial(edited, layer_norm_eps="small"), "make no model"),
-}
+    "depth": ({"num_hidden_layers": HUGE}, "has num_hidden_layers=1000000000, and the"),
+    "long": ({"hidden_act": "\x1b[2J" * 1000}, "does not support bert with hidden_act="),
+    "list of kinds": ({"model_type": ["bert"]}, "does not support model_type"),
+    "null": ({"num_attention_heads": None}, "needs num_heads"),
+    "list": ({"num_hidden_layers": [1]}, "make no model"),
+    "word": ({"layer_norm_eps": "small"}, "make no model"),
+}  # fmt: skip
 LONG = {"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}
-ODD_SAVED = {
-    "tensors": (
-        partial(edited, part="settings", tensors={"a": ["float32", [HUGE]]}),
-        "tensors, and its weights",
-    ),
-    "no shape": (partial(edited, part="settings", tensors={"a": ["nn", [[1]]]}), "make no model"),
-    "max_len": (
-        partial(edited, part="settings", conversions=[LONG]),
-        "max_len 10000, and its weights",
-    ),
-    "conversions": (partial(edited, part="settings", conversions=[None]), "make no model"),
+ODD_SETTINGS = {
+    "tensors": ({"tensors": {"a": ["float32", [HUGE]]}}, "tensors, and its weights"),
+    "no shape": ({"tensors": {"a": ["nn", [[1]]]}}, "make no model"),
+    "max_len": ({"conversions": [LONG]}, "max_len 10000, and its weights"),
+    "conversions": ({"conversions": [None]}, "make no model"),
 }
+"""Of a folder that `save` has written."""
 
 
-@pytest.mark.parametrize("case", ODD | ODD_SAVED)
+@pytest.mark.parametrize("case", ODD | ODD_SETTINGS)
 def test_a_folder_that_was_altered_is_refused_in_one_line(case, tmp_path):
-    folder = tmp_path / "bert"
-    original = model("bert")
-    if case in ODD:
-        original.save_pretrained(folder)
+    alter, said = (ODD | ODD_SETTINGS)[case]
+    if case in ODD_SETTINGS:
+        regard.hf.save(as_stack(model("bert")), tmp_path / "bert")
+        edited(tmp_path / "bert", "settings", **alter)
     else:
-        regard.hf.save(as_stack(original), folder)
-    alter, said = (ODD | ODD_SAVED)[case]
-    alter(folder)
+        model("bert").save_pretrained(tmp_path / "bert")
+        alter(tmp_path / "bert") if callable(alter) else edited(tmp_path / "bert", **alter)
     with pytest.raises(RegardError, match=said) as found:
-        regard.hf.load(folder)
+        regard.hf.load(tmp_path / "bert")
     assert str(found.value).isprintable() and len(str(found.value)) < 500
 
 

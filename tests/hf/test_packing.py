@@ -16,10 +16,10 @@ from regard.models import ClassifierConfig
 
 LENGTHS = 7, 1, 12, 5
 ROWS = [torch.randint(3, 30, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
-FLATTEN = transformers.DataCollatorWithFlattening
-FLAT = FLATTEN(return_flash_attn_kwargs=True, return_seq_idx=True)(
-    [{"input_ids": row.tolist()} for row in ROWS]
+flatten = transformers.DataCollatorWithFlattening(
+    return_flash_attn_kwargs=True, return_seq_idx=True
 )
+FLAT = flatten([{"input_ids": row.tolist()} for row in ROWS])
 OFFSETS = {name: z for name, z in FLAT.items() if name.startswith(("cu_seq_lens", "max_length"))}
 POSITIONS = {"position_ids": FLAT["position_ids"]}
 TOLD = {
@@ -81,21 +81,18 @@ def test_padding_between_and_around_documents(numbered):
     close(got[1, 5:8], model(ids[1:, 5:8]).logits[0])
 
 
-@pytest.mark.parametrize("counted", [None, False, True])
-def test_tokens_absent_in_the_middle_end_no_document(counted):
-    """Positions go on, whether they count what is absent or not."""
-    mask = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1]])
-    model = small.model("llama")
-    ids = torch.randint(3, 30, mask.shape, generator=torch.Generator().manual_seed(0))
-    given = {"position_ids": mask.cumsum(1) - 1 if counted else torch.arange(9)[None]}
-    given |= {"attention_mask": mask, "use_cache": False}
-    if counted is None:
-        del given["position_ids"]
-    found = []
+ABSENT = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1]])
+PLACES = {"none": None, "of all": torch.arange(9)[None], "of those present": ABSENT.cumsum(1) - 1}
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_tokens_absent_in_the_middle_end_no_document(places):
+    model, found = small.model("llama"), []
+    given = {"attention_mask": ABSENT, "position_ids": PLACES[places], "use_cache": False}
     for name in ("eager", "regard_softmax"):
         model.set_attn_implementation(name)
-        found.append(model(ids, **given).logits)
-    close(*(z[mask.bool()] for z in found), error=1e-6)  # eager has a softmax of float32
+        found.append(model(FLAT["input_ids"][:, :9], **given).logits[ABSENT.bool()])
+    close(*found, error=1e-6)  # eager has a softmax of float32
 
 
 def test_the_loss_is_that_of_rows_alone():
