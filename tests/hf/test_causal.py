@@ -151,24 +151,22 @@ def test_a_token_of_linear_costs_the_same_after_any_number_of_tokens():
     assert flops["softmax", 100] < flops["softmax", 4000]
 
 
+@torch.no_grad()
 def test_a_cache_is_kept_copied_and_handed_out():
     model, cache = llama(), StateCache()
     head, tail = IDS[:, :8], IDS[:, 8:]
-    with torch.no_grad():
-        model(head, past_key_values=cache)
+    model(head, past_key_values=cache)
     assert cache.get_seq_length() == 8 and len(cache) == 2 and cache.get_mask_sizes(3, 0) == (11, 0)
     other, twice = copy.deepcopy(cache), copy.deepcopy(cache)
     want = model(IDS).logits[:, 8:]
-    with torch.no_grad():
-        for one in (cache, other):
-            torch.testing.assert_close(model(tail, past_key_values=one).logits, want)
-        twice.batch_repeat_interleave(2)
-        twice.batch_select_indices(torch.tensor([4, 1]))
-        got = model(tail[[2, 0]], past_key_values=twice).logits
+    for one in (cache, other):
+        torch.testing.assert_close(model(tail, past_key_values=one).logits, want)
+    twice.batch_repeat_interleave(2)
+    twice.batch_select_indices(torch.tensor([4, 1]))
+    got = model(tail[[2, 0]], past_key_values=twice).logits
     torch.testing.assert_close(got, want[[2, 0]])
     cache.reset()
-    with torch.no_grad():
-        model(head, past_key_values=cache)
+    model(head, past_key_values=cache)
     assert torch.equal(greedy(model, IDS, past_key_values=cache), greedy(model, IDS))
 
 

@@ -160,16 +160,13 @@ def test_a_gguf_file(tmp_path):
     gguf = pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
     original, (ids, _), path = model("llama").float(), tokens(), tmp_path / "small.gguf"
     file = gguf.GGUFWriter(path, "llama")
-    numbers = {"embedding": 24, "feed_forward": 32, "context": 64, "key": 8, "value": 8}
+    numbers = {
+        "embedding_length": 24, "feed_forward_length": 32, "context_length": 64, "key_length": 8, "value_length": 8,
+        "block_count": 2, "head_count": 4, "head_count_kv": 2, "layer_norm_rms_eps": original.config.rms_norm_eps,
+        "rope_freq_base": 500.0, "rope_dimension_count": 8, "vocab_size": 30,
+    }  # fmt: skip
     for name, value in numbers.items():
-        getattr(file, f"add_{name}_length")(value)
-    file.add_block_count(2)
-    file.add_head_count(4)
-    file.add_head_count_kv(2)
-    file.add_layer_norm_rms_eps(original.config.rms_norm_eps)
-    file.add_rope_freq_base(500.0)
-    file.add_rope_dimension_count(8)
-    file.add_vocab_size(30)
+        getattr(file, f"add_{name}")(value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
     for name, weight in original.state_dict().items():
         rows = adjacent(weight) if "q_proj" in name or "k_proj" in name else weight

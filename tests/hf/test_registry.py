@@ -1,5 +1,6 @@
 """A model's mechanism in its config.json: saved, opened again in another process, altered by hand."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from tests.command import python
-from tests.hf.small import SIZES, edited, inputs, model, transformers
+from tests.hf.small import SIZES, TOKENS, edited, inputs, model, transformers
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, StoredDataError, UnsupportedError
@@ -101,19 +102,6 @@ def test_every_mechanism_comes_back_from_its_record(name, tmp_path):
     torch.testing.assert_close(again(**given).logits, want)
 
 
-def clip():
-    return transformers.CLIPModel(transformers.CLIPConfig(
-        text_config={**SIZES, "vocab_size": 30, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
-        vision_config={**SIZES, "image_size": 8, "patch_size": 4}, projection_dim=8,
-    ))  # fmt: skip
-
-
-def encoder_decoder():
-    return transformers.EncoderDecoderModel(transformers.EncoderDecoderConfig.from_encoder_decoder_configs(
-        transformers.BertConfig(**SIZES, vocab_size=30), transformers.BertConfig(**SIZES, vocab_size=30),
-    ))  # fmt: skip
-
-
 def implementations(config) -> dict:
     """The mechanisms of Regard that the config and its parts name."""
     parts = {"": config} | {key: getattr(config, key) for key in config.sub_configs}
@@ -121,19 +109,26 @@ def implementations(config) -> dict:
     return {key: name for key, name in names.items() if name not in ("sdpa", "eager")}
 
 
-PARTS = {clip: ("text_config", "vision_config"), encoder_decoder: ("encoder", "decoder")}
+TEXT = transformers.BertConfig(**SIZES, vocab_size=30).to_dict()
+IMAGES = {**SIZES, "image_size": 8, "patch_size": 4}
+SEVERAL = {
+    "CLIP": {"text_config": {**SIZES, **TOKENS}, "vision_config": IMAGES},
+    "EncoderDecoder": {"encoder": TEXT, "decoder": TEXT},
+}
 
 
-@pytest.mark.parametrize("make, parts", PARTS.items())
+@pytest.mark.parametrize("kind", SEVERAL)
 @pytest.mark.parametrize("which", ["all", "first", "second", "each"])
-def test_models_of_several_configs(make, parts, which, tmp_path):
+def test_models_of_several_configs(kind, which, tmp_path):
+    parts = [*SEVERAL[kind]]
     asked = {
         "all": "regard_linear",
         "first": {parts[0]: "regard_linear"},
         "second": {parts[1]: "regard_close", "": "eager"},
         "each": {"": "regard_softmax", parts[0]: "regard_linear", parts[1]: "regard_seeded"},
     }[which]
-    made = make()
+    config = getattr(transformers, f"{kind}Config")(**copy.deepcopy(SEVERAL[kind]))
+    made = getattr(transformers, f"{kind}Model")(config)
     made.set_attn_implementation(asked)
     want = implementations(made.config)
     assert want
