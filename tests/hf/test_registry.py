@@ -196,8 +196,7 @@ def test_classes_and_functions_are_named_and_registered_again(tmp_path):
 
 
 def test_registering_all_leaves_what_is_registered():
-    mine = AttentionConfig("efficient", {"normaliser": "scaling"})
-    before = regard.hf.registry.registered("regard_efficient")
+    mine, before = AttentionConfig("efficient"), regard.hf.registry.registered("regard_efficient")
     regard.hf.register("efficient", mine)
     regard.hf.register()
     assert regard.hf.registry.registered("regard_efficient") is mine
