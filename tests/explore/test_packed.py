@@ -1,15 +1,11 @@
-"""Weights in few bytes: what comes back, how much fits, and what is refused."""
+"""Weights in few bytes: how much fits, and what is refused. What the page reads of them: tests/explore/test_page.py."""
 
-import base64
-import zlib
-
-import numpy as np
 import pytest
 import torch
 
 import regard
 from regard.explore.inputs import Group, Sheet
-from regard.explore.packed import LEVELS, pack, windows
+from regard.explore.packed import pack, windows
 
 
 def group(values, cross=False, prefix=0):
@@ -17,38 +13,6 @@ def group(values, cross=False, prefix=0):
     names = [str(n) for n in range(max(T, S))]
     sheets = [Sheet(f"layer {n}", "made_up", "stochastic", v) for n, v in enumerate(values)]
     return Group("made up", names[:T], names[:S], cross, sheets, prefix)
-
-
-def unpacked(packed, layer=0, head=0):
-    """The whole matrix of a head, as the page's script reads it."""
-    found = np.full((len(packed["rows"]), len(packed["cols"])), np.nan)
-    for (top, bottom, left, right), part in zip(
-        packed["windows"], packed["sheets"][layer]["data"][head], strict=True
-    ):
-        codes = np.frombuffer(zlib.decompress(base64.b64decode(part["codes"])), np.uint8)
-        codes = codes.reshape(bottom - top, right - left).astype(int)
-        signed = part["max"] < 0
-        levels = min(packed["levels"], 127) if signed else packed["levels"]
-        negative = signed & (codes >= 128)
-        size = abs(part["max"]) * ((codes - 128 * negative) / levels) ** 2
-        found[top:bottom, left:right] = np.where(negative, -size, size)
-    return found
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_what_is_packed_comes_back(signed):
-    generator = torch.Generator().manual_seed(0)
-    values = torch.randn(2, 9, 9, generator=generator)
-    values = values if signed else values.softmax(-1)
-    (packed,) = pack([group([values, 3 * values])], window=4, max_bytes=10**6)
-    assert len(packed["windows"]) == 9 and packed["levels"] == LEVELS[0]
-    levels = 127 if signed else 255
-    for layer, factor in enumerate((1, 3)):
-        found, wanted = unpacked(packed, layer, 1), factor * values[1].numpy()
-        most = np.abs(wanted).max()
-        assert np.abs(found - wanted).max() <= most / levels
-        large = np.abs(wanted) > most / 1e4
-        assert np.array_equal(np.sign(found[large]), np.sign(wanted[large]))
 
 
 def test_fewer_levels_are_kept_where_bytes_are_few():

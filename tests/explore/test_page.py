@@ -8,7 +8,6 @@ import re
 import shutil
 import zlib
 from functools import partial
-from itertools import cycle, islice
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
 
-MECHANISMS = ["softmax", "linear", "fnet"]  # shares, other weights, influence alone
+MECHANISMS = ["softmax", "differential", "fnet"]  # shares, signed weights, influence alone
 TEXT = "1 <cat> A"
 WORDS = ["The", "cat", "<b>", "sat", "on", "the", "mat", "."]
 IDS = torch.tensor([[3, 5, 7, 9, 11, 4, 13, 2]])
@@ -96,9 +95,15 @@ def assert_from(tab, said):
     expect(tab.locator(".strongest th").first).to_have_text(f"from {said} to")
 
 
-def strongest(tab):
-    texts = tab.locator(".strongest td:last-child").all_text_contents()
-    return torch.tensor([abs(float(text)) for text in texts], dtype=torch.float64)
+def assert_strongest(tab, weights, query):
+    """The weights that are listed are those of this query, as near as a byte and three digits hold them."""
+    numbers = tab.locator(".strongest td.number").all_text_contents()
+    keys = [int(place) - 1 for place in numbers[::2]]
+    found, row = torch.tensor([*map(float, numbers[1::2])]), weights[query].float()
+    wanted = row[row.abs().argsort(descending=True)[: len(keys)]]
+    near = {"atol": weights.abs().max().item() / (127 if weights.min() < 0 else 255), "rtol": 0.005}
+    torch.testing.assert_close(found, row[keys], **near)
+    torch.testing.assert_close(found.abs(), wanted.abs(), **near)
 
 
 def click(tab, selector, across, down):
@@ -115,10 +120,8 @@ def press(tab, *keys):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_view_by_mouse_and_keys(explored, mechanism):
     run, tab = explored(mechanism, "--text", TEXT)
-    buttons, depth = (
-        tab.locator(".grid-of-heads button").count(),
-        tab.locator("#layer option").count(),
-    )
+    buttons = tab.locator(".grid-of-heads button").count()
+    depth = tab.locator("#layer option").count()
     heads = buttons // depth
     model = load(run).model
     assert depth == len(model.encoder.mixers)
@@ -135,9 +138,7 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
     assert_from(tab, "a (5)")
     tokens = torch.tensor([[byte + 1 for byte in TEXT.encode()]])
     read = regard.explore.layers(model, tokens, probes=8)[0].found.values[0, 0]
-    found, most = strongest(tab), read.abs().max().item()
-    wanted = read[4].abs().sort(descending=True).values[: len(found)]
-    torch.testing.assert_close(found, wanted.double(), rtol=0, atol=most / 100)
+    assert_strongest(tab, read, 4)
     click(tab, ".matrix canvas", 0.97, 0.03)
     assert_from(tab, "1 (1)")
     press(tab, "ArrowDown", "ArrowDown", "ArrowLeft")
@@ -162,15 +163,15 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
 
 
 def test_two_models_side_by_side(explored, trained):
-    other = trained("linear")
+    other = trained("differential")
     _, tab = explored("softmax", "--text", TEXT, "--compare", str(other))
-    captions = [re.compile(f"{name}: layer 1") for name in ("softmax", "linear")]
+    captions = [re.compile(f"{name}: layer 1") for name in ("softmax", "differential")]
     expect(tab.locator("#heads figcaption")).to_have_text(captions)
     said = re.compile(r"^Share of weight .*: [\d.]+ % for this query, [\d.]+ % on average\.$")
     expect(tab.locator("#difference")).to_have_text(said)
     for selector in (".matrix", "#similarity figure"):
         expect(tab.locator(selector)).to_have_count(2)
-    _, same = explored("linear", "--text", TEXT, "--compare", str(other))
+    _, same = explored("differential", "--text", TEXT, "--compare", str(other))
     assert_shown(same, "#difference", ": 0 % for this query, 0 % on average.")
 
 
@@ -187,12 +188,16 @@ def test_encoder_and_decoder_and_what_lies_between(explored):
 
 def test_long_inputs_are_read_by_window(explored):
     long = "".join(chr(65 + n % 26) for n in range(150))
-    _, tab = explored("bytes", "--text", long, "--window", "64")
+    run, tab = explored("bytes", "--text", long, "--window", "64")
     expect(tab.locator("#window option")).to_have_count(9)
     tab.fill("#search", "r")
     press(tab, "Enter", "Enter", "Enter")
     assert_from(tab, "R (70)")
     assert_shown(tab, "#window option:checked", "queries 65–128, keys 65–128")
+    tokens = torch.tensor([[byte + 1 for byte in long.encode()]])
+    read = regard.explore.layers(load(run).model, tokens)[0].found.values[0, 0]
+    read[:, :64] = read[:, 128:] = 0  # other windows
+    assert_strongest(tab, read, 69)
 
 
 def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
@@ -234,9 +239,7 @@ def test_a_history_is_weighed_for_the_candidate_of_each_row(explored, tmp_path):
     loaded = load(saved).classifier
     table = {"items": [3, 0, 8], "history": [[2, 3, 1, 8]] * 3}
     batch = {name: torch.as_tensor(z) for name, z in loaded.schema_.encode(table).items()}
-    wanted = loaded.module_.weights(batch)[2].abs().sort(descending=True).values
-    found, most = strongest(tab), wanted.max().item()
-    torch.testing.assert_close(found, wanted[: len(found)].double(), rtol=0, atol=0.02 * most)
+    assert_strongest(tab, loaded.module_.weights(batch).detach(), 2)
     tab.select_option("#example", index=1)
     expect(tab.locator(".text[data-kind='key'] span")).to_have_text(["5", "0", "7", "0"])
 
@@ -326,58 +329,39 @@ SWITCHED = """new Promise((go) => {
 })"""
 
 
-def replaced(value, payloads, name=""):
-    """The value with a payload in the place of each text that is shown."""
+def replaced(value, payload, name=""):
+    """The value with the payload in the place of each text that is shown."""
     if isinstance(value, str):
-        return value if name in ("codes", "kind") else next(payloads)
+        return value if name in ("codes", "kind") else payload
     if isinstance(value, list):
-        return [replaced(one, payloads, name) for one in value]
+        return [replaced(one, payload, name) for one in value]
     if isinstance(value, dict):
-        return {key: replaced(one, payloads, key) for key, one in value.items()}
+        return {key: replaced(one, payload, key) for key, one in value.items()}
     return value
-
-
-def poisoned():
-    """A page of 200 inputs: over them, each payload is in each text field."""
-    model = classifier()
-    shown = page(model, IDS, words=[WORDS], compare=model, names=("a", "b"))
-    data = embedded(shown.html)
-    template = data["examples"][0]
-    for side in template["sides"]:
-        side["document"] = {"words": [["x", "y"]], "weights": [[0.5, 0.5]], "sentences": [1.0]}
-        side["attribution"]["reasons"] = [["x", "y"]]
-    begins = range(len(PAYLOADS))
-    examples = [replaced(template, islice(cycle(PAYLOADS), n, None)) for n in begins]
-    return data | {"examples": examples, "models": [PAYLOADS[0], PAYLOADS[-1]]}
 
 
 RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || document.querySelector('iframe, object, base, img'))"
 
 
 def test_nothing_that_is_shown_runs(opened):
-    data = poisoned()
-    tab = opened(render(data | {"title": PAYLOADS[1]}))
-    seen = tab.evaluate(
-        """(async () => {
-      const select = document.getElementById("example");
-      let shown = 0;
-      for (let n = 0; n < select.options.length; n += 1) {
-        select.value = n;
-        select.dispatchEvent(new Event("change"));
-        await new Promise((go) => setTimeout(go, 12));
-        document.querySelector(".matrix canvas").dispatchEvent(new PointerEvent("pointermove", {bubbles: true}));
-        shown += document.querySelectorAll("#heads .text > *").length;
-      }
-      await new Promise((go) => setTimeout(go, 200));
-      return [select.options.length, shown];
-    })()"""
-    )
-    assert seen == [200, 200 * 2 * len(WORDS)]
-    assert not tab.evaluate(RAN)
-    last = data["examples"][-1]["sides"][0]["groups"][0]["cols"]
-    hidden = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029]"
-    plain = [word for word in last if not re.search(hidden, word)]
-    assert set(plain) <= set(tab.locator("#heads .text button").all_text_contents())
+    """A page of 200 inputs: each payload is in each text field."""
+    model = classifier()
+    data = embedded(page(model, IDS, compare=model, names=("a", "b")).html)
+    for side in data["examples"][0]["sides"]:
+        side["document"] = {"words": [["x", "y"]], "weights": [[0.5, 0.5]], "sentences": [1.0]}
+        side["attribution"]["reasons"] = [["x", "y"]]
+    examples = [replaced(data["examples"][0], payload) for payload in PAYLOADS]
+    models = [PAYLOADS[0], PAYLOADS[-1]]
+    tab = opened(render({"examples": examples, "models": models, "title": PAYLOADS[1]}))
+    for n, payload in enumerate(PAYLOADS):
+        tab.select_option("#example", index=n)
+        tab.evaluate(SWITCHED)
+        tab.dispatch_event(".matrix canvas", "pointermove")
+        shown = tab.locator("#heads .text > *").all_text_contents()
+        assert len(shown) == 2 * len(WORDS)
+        assert set(shown) == {payload} or not payload.isprintable()  # what is not is spelled
+    tab.wait_for_timeout(200)
+    assert len(PAYLOADS) == 200 and not tab.evaluate(RAN)
 
 
 def test_titles_and_data_are_no_markup():
@@ -453,7 +437,7 @@ WRONG = {
 
 def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").symlink_to(trained("linear"))
+    (tmp_path / "run").symlink_to(trained("differential"))
     (tmp_path / "translator").symlink_to(trained("pairs"))
     (tmp_path / "picture").symlink_to(trained("pixels"))
     (tmp_path / "text.gguf").write_text("no weights")
@@ -461,7 +445,7 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     (tmp_path / "letters.csv").write_text("user,age,shop\n1,3,1\n1,old,2")
     os.mkfifo(tmp_path / "pipe")
     Image.new("1", (20_000, 10_000)).save(tmp_path / "bomb.png")
-    shutil.copytree(trained("linear"), tmp_path / "unread")
+    shutil.copytree(trained("differential"), tmp_path / "unread")
     for path in (tmp_path / "unread").rglob("model.safetensors"):
         path.unlink()
         os.mkfifo(path)
