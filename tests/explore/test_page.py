@@ -136,9 +136,6 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
 
     tab.click(".text button[data-place='4']")
     assert_from(tab, "a (5)")
-    tokens = torch.tensor([[byte + 1 for byte in TEXT.encode()]])
-    read = regard.explore.layers(model, tokens, probes=8)[0].found.values[0, 0]
-    assert_strongest(tab, read, 4)
     click(tab, ".matrix canvas", 0.97, 0.03)
     assert_from(tab, "1 (1)")
     press(tab, "ArrowDown", "ArrowDown", "ArrowLeft")
@@ -150,6 +147,9 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
     expect(tab.locator("#matches")).to_have_text("2 found")
     press(tab, "Enter", "Enter")
     assert_from(tab, "A (9)")
+    tokens = torch.tensor([[byte + 1 for byte in TEXT.encode()]])
+    read = regard.explore.layers(model, tokens, probes=8)[0].found.values[0, 0]
+    assert_strongest(tab, read, 8)
 
     tab.click("#statistics th:nth-child(4) button")
     entropies = [float(t) for t in tab.locator("#statistics td:nth-child(4)").all_text_contents()]
@@ -345,8 +345,8 @@ RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || documen
 
 def test_nothing_that_is_shown_runs(opened):
     """A page of 200 inputs: each payload is in each text field."""
-    model = classifier()
-    data = embedded(page(model, IDS, compare=model, names=("a", "b")).html)
+    model = classifier(num_layers=1)
+    data = embedded(page(model, IDS[:, :3], compare=model, names=("a", "b")).html)
     for side in data["examples"][0]["sides"]:
         side["document"] = {"words": [["x", "y"]], "weights": [[0.5, 0.5]], "sentences": [1.0]}
         side["attribution"]["reasons"] = [["x", "y"]]
@@ -358,7 +358,7 @@ def test_nothing_that_is_shown_runs(opened):
         tab.evaluate(SWITCHED)
         tab.dispatch_event(".matrix canvas", "pointermove")
         shown = tab.locator("#heads .text > *").all_text_contents()
-        assert len(shown) == 2 * len(WORDS)
+        assert len(shown) == 2 * 3
         assert set(shown) == {payload} or not payload.isprintable()  # what is not is spelled
     tab.wait_for_timeout(200)
     assert len(PAYLOADS) == 200 and not tab.evaluate(RAN)
