@@ -38,7 +38,7 @@ from tests.command import refused
 from tests.explore import checkpoints
 from tests.payloads import PAYLOADS
 
-MECHANISMS = ["softmax", "differential", "fnet"]  # shares, signed weights, influence alone
+MECHANISMS = ["softmax", "linformer", "fnet"]  # shares, signed weights, influence alone
 TEXT = "1 <cat> A"
 WORDS = ["The", "cat", "<b>", "sat", "on", "the", "mat", "."]
 IDS = torch.tensor([[3, 5, 7, 9, 11, 4, 13, 2]])
@@ -163,15 +163,15 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
 
 
 def test_two_models_side_by_side(explored, trained):
-    other = trained("differential")
+    other = trained("linformer")
     _, tab = explored("softmax", "--text", TEXT, "--compare", str(other))
-    captions = [re.compile(f"{name}: layer 1") for name in ("softmax", "differential")]
+    captions = [re.compile(f"{name}: layer 1") for name in ("softmax", "linformer")]
     expect(tab.locator("#heads figcaption")).to_have_text(captions)
     said = re.compile(r"^Share of weight .*: [\d.]+ % for this query, [\d.]+ % on average\.$")
     expect(tab.locator("#difference")).to_have_text(said)
     for selector in (".matrix", "#similarity figure"):
         expect(tab.locator(selector)).to_have_count(2)
-    _, same = explored("differential", "--text", TEXT, "--compare", str(other))
+    _, same = explored("linformer", "--text", TEXT, "--compare", str(other))
     assert_shown(same, "#difference", ": 0 % for this query, 0 % on average.")
 
 
@@ -437,7 +437,7 @@ WRONG = {
 
 def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").symlink_to(trained("differential"))
+    (tmp_path / "run").symlink_to(trained("linformer"))
     (tmp_path / "translator").symlink_to(trained("pairs"))
     (tmp_path / "picture").symlink_to(trained("pixels"))
     (tmp_path / "text.gguf").write_text("no weights")
@@ -445,7 +445,7 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     (tmp_path / "letters.csv").write_text("user,age,shop\n1,3,1\n1,old,2")
     os.mkfifo(tmp_path / "pipe")
     Image.new("1", (20_000, 10_000)).save(tmp_path / "bomb.png")
-    shutil.copytree(trained("differential"), tmp_path / "unread")
+    shutil.copytree(trained("linformer"), tmp_path / "unread")
     for path in (tmp_path / "unread").rglob("model.safetensors"):
         path.unlink()
         os.mkfifo(path)
