@@ -16,96 +16,81 @@ from regard.lab.train import Run, TrainConfig, train
 
 BRIEF = TrainConfig(steps=2, batch_size=8, eval_every=2, checkpoint_every=2, keep=1, log_dir=None)
 SMALL: dict[str, Any] = {"dim": 24, "num_heads": 3, "num_layers": 2}
+FEW: dict[str, Any] = {"valid_size": 4, "test_size": 4}
 
 
-def of_texts(folder: Path, mixer: str) -> Path:
+def run(folder: Path, task: Task, model: models.ModelConfig, **splits: Any) -> None:
+    train(Run(task=task, model=model, train=BRIEF), folder, progress=False, **splits)
+
+
+def of_texts(folder: Path, mixer: str) -> None:
     path = folder.with_suffix(".csv")
     path.write_text("text,label\n" + "".join(f"{n} <cat> sat,{n % 2}\n" for n in range(64)))
     task = LabelledTexts(path=path, length=16)
-    model = models.ClassifierConfig(**task.facts, num_classes=2, max_len=64, mixer=mixer, **SMALL)
-    return run(folder, task, model)
+    facts = {**task.facts, "num_classes": 2, "max_len": 64}
+    run(folder, task, models.ClassifierConfig(**facts, mixer=mixer, **SMALL))
 
 
-def of_bytes(folder: Path) -> Path:
+def of_bytes(folder: Path) -> None:
     """A language model of 200 bytes that looks at its neighbours."""
     path = folder.with_suffix(".txt")
     path.write_text(" ".join(f"{n} the cat sat" for n in range(1000)))
-    task = OwnText(path=path, length=100, valid_size=4, test_size=4)
-    model = models.LanguageModelConfig(
-        vocab_size=task.vocab_size, max_len=200, mixer="local", **SMALL
-    )
-    return run(folder, task, model)
+    task = OwnText(path=path, length=100, **FEW)
+    sizes = {"vocab_size": task.vocab_size, "max_len": 200}
+    run(folder, task, models.LanguageModelConfig(**sizes, mixer="local", **SMALL))
 
 
-def of_pairs(folder: Path) -> Path:
+def of_pairs(folder: Path) -> None:
     files = folder.with_suffix(".files")
     files.mkdir()
     for side, animals in (("en", "cat dog"), ("ge", "Katze Hund")):
         (files / f"train.{side}").write_text("".join(f"{n} {animals}\n" for n in range(320)))
-    sizes = {"vocab_size": 280, "source_len": 24, "target_len": 24}
-    task = TextFiles(path=files, **sizes, valid_size=4, test_size=4)
-    return run(folder, task, models.TransformerConfig(vocab_size=280, max_len=24, **SMALL))
+    task = TextFiles(path=files, vocab_size=280, source_len=24, target_len=24, **FEW)
+    run(folder, task, models.TransformerConfig(vocab_size=280, max_len=24, **SMALL))
 
 
-def of_documents(folder: Path) -> Path:
+def of_documents(folder: Path) -> None:
     text = "A rogue like game.", "It is played in room x{}, by y{}."
     texts = [tuple(part.format(n // 8, n % 8) for part in text) for n in range(64)]
     documents = [Document(f"s{n}", ("games", "net")[n % 2], text) for n, text in enumerate(texts)]
     task = DebianSections(vocab_size=40)
     model = models.HANConfig(**task.facts, dim=8, hidden_dim=6, attention_dim=5)
-    return run(folder, task, model, splits=task.of(documents))
+    run(folder, task, model, splits=task.of(documents))
 
 
-def of_pixels(folder: Path) -> Path:
-    task = Digits()
-    options: dict[str, Any] = {"max_len": 64, "position": "axial", "num_layers": 1}
-    model = models.ClassifierConfig(
-        **task.facts, **SMALL | options, position_options={"shape": (8, 8)}
-    )
-    return run(folder, task, model)
+def of_pixels(folder: Path) -> None:
+    options = SMALL | {"max_len": 64, "position": "axial", "position_options": {"shape": (8, 8)}}
+    run(folder, Digits(), models.ClassifierConfig(**Digits().facts, **options))
 
 
-def of_patches(folder: Path) -> Path:
-    task = Digits()
-    model = models.PatchClassifierConfig(**task.facts, image_size=(8, 8), patch_size=4, **SMALL)
-    return run(folder, task, model)
+def of_patches(folder: Path) -> None:
+    options = {"image_size": (8, 8), "patch_size": 4, **SMALL}
+    run(folder, Digits(), models.PatchClassifierConfig(**Digits().facts, **options))
 
 
-def run(folder: Path, task: Task, model: models.ModelConfig, **splits: Any) -> Path:
-    train(Run(task=task, model=model, train=BRIEF), folder, progress=False, **splits)
-    return folder
+USER = np.random.default_rng(0).integers(0, 6, 80)
+PEOPLE = {"user": USER, "age": 20.0 + 5 * USER, "shop": USER % 3}
+YOUNG = (USER < 3).astype(float)
 
 
-def of_histories(folder: Path) -> Path:
+def of_histories(folder: Path) -> None:
     drawn = np.random.default_rng(0).integers(0, 9, (120, 5))
-    history, items = drawn[:, :-1], drawn[:, -1]
-    liked = (history % 3 == items[:, None] % 3).any(1)
-    table = {"items": items, "history": [list(row) for row in history]}
-    model = models.DINConfig(history=("history",), dim=3)
-    return table_model(folder, model, table, liked, {"history": "items"})
+    table = {"items": drawn[:, 0], "history": [list(row) for row in drawn[:, 1:]]}
+    model = TableClassifier(
+        models.DINConfig(history=("history",), dim=3), train=BRIEF, of={"history": "items"}
+    )
+    model.fit(table, drawn[:, 0] % 2).save(folder)
 
 
-def of_fields(folder: Path) -> Path:
-    return table_model(folder, models.AutoIntConfig(dim=4, num_heads=2, num_layers=2), *_people())
+def of_fields(folder: Path) -> None:
+    model = models.AutoIntConfig(dim=4, num_heads=2, num_layers=2)
+    TableClassifier(model, train=BRIEF).fit(PEOPLE, YOUNG).save(folder)
 
 
-def of_two_labels(folder: Path) -> Path:
-    table, kind = _people()
-    labels = {"click": kind, "buy": np.roll(kind, 1)}
-    return table_model(folder, models.MMoEConfig(num_experts=3), table, labels)
-
-
-def _people() -> tuple[dict[str, Any], Any]:
-    rng = np.random.default_rng(0)
-    user, age = rng.integers(0, 6, 80), rng.normal(40, 9, 80).round()
-    return {"user": user, "age": age, "shop": user % 3}, (age > 40).astype(float)
-
-
-def table_model(
-    folder: Path, model: models.ModelConfig, table: Any, labels: Any, of: Any = None
-) -> Path:
-    TableClassifier(model, train=BRIEF, of=of).fit(table, labels).save(folder)
-    return folder
+def of_two_labels(folder: Path) -> None:
+    labels = {"click": YOUNG, "buy": np.roll(YOUNG, 1)}
+    model = TableClassifier(models.MMoEConfig(num_experts=3), train=BRIEF)
+    model.fit(PEOPLE, labels).save(folder)
 
 
 KINDS = {

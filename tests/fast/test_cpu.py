@@ -1,5 +1,6 @@
-"""Sums in pieces of time: cuts change nothing."""
+"""Forms for a CPU in the place of the plain ones: sums in pieces of time, patterns in tiles, sorted rows in parts; none where "plain" is asked for."""
 
+import inspect
 from functools import partial
 
 import pytest
@@ -8,10 +9,45 @@ import torch
 import regard
 from regard import Mask
 from regard.fast.cpu.efficient import piece_sizes
-from regard.functional import efficient_attention, favor_attention, linear_attention
+from regard.fast.cpu.tiles import tiles
+from regard.functional import (
+    efficient_attention,
+    favor_attention,
+    linear_attention,
+    lsh_attention,
+    pattern_attention,
+)
 from regard.functional.linear import chosen_sums
+from regard.functional.pattern import weights
+from regard.functional.patterns import Block, Scattered, Strided, Window
 from regard.functional.rows import Form, recorded
+from regard.testing import check_mixer
+from regard.testing.counting import count
+from tests.functional.test_pattern import TABLE, TINY, H, K
 from tests.kept import kept_bytes
+from tests.laws.catalogue import factory
+
+NAMES = [n for n, cls in regard.MIXERS.items() if "impl" in inspect.signature(cls).parameters]
+B, T, D = 2, 300, 24
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_replaced_where_the_plain_form_is_asked_for(name):
+    mixer = regard.build(name, dim=D, num_heads=3, max_len=T, impl="plain").eval()
+    can, x = mixer.capabilities, torch.randn(B, T, D)
+    orders = [order for order, able in ((True, can.causal), (False, can.bidirectional)) if able]
+    masks = [Mask(causal=causal) for causal in orders]
+    if can.global_tokens:
+        masks.append(Mask(orders[-1], global_tokens=(torch.arange(T) < 2).expand(B, -1)))
+    with torch.no_grad(), recorded() as used:
+        for mask in masks:
+            mixer(x, mask=mask)
+        if can.streaming:
+            state = mixer.initial_state(B)
+            for piece in x[:, :50].split([40, 1, 1, 1, 7], dim=1):
+                _, state = mixer.extend(piece, state)
+    assert used == set(), used
+
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
@@ -35,10 +71,7 @@ def test_pieces_give_what_the_plain_form_gives(name, causal):
             y = KERNELS[name](*leaves, mask=mask, impl=impl)
         assert used == (set() if impl == "plain" else {"pieces"})
         results.append((y, *torch.autograd.grad(y.cos().sum(), leaves, allow_unused=True)))
-    for ours in results[1:]:
-        for one, other in zip(ours, results[0], strict=True):
-            if one is not None or other is not None:
-                torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(results[1:], 2 * results[:1], rtol=1e-9, atol=1e-9)
 
 
 def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
@@ -91,3 +124,51 @@ def test_training_keeps_outputs_and_borders_alone(causal):
     mixer = regard.build("performer", dim=32, num_heads=2, num_features=512, impl="pieces")
     x = torch.randn(1, 16384, 32)
     assert kept_bytes(lambda: mixer(x, mask=Mask(causal=causal))) < 2 * 16384 * 512 * 4
+
+
+def test_a_table_that_changed_has_another_plan():
+    q = torch.randn(1, H, 33, K, dtype=torch.float64)
+    pattern = Scattered(3, TABLE.clone() % 11) | Block(3)
+    for _ in range(2):
+        y = pattern_attention(q, q, q, pattern=pattern, impl=TINY)
+        torch.testing.assert_close(y, weights(q, q, pattern=pattern) @ q, rtol=0, atol=1e-12)
+        pattern.parts[0].table.sub_(1).remainder_(11)
+
+
+def test_tiles_of_one_shape_share_a_mask():
+    for pattern, most in ((Window(128, 128), 8), (Strided(64), 4), (Window(8, 8, 4), 20)):
+        masks = {id(tile.bias) for tile in tiles(pattern, True, H, 4096, 64)}
+        assert len(masks) <= most
+
+
+@pytest.mark.parametrize("pattern", [Window(2, 2, 3), Strided(4), Block(4, 1), Window(9, 0)])
+def test_evenly_spaced_keys_are_views(pattern):
+    found = [at for tile in tiles(pattern, False, H, 31, 4) for at in tile.keys]
+    assert found and all(isinstance(at, slice) for at in found)
+
+
+MIXERS = [
+    ("reformer", {"num_buckets": 2, "chunk_size": 2, "chunks_before": 2, "chunks_after": 1}),
+    ("reformer", {"chunk_size": 3, "same_bucket_only": False, "num_hashes": 2}),
+    ("routing", {"num_clusters": 3, "window_size": 4}),
+    ("routing", {"num_clusters": 3, "window_size": 4, "scale": 300.0}),
+]
+
+
+@pytest.mark.parametrize("room", [1, 1 << 8, 1 << 13])
+@pytest.mark.parametrize(("name", "options"), MIXERS)
+def test_however_much_is_held_at_once_it_is_the_oracle(name, options, room):
+    """A scale of 300 has scores whose exponentials are no numbers."""
+    check_mixer(factory(name, {**options, "impl": Form(room=room)}), "reference", blocks="own")
+
+
+def test_no_pairs_are_stored_for_the_backward_pass():
+    q = torch.zeros(1, 2, 4096, 16, requires_grad=True)
+    buckets = torch.zeros(1, 2, 2, 4096, dtype=torch.long)
+
+    def train():
+        y = lsh_attention(q, q, q, buckets=buckets, chunk_size=64, mask=Mask(causal=True))
+        y.sum().backward()
+
+    pairs = 2 * 2 * 4096 * 128 * 4  # float32 scores of all rounds
+    assert count(train).peak_bytes < 2 * pairs
