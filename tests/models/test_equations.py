@@ -1,12 +1,13 @@
-"""Models of a table's fields are their equations, computed one row at a time, without what is missing."""
+"""Models of fields and of documents are their equations, computed one row at a time, without what is missing."""
 
 import pytest
 import torch
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, pad
 
+from regard.models import pad_documents
 from tests.models.small import assert_same
 from tests.models.table import BATCH, FIELDS, B, dense, embedded
-from tests.models.test_every_model import CASES, VECTORS, made
+from tests.models.test_every_model import CASES, DOCUMENTS, VECTORS, given, made
 from tests.pools import oracle as pools
 
 X = VECTORS.double()
@@ -131,26 +132,79 @@ def mmoe(params, config, b):
     return torch.cat(logits)
 
 
-FIELDS_MODELS = {f.__name__: f for f in (
+READS = {
+    "gru": lambda encoder, x: encoder.gru(x)[0],
+    "convolution": lambda encoder, x: encoder.convolution(x.T).relu().T,
+    "none": lambda encoder, x: encoder.into(x),
+}
+
+
+def level(kind, encoder, pool, xs):
+    """Summary and weights of one sequence."""
+    if not xs:
+        return None, torch.zeros(0).double()
+    h = READS[kind](encoder, torch.stack(xs))
+    if pool.name == "max":
+        return h.amax(0), None
+    weigh, own = getattr(pools, pool.name), dict(pool.named_parameters())
+    weights = torch.stack(weigh(own, list(h), None)[0])
+    return weights @ h, weights
+
+
+def read(model, document):
+    """Logits, and the weights of words and of sentences."""
+    config = model.config
+    xs = [[model.embedding.weight[i] for i in sentence] for sentence in document]
+    if config.flat:
+        xs = [[x for sentence in xs for x in sentence]]
+    words = [level(config.word_encoder, model.words, model.word_pool, x) for x in xs]
+    summaries, weights = zip(*words, strict=True)
+    if config.flat:
+        return model.head(summaries[0]), weights, None
+    found = [summary for summary in summaries if summary is not None]
+    summary, sentences = level(config.sentence_encoder, model.sentences, model.sentence_pool, found)
+    return model.head(summary), weights, sentences
+
+
+ORACLES = {f.__name__: f for f in (
     logistic_regression, factorization_machine, cross_network, compressed_interaction, autoint, din, mmoe,
 )}  # fmt: skip
-OTHER_POOLS = ("din_mean", "din_softmax", "din_linear")
+OTHER_PARTS = ("din_mean", "din_softmax", "din_linear", "han_softmax", "han_mixed")
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in CASES if CASES[n].name in FIELDS_MODELS and n not in OTHER_POOLS]
+    "name", [n for n in CASES if CASES[n].name in {*ORACLES, "han"} and n not in OTHER_PARTS]
 )
 def test_it_is_its_equations(name):
     model, config = made(name).eval(), CASES[name]
-    given = BATCH if getattr(config, "fields", ()) else X
+    args, options = given(name)
     params = dict(model.named_parameters()) | dict(model.named_buffers())
-    rows = range(B if given is BATCH else len(X))
-    expected = torch.stack([FIELDS_MODELS[config.name](params, config, b) for b in rows])
-    atol = 1e-10 if config.name in ("autoint", "din") else 1e-12
-    assert_same(model(given), expected, model, atol)
+    if config.name == "han":
+        rows = [read(model, document)[0] for document in DOCUMENTS]
+    else:
+        rows = [ORACLES[config.name](params, config, b) for b in range(3)]
+    atol = 1e-10 if config.name in ("autoint", "din") else 1e-13
+    assert_same(model(*args, **options), torch.stack(rows), model, atol)
     if config.name == "mmoe":
-        sums = model.weights(given).sum(-1)
+        sums = model.weights(*args).sum(-1)
         torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_weights_of_words_and_sentences_are_those_of_the_equations():
+    model = made("han").eval()
+    tokens, valid = pad_documents([*DOCUMENTS, [[]]])
+    found = model.read(tokens, valid=valid)
+    torch.testing.assert_close(model(torch.tensor([[[7]]]))[0], found.logits[1])
+    for b, document in enumerate(DOCUMENTS):
+        _, words, weights = read(model, document)
+        places = [s for s, sentence in enumerate(document) if sentence]
+        assert found.sentences[b].nonzero()[:, 0].tolist() == places
+        torch.testing.assert_close(found.sentences[b, places], weights)
+        for s, row in enumerate(words):
+            torch.testing.assert_close(found.words[b, s], pad(row, (0, 4 - len(row))))
+    assert not found.sentences[3].any()
+    flat = made("han_flat").eval().read(tokens, valid=valid)
+    torch.testing.assert_close(flat.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
 
 
 def test_maps_sum_to_one_and_are_zero_where_a_field_is_missing():
