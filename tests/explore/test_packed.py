@@ -8,11 +8,11 @@ from regard.explore.inputs import Group, Sheet
 from regard.explore.packed import pack, windows
 
 
-def group(values, cross=False, prefix=0):
+def group(values, prefix=0):
     _, T, S = values[0].shape
     names = [str(n) for n in range(max(T, S))]
     sheets = [Sheet(f"layer {n}", "made_up", "stochastic", v) for n, v in enumerate(values)]
-    return Group("made up", names[:T], names[:S], cross, sheets, prefix)
+    return Group("made up", names[:T], names[:S], False, sheets, prefix)
 
 
 def test_fewer_levels_are_kept_where_bytes_are_few():

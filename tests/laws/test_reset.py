@@ -111,10 +111,3 @@ MODELS = CASES | {
 def test_models(name):
     args, options = given(name.split("-")[0])
     require_reset(lambda: MODELS[name].build().double(), lambda model: [model(*args, **options)])
-
-
-def test_what_is_tied_stays_tied():
-    with torch.device("meta"):
-        model = m.TransformerXLConfig(**SIZES, mem_len=3).build()
-    first, second = (mixer.position for mixer in model.to_empty(device="cpu").encoder.mixers)
-    assert first.u is second.u and first.v is second.v

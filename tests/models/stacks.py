@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, gelu, layer_norm, linear
+from torch.nn.functional import batch_norm, conv2d, gelu, layer_norm, linear, rms_norm
 
 from regard import Mask, Mixer, reference
 from regard.models import StackConfig
@@ -54,14 +54,9 @@ def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
         own = inside(params, f"stem.{3 * n + 1}.")
         x = batch_norm(x, own["running_mean"], own["running_var"], own["weight"], own["bias"])
         picture, p = x[0].relu(), p // stride
-    C, height, width = picture.shape
-    rows = []
-    for y in range(0, height, p):
-        for x in range(0, width, p):
-            near = [(y + dy, x + dx) for dy in range(p) for dx in range(p)]
-            cells = [picture[c, i, j] for i, j in near for c in range(C)]
-            rows.append(params["project.weight"] @ torch.stack(cells))
-    return torch.stack(rows) + params["project.bias"]
+    squares = picture.unfold(1, p, p).unfold(2, p, p)  # [C, rows, columns, p, p]
+    cells = squares.permute(1, 2, 3, 4, 0).flatten(2).flatten(0, 1)
+    return linear(cells, params["project.weight"], params["project.bias"])
 
 
 def mixed(mixer: Mixer, params: Params, x: Tensor, context: Tensor | None = None, **mask) -> Tensor:
@@ -134,7 +129,7 @@ def feed(params: Params, x: Tensor, activation: Function) -> Tensor:
 
 def norm(params: Params, name: str, x: Tensor) -> Tensor:
     if f"{name}.gain" in params:
-        return params[f"{name}.gain"] * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return params[f"{name}.gain"] * rms_norm(x, x.shape[-1:], eps=1e-5)
     return layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
 
 

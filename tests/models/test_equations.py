@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.nn.functional import layer_norm, pad
+from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
 
 from regard.models import pad_documents
 from tests.models.small import assert_same
@@ -67,8 +67,8 @@ def autoint(params, config, b):
         found = [dense(params, name, x) for name in names]
         *qkv, r = map(act, found) if config.official else found
         q, k, v = (z.unflatten(1, heads).transpose(0, 1) for z in qkv)
-        scores = q @ k.mT / (config.head_dim**0.5 if config.official else 1)
-        x = act((scores.softmax(-1) @ v).transpose(0, 1).flatten(1) + r)
+        y = scaled_dot_product_attention(q, k, v, scale=None if config.official else 1.0)
+        x = act(y.transpose(0, 1).flatten(1) + r)
         if config.official:
             gains = (params[f"layers.{i}.norm.{name}"] for name in ("weight", "bias"))
             x = layer_norm(x, x.shape[1:], *gains, eps=1e-8)

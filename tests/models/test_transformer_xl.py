@@ -98,8 +98,8 @@ def test_layers_share_their_biases_unless_untied():
     shared, own = make(), make(untie=True)
     count = sum(p.numel() for p in own.parameters()) - sum(p.numel() for p in shared.parameters())
     assert count == 2 * 2 * 12
-    first, last = shared.encoder.mixers[0], shared.encoder.mixers[-1]
-    assert last.position.u is first.position.u and last.position.v is first.position.v
-    shared.load_state_dict(make().state_dict(), assign=True)
-    pickle.loads(pickle.dumps(shared))
-    assert last.position.u is first.position.u and last.position.v is first.position.v
+    loaded, moved = make(), make().to_empty(device="meta")
+    loaded.load_state_dict(shared.state_dict(), assign=True)
+    for model in (shared, loaded, moved, pickle.loads(pickle.dumps(shared))):
+        first, *_, last = (mixer.position for mixer in model.encoder.mixers)
+        assert last.u is first.u and last.v is first.v
