@@ -40,8 +40,7 @@ RICH = {"position": "learned", "feed_forward": "swiglu", "norm": "scale"}
 STACKS = [entry for entry in MODELS.values() if isinstance(entry, m.Published)]
 
 
-def small(entry: m.Published) -> m.ModelConfig:
-    head = entry.heads[-1]
+def small(entry: m.Published, head: str) -> m.ModelConfig:
     sizes = {"image_size": (8, 8), "vocab_size": 9, "num_classes": 3}
     if head != "patch_classifier":
         sizes = {"vocab_size": VOCAB, "max_len": 24}
@@ -93,7 +92,7 @@ CASES: dict[str, m.ModelConfig] = {
     "compressed_interaction": m.CompressedInteractionConfig(**TABLE_3, maps=(4, 2)),
     "compressed_interaction_deep": m.CompressedInteractionConfig(**DEEP, maps=(3,)),
     "patch_classifier": m.PatchClassifierConfig(**PATCHES, position="learned"),
-    **{entry.name: small(entry) for entry in STACKS},
+    **{entry.name: small(entry, entry.heads[-1]) for entry in STACKS},
 }
 BREAKS = {"han", "han_mixed", "han_convolution", "han_flat"}
 """A packed GRU has a length for each row."""
