@@ -36,6 +36,7 @@ from regard.models import (
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
+from tests.models.small import classifier, language_model, shaken
 from tests.payloads import PAYLOADS
 
 MECHANISMS = ["softmax", "linformer", "fnet"]  # shares, signed weights, influence alone
@@ -43,7 +44,6 @@ TEXT = "1 <cat> A"
 WORDS = ["The", "cat", "<b>", "sat", "on", "the", "mat", "."]
 IDS = torch.tensor([[3, 5, 7, 9, 11, 4, 13, 2]])
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-STACK = {"vocab_size": 300, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 64}
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +74,6 @@ def embedded(text):
 
 def attributed(shown):
     return embedded(shown.html)["examples"][0]["sides"][0]["attribution"]
-
-
-def built(config):
-    torch.manual_seed(0)
-    return config.build().eval()
-
-
-def classifier(**options):
-    return built(ClassifierConfig(num_classes=4, **{**STACK, **options}))
 
 
 def assert_shown(tab, selector, said):
@@ -479,9 +470,9 @@ def test_scores_that_are_not_finite_and_inputs_that_are_long_have_a_reason(monke
 
 
 @pytest.mark.parametrize("before", [0, 2])
-@pytest.mark.parametrize("kind", [ClassifierConfig, LanguageModelConfig])
-def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(kind, before):
-    model = built(kind(**STACK, **({"num_classes": 4} if kind is ClassifierConfig else {})))
+@pytest.mark.parametrize("make", [classifier, language_model])
+def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(make, before):
+    model = make()
     alone = attributed(page(model, IDS[:, :3], words=[WORDS[:3]]))
     sides = before, 2 - before
     valid = F.pad(torch.ones(1, 3, dtype=torch.bool), sides)
@@ -515,7 +506,8 @@ def test_models_of_half_precision_have_all_five_methods(dtype):
 
 
 def test_words_of_a_document_are_parted_by_sentences():
-    model = built(HANConfig(vocab_size=20, num_classes=3, dim=8, hidden_dim=6, attention_dim=5))
+    sizes = {"vocab_size": 20, "num_classes": 3, "dim": 8, "hidden_dim": 6, "attention_dim": 5}
+    model = shaken(HANConfig(**sizes))
     tokens, valid = pad_documents([[[3, 4, 5], [6, 7]], [[8, 9]]])
     words = [list("abcde"), ["x"]]
     shown = page(model, Inputs((tokens,), {"valid": valid}, words=words))
