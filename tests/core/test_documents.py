@@ -12,22 +12,18 @@ from regard.core.documents import packed
 
 X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
 DOCUMENTS = torch.tensor([[0] * 5 + [1] * 4 + [2] * 3])
-
-
-@pytest.fixture
-def softmax():
-    return regard.build("softmax", dim=24, num_heads=3, max_len=16).eval()
+SOFTMAX = regard.build("softmax", dim=24, num_heads=3).eval()
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
-def test_both_ways_of_writing_documents_give_the_same_mask(softmax, dtype):
+def test_both_ways_of_writing_documents_give_the_same_mask(dtype):
     offsets = regard.Mask.packed(cu_seqlens=torch.tensor([0, 5, 9, 12], dtype=dtype), causal=True)
     places = torch.cat([torch.arange(5), torch.arange(4), torch.arange(3)])[None].to(dtype)
     counted = regard.Mask.packed(position_ids=places, causal=True)
-    expected = softmax(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
+    expected = SOFTMAX(X, mask=regard.Mask(causal=True, documents=DOCUMENTS))
     for mask in (offsets, counted):
         assert mask.causal
-        assert torch.equal(softmax(X, mask=mask), expected)
+        assert torch.equal(SOFTMAX(X, mask=mask), expected)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +60,19 @@ def test_a_packing_that_is_none_is_refused(arguments, error, words):
         (torch.nested.nested_tensor([torch.zeros(12)]), "must be an integer tensor"),
     ],
 )
-def test_documents_that_do_not_fit_are_refused(softmax, documents, words):
+def test_documents_that_do_not_fit_are_refused(documents, words):
     with pytest.raises(regard.ShapeError, match=words):
-        softmax(X, mask=regard.Mask(documents=documents))
+        SOFTMAX(X, mask=regard.Mask(documents=documents))
     with pytest.raises(regard.ShapeError, match=words):
-        softmax.extend(X, softmax.initial_state(1), documents=documents)
+        SOFTMAX.extend(X, SOFTMAX.initial_state(1), documents=documents)
 
 
-def test_documents_belong_to_the_tokens_that_are_mixed(softmax):
+def test_documents_belong_to_the_tokens_that_are_mixed():
     mask = regard.Mask(documents=DOCUMENTS)
     with pytest.raises(regard.UnsupportedError, match="documents with a context"):
-        softmax(X, context=X, mask=mask)
+        SOFTMAX(X, context=X, mask=mask)
     with pytest.raises(regard.UnsupportedError, match="plan is of rows"):
-        softmax.plan(X, mask=mask)
+        SOFTMAX.plan(X, mask=mask)
 
 
 def test_max_len_bounds_a_document_and_not_its_row():
@@ -92,36 +88,36 @@ def test_max_len_bounds_a_document_and_not_its_row():
     assert state.length.tolist() == [3]
 
 
-def test_rows_without_tokens_give_zeros(softmax):
+def test_rows_without_tokens_give_zeros():
     absent = torch.zeros(1, 12, dtype=torch.bool)
-    y = softmax(X, mask=regard.Mask(valid=absent, documents=DOCUMENTS))
+    y = SOFTMAX(X, mask=regard.Mask(valid=absent, documents=DOCUMENTS))
     assert y.abs().max() == 0
-    assert softmax(X[:0], mask=regard.Mask(documents=DOCUMENTS[:0])).shape == (0, 12, 24)
-    y, state = softmax.extend(X, softmax.initial_state(1), valid=absent, documents=DOCUMENTS)
+    assert SOFTMAX(X[:0], mask=regard.Mask(documents=DOCUMENTS[:0])).shape == (0, 12, 24)
+    y, state = SOFTMAX.extend(X, SOFTMAX.initial_state(1), valid=absent, documents=DOCUMENTS)
     assert y.abs().max() == 0 and state.length.tolist() == [0]
 
 
-def test_absent_tokens_have_no_number(softmax):
+def test_absent_tokens_have_no_number():
     """A number that comes again behind a gap of padding is the same document; what an absent token has is not read."""
     valid = torch.ones(1, 12, dtype=torch.bool)
     valid[:, 3] = False
     documents = DOCUMENTS.clone()
     documents[:, 3] = 77
-    y = softmax(X, mask=regard.Mask(valid=valid, documents=documents))
-    assert torch.equal(y, softmax(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
+    y = SOFTMAX(X, mask=regard.Mask(valid=valid, documents=documents))
+    assert torch.equal(y, SOFTMAX(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
 
 
-def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(softmax, tmp_path):
+def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(tmp_path):
     x = torch.cat([X, X.flip(1)])
     documents = torch.tensor([[0] * 4, [3] * 4])
-    _, state = softmax.extend(x[:, :4], softmax.initial_state(2), documents=documents)
+    _, state = SOFTMAX.extend(x[:, :4], SOFTMAX.initial_state(2), documents=documents)
     swapped = torch.utils._pytree.tree_map(lambda z: z[[1, 0]], state)
     assert swapped.document.tolist() == [3, 0]
     torch.save(swapped, tmp_path / "state.pt")
     again = torch.load(tmp_path / "state.pt")
     more = torch.tensor([[3, 4], [0, 0]])
-    y, _ = softmax.extend(x[[1, 0], 4:6], again, documents=more)
-    alone, _ = softmax.extend(x[1:, 5:6], softmax.initial_state(1))
+    y, _ = SOFTMAX.extend(x[[1, 0], 4:6], again, documents=more)
+    alone, _ = SOFTMAX.extend(x[1:, 5:6], SOFTMAX.initial_state(1))
     assert torch.allclose(y[:1, 1:], alone, atol=1e-6)
 
 
@@ -140,12 +136,12 @@ def test_padding_adds_little_to_documents_of_like_length(lengths):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_compiled_documents_run_between_graphs_and_exported_ones_are_refused(softmax):
+def test_compiled_documents_run_between_graphs_and_exported_ones_are_refused():
     mask = regard.Mask(causal=True, documents=DOCUMENTS)
-    compiled = torch.compile(softmax, backend="eager")
-    assert torch.allclose(compiled(X, mask=mask), softmax(X, mask=mask), atol=1e-6)
+    compiled = torch.compile(SOFTMAX, backend="eager")
+    assert torch.allclose(compiled(X, mask=mask), SOFTMAX(X, mask=mask), atol=1e-6)
     with pytest.raises(Exception, match="does not export documents"):
-        torch.export.export(softmax, (X,), {"mask": mask}, strict=False)
+        torch.export.export(SOFTMAX, (X,), {"mask": mask}, strict=False)
 
 
 BETWEEN = torch.tensor([[True, False, True, True]])

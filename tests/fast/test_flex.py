@@ -13,8 +13,11 @@ from regard.testing.counting import count
 from tests.functional.test_pattern import PATTERNS, B, H
 
 
-def is_plain(q, k, v, pattern, mask):
-    forms = ("flex", "plain")
+def assert_plain(pattern, T, *, causal=False, padded=False):
+    q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
+    valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
+    padding = {"valid": valid, "compact": True} if padded else {}
+    mask, forms = Mask(causal=causal, **padding), ("flex", "plain")
     ys = (pattern_attention(q, k, v, pattern=pattern, mask=mask, impl=impl) for impl in forms)
     torch.testing.assert_close(*ys, atol=1e-5, rtol=1e-5)
 
@@ -23,11 +26,7 @@ def is_plain(q, k, v, pattern, mask):
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_flex_computes_the_same_pairs(pattern, causal, monkeypatch):
     monkeypatch.setattr(flex, "BLOCK", 16)
-    T = 33
-    q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
-    valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
-    padding = {"valid": valid, "compact": True} if PATTERNS.index(pattern) % 2 else {}
-    is_plain(q, k, v, pattern, Mask(causal=causal, **padding))
+    assert_plain(pattern, 33, causal=causal, padded=PATTERNS.index(pattern) % 2)
 
 
 def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
@@ -44,10 +43,7 @@ def test_flex_is_compiled_for_patterns_and_not_for_lengths(monkeypatch):
     torch._dynamo.reset()
     for n, pattern in enumerate([*(Window(before, 1) for before in range(2, 12)), Strided(4)]):
         for T in (33, 57, 70, 90) if n == 0 else (57,):
-            q, k, v = (torch.randn(B, H, T, 16) for _ in range(3))
-            valid = torch.arange(T) < torch.tensor([[T], [T - 9]])
-            mask = Mask(causal=True, valid=valid, compact=True) if n % 2 else Mask()
-            is_plain(q, k, v, pattern, mask)
+            assert_plain(pattern, T, causal=bool(n % 2), padded=n % 2)
         assert n + 1 <= len(graphs) <= 2 + 2 * n
 
 
