@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.core.errors import OptionError
@@ -62,8 +62,8 @@ class Capabilities(Declared):
 
     def refusals(self) -> dict[str, str]:
         """Name of each capability that is absent -> its reason."""
-        answers = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: answer.reason for name, answer in answers.items() if isinstance(answer, No)}
+        answers = vars(self).items()
+        return {name: answer.reason for name, answer in answers if isinstance(answer, No)}
 
 
 def growth(cost: str, low: int, high: int) -> float:

@@ -30,6 +30,8 @@ class Catalog(Mapping[str, Entry]):
     def names(self) -> list[str]:
         return list(self._entries)
 
+    _ipython_key_completions_ = names
+
     def __getitem__(self, name: str) -> Entry:
         try:
             return self._entries[name]
@@ -41,9 +43,6 @@ class Catalog(Mapping[str, Entry]):
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return self.names()
 
     def __repr__(self) -> str:
         return f"Catalog({self.kind}: {', '.join(self._entries)})"

@@ -97,10 +97,9 @@ class Packed(NamedTuple):
 
 def documents_of(mixer: Any, mask: Mask) -> Packed | None:
     """The documents of the mask; None where it has none."""
-    if mask.documents is None or not mask.documents.numel():
+    if mask.documents is None:
         return None
-    pack = packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
-    return pack if pack.buckets else None
+    return packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
 
 
 def mean_of_queries(
@@ -119,7 +118,7 @@ def mean_of_queries(
     parts = [(x, context, mask)] if pack is None else [(z, None, m) for z, m in pack.rows(x)]
     total = count = x.new_zeros(())
     for part in parts:
-        request = compacted(*part, padding=True)
+        request = compacted(mixer, *part)
         found = f(request.x, request.context, request.mask)
         some = torch.ones_like(found) if request.answered is None else request.answered
         total = total + (found * some).sum()
@@ -127,8 +126,8 @@ def mean_of_queries(
     return total / count.clamp_min(1)
 
 
-def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
-    """The documents of `mask.documents`. padding: False if a bucket may hold documents of one length only.
+def packed(who: str, mask: Mask, *, padding: bool) -> Packed | None:
+    """The documents of `mask.documents`; None where no token exists. padding: False if a bucket may hold documents of one length only.
 
     Raises ShapeError for a number that comes again after a gap, UnsupportedError while a program is exported.
     """
@@ -141,6 +140,8 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     device = mask.documents.device
     present = existing(mask.documents, mask.valid)
     kept = present.flatten().nonzero()[:, 0]
+    if not len(kept):
+        return None
     keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
     first = kept.new_ones(len(kept), dtype=torch.bool)
     first[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
@@ -158,10 +159,9 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed:
     cells = [
         torch.cat([z.flatten() for z in of]) for of in zip(*(b[:2] for b in buckets), strict=True)
     ]
-    source = kept.new_full((B * T,), sum(len(b.inside.flatten()) for b in buckets))
-    if cells:
-        slots = cells[1].nonzero()[:, 0]
-        source[cells[0][slots]] = slots
+    source = kept.new_full((B * T,), len(cells[0]))
+    slots = cells[1].nonzero()[:, 0]
+    source[cells[0][slots]] = slots
     in_place = len(buckets) == 1 and len(cells[0]) == len(kept) == B * T
     return Packed(buckets, source.view(B, T), in_place)
 
@@ -184,7 +184,7 @@ def _cuts(lengths: list[int], padding: bool) -> list[tuple[int, int]]:
         if added > (max(PADDING, lengths[low] * (i - low) // 8) if padding else 0):
             cuts.append((low, i))
             low, added = i, 0
-    return [*cuts, (low, len(lengths))] if lengths else []
+    return [*cuts, (low, len(lengths))]
 
 
 def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]) -> Mask:

@@ -99,8 +99,8 @@ class Mask:
         return cls(causal, documents=numbers.repeat_interleave(lengths)[None])
 
     def __repr__(self) -> str:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return f"Mask({outline({k: v for k, v in values.items() if v is not None and v is not False})})"
+        values = vars(self).items()
+        return f"Mask({outline({k: v for k, v in values if v is not None and v is not False})})"
 
     def last_key(self, T: int, S: int, device: torch.device | None = None) -> Int[Tensor, "b T"]:
         """Index of the last key that each query may see under `causal`, [1 T] or [B T]; below 0: none."""
@@ -179,16 +179,14 @@ def _flatten(mask: Mask):
 
 def _flatten_with_keys(mask: Mask):
     values, static = _flatten(mask)
-    return [
-        (pytree.GetAttrKey(name), value) for name, value in zip(_TENSORS, values, strict=True)
-    ], static
+    keys = map(pytree.GetAttrKey, _TENSORS)
+    return list(zip(keys, values, strict=True)), static
 
 
 def _unflatten(values, static) -> Mask:
     """Leaves are of any type: a traced program's are placeholders."""
     mask = object.__new__(Mask)
-    for name, value in zip((*_TENSORS, *_STATIC), (*values, *static), strict=True):
-        object.__setattr__(mask, name, value)
+    vars(mask).update(zip((*_STATIC, *_TENSORS), (*static, *values), strict=True))
     return mask
 
 

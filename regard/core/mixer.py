@@ -125,7 +125,7 @@ class Mixer(Recorded):
             notice_update(self)
         if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
             return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
-        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
+        request = compacted(self, x, context, mask)
         y = self.mix(request.x, request.context, request.mask)
         if not is_compiling():
             wanted = (*request.x.shape[:2], self._mixed_width or x.shape[2])
@@ -250,7 +250,7 @@ class Mixer(Recorded):
         if (pack := documents_of(self, mask)) is not None:
             rows = pack.rows(x)
             return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
-        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
+        request = compacted(self, x, context, mask)
         given = request.x, request.context, request.mask
         found = self._observe(*given) if weights else self._observe_heads(*given)
         if weights and found.heads is None:
@@ -274,7 +274,7 @@ class Mixer(Recorded):
             raise UnsupportedError(
                 f"{self.name}: plan is of rows, not of documents. Give it each document as a row of its own."
             )
-        request = compacted(x, context, mask, padding=bool(self.capabilities.padding))
+        request = compacted(self, x, context, mask)
         return self._plan(request.x, request.context, request.mask)
 
     def auxiliary_loss(

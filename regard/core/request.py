@@ -126,11 +126,10 @@ def _check_context(mixer: Any, B: int, context: Tensor, mask: Mask) -> None:
         raise ShapeError(
             f"{who}: global_tokens are tokens of x, and a context was given. Leave one out."
         )
-    check_tokens(who, "context", context, mixer.dim, first_parameter(mixer))
+    mixer._check_tokens("context", context)
     if context.shape[0] != B:
         raise ShapeError(f"{who}: context has batch {context.shape[0]}, x has batch {B}")
-    if mixer.max_len is not None and context.shape[1] > mixer.max_len:
-        mixer._check_length("context length", context.shape[1])
+    mixer._check_length("context length", context.shape[1])
 
 
 def check_mask(
@@ -281,12 +280,12 @@ def _restored(z: Any, order: Compaction | None) -> Any:
     return permute(z, order.target, 2)
 
 
-def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -> Request:
-    """padding: True if the mixer serves it, so that the row that stands for an empty batch may be of absent tokens."""
+def compacted(mixer: Any, x: Tensor, context: Tensor | None, mask: Mask) -> Request:
+    """The row that stands for an empty batch is of absent tokens, where the mixer serves padding."""
     if x.shape[0] == 0:
-        row = one_row_mask(mask, x if context is None else context, padding=padding)
+        row = one_row_mask(mixer, mask, x if context is None else context)
         context = None if context is None else one_row(context)
-        return compacted(one_row(x), context, row, padding=padding)._replace(empty=True)
+        return compacted(mixer, one_row(x), context, row)._replace(empty=True)
     queries = keys = None
     if mask.valid is not None:
         keys = compaction(mask.valid)
@@ -312,7 +311,7 @@ def compacted(x: Tensor, context: Tensor | None, mask: Mask, *, padding: bool) -
             compact=True,
         )
     T = x.shape[1]
-    S = x.shape[1] if context is None else context.shape[1]
+    S = T if context is None else context.shape[1]
     answered = None
     if context is None:
         answered = mask.valid
@@ -332,9 +331,10 @@ def one_row(z: Tensor, fill: float | bool = 0) -> Tensor:
     return torch.cat([z, z.new_full((1, *z.shape[1:]), fill)])
 
 
-def one_row_mask(mask: Mask, keys: Tensor, *, padding: bool) -> Mask:
+def one_row_mask(mixer: Any, mask: Mask, keys: Tensor) -> Mask:
     """The mask of the row; its keys [0 S D] are absent, where the mixer serves padding."""
-    valid = keys.new_zeros(1, keys.shape[1], dtype=torch.bool) if padding else None
+    absent = keys.new_zeros(1, keys.shape[1], dtype=torch.bool)
+    valid = absent if mixer.capabilities.padding else None
     marks, pairwise = mask.global_tokens, mask.pairwise
     if pairwise is not None and pairwise.shape[0] == 0:
         pairwise = one_row(pairwise, True)

@@ -150,7 +150,7 @@ def new_state(
         device = small.length.device
         require_memory(mixer.name, "its state", rows * size, device, "Choose smaller sizes.")
     if rows == 0 and context is not None:
-        valid = one_row_mask(OPEN, context, padding=bool(mixer.capabilities.padding)).valid
+        valid = one_row_mask(mixer, OPEN, context).valid
         context = one_row(context)
     state = make(rows or 1, max_len, context, valid)
     return stamped(state if rows else _no_rows(state), mixer._owner, 0)
@@ -173,7 +173,7 @@ def extended(
     if donate and state.origin is not None and not is_compiling():
         state.origin.given_away = True
     if x.shape[0] == 0:
-        row = one_row_mask(OPEN, x, padding=bool(mixer.capabilities.padding))
+        row = one_row_mask(mixer, OPEN, x)
         # of the same shapes; its sums are one, since some are divided by
         stand_in = pytree.tree_map(lambda z: one_row(z, int(z.is_floating_point())), state)
         y, after = mixer._extend(one_row(x), stand_in, row.valid, donate)

@@ -252,7 +252,7 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
     lengths, keys, mask = whole_mask(ranks, x, source, mask)
     empty = x.new_zeros(len(x), sum(lengths), 1)  # the mixer reads its heads alone
     other = None if context is None else x.new_zeros(len(x), sum(keys), 1)
-    request = compacted(empty, other, mask, padding=True)
+    request = compacted(mixer, empty, other, mask)
     source = source if valid is None else clear(source, valid)
     x = source if context is None else x
     with ExitStack() as held:
