@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.fast.cpu import pattern as tiles
 from regard.functional.patterns import Pattern, Scattered, Union, Window
 from regard.functional.rows import Form
@@ -30,17 +30,17 @@ BLOCKS = [
 ]
 
 
-def attend(q, k, v, *, pattern: Pattern, mask: Mask = OPEN, scale=None, form: Form) -> Tensor:
+def attend(q, k, v, *, pattern: Pattern, mask: Mask, scale=None, form: Form) -> Tensor:
     """Takes causal and padding masks."""
     blocks = block_mask(pattern, q.shape[2], causal=mask.causal, device=q.device, valid=mask.valid)
     return _flex(q)(q, k, v, block_mask=blocks, scale=scale)
 
 
-def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:
+def window(q, k, v, *, window: int, dilation: int, mask: Mask, form: Form) -> Tensor:
     return attend(q, k, v, pattern=Window(window, window, dilation), mask=mask, form=form)
 
 
-def unfit(q, k, v, *first, mask: Mask = OPEN, **options) -> str | None:
+def unfit(q, k, v, *first, mask: Mask, **options) -> str | None:
     if q.shape[-1] < NARROWEST:
         return f"it needs {NARROWEST} channels in a head, not {q.shape[-1]}"
     for name in ("pairwise", "global_tokens"):
@@ -123,7 +123,7 @@ def _kinds_of(
 
 
 def mask_mod(
-    pattern: Pattern, *, causal: bool = False, valid: Bool[Tensor, "B T"] | None = None
+    pattern: Pattern, *, causal: bool, valid: Bool[Tensor, "B T"] | None
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """The same pairs in the form of torch's FlexAttention: mask_mod(b, h, q_idx, kv_idx)."""
 

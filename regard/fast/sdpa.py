@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.functional.rows import Form, autocast_dtype, with_ones
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
@@ -43,7 +43,7 @@ def synthesized(
     *tensors: Tensor,
     logits: Logits,
     T: int,
-    mask: Mask = OPEN,
+    mask: Mask,
     form: Form,
 ) -> Float[Tensor, "B H T V"]:
     """Factors of logits as queries and keys."""

@@ -64,9 +64,13 @@ __all__ = [
 
 
 LACKS = {
-    **dict.fromkeys(("efficient_attention", "favor_attention", "linear_attention"), "pairwise"),
-    **{"random_feature_attention": "pairwise", "routed_attention": "global_tokens"},
-    **{"compressed_attention": "pairwise ragged", "fourier_mixing": "causal pairwise ragged"},
+    "efficient_attention": "pairwise",
+    "favor_attention": "pairwise",
+    "linear_attention": "pairwise",
+    "random_feature_attention": "pairwise",
+    "routed_attention": "global_tokens",
+    "compressed_attention": "pairwise ragged",
+    "fourier_mixing": "causal pairwise ragged",
     "sinkhorn_attention": "pairwise global_tokens ragged",
     "nystrom_attention": "causal pairwise global_tokens ragged",
 }
@@ -94,7 +98,8 @@ _MARKS = (
 )
 RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "softmax_attention": (
-        *(_GROUPS, _ORDER),
+        _GROUPS,
+        _ORDER,
         (
             (lambda a: not a.exclude_self or a.T == a.S),
             "exclude_self needs as many queries as keys",

@@ -123,8 +123,8 @@ def unit_keys(
     k: Float[Tensor, "B H S K"],
     w: Float[Tensor, "h M K"],
     kernel: RandomKernel,
-    gate: Float[Tensor, "B H S"] | None = None,
-    valid: Bool[Tensor, "B S"] | None = None,
+    gate: Float[Tensor, "B H S"] | None,
+    valid: Bool[Tensor, "B S"] | None,
 ) -> Keys:
     """Features and decays of a gate in logits: (1 - g) phi(k) and log g, with g = sigmoid(gate). An absent token forgets nothing."""
     phi = present(unit_features(k, w, kernel), valid)
@@ -144,8 +144,8 @@ def kernel_of(features: Favor) -> Callable[[Tensor], Tensor] | None:
 def favor_queries(
     q: Float[Tensor, "B H T K"],
     w: Float[Tensor, "h M K"],
-    features: Favor = "positive",
-    stabiliser: Stabiliser = "strict",
+    features: Favor,
+    stabiliser: Stabiliser,
     *,
     causal: bool,
 ) -> Float[Tensor, "B H T m"]:
@@ -162,11 +162,11 @@ def favor_queries(
 def favor_keys(
     k: Float[Tensor, "B H S K"],
     w: Float[Tensor, "h M K"],
-    features: Favor = "positive",
-    stabiliser: Stabiliser = "strict",
+    features: Favor,
+    stabiliser: Stabiliser,
     *,
     causal: bool,
-    valid: Bool[Tensor, "B S"] | None = None,
+    valid: Bool[Tensor, "B S"] | None,
     before: Float[Tensor, "B H"] | None = None,
 ) -> Keys:
     """before: c of the tokens that came earlier (none: there are none)."""

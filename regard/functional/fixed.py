@@ -57,8 +57,8 @@ def fixed_attention(
     key: Int[Tensor, "#b S"],
     n: Int[Tensor, "#b"],
     *,
-    mask: Mask = OPEN,
-    impl: Impl = "auto",
+    mask: Mask,
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
     """Values under `fixed_weights`, one tile of queries at a time."""
 

@@ -32,7 +32,7 @@ def fourier_mixing(
     return choose("fourier", transform, impl)(x, mask=mask, norm=norm)
 
 
-def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm = "backward") -> Tensor:
+def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm) -> Tensor:
     T, D = x.shape[1:]
     wide = x if x.dtype == torch.float64 else x.float()
     if mask.valid is None:

@@ -34,7 +34,7 @@ def members(
     z: Float[Tensor, "B H T K"],
     centroids: Float[Tensor, "H N K"],
     window_size: int,
-    valid: Bool[Tensor, "B T"] | None = None,
+    valid: Bool[Tensor, "B T"] | None,
 ) -> Int[Tensor, "B H N W"]:
     """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
     affinity = scores(centroids.expand(z.shape[0], -1, -1, -1), z, 1.0)
@@ -54,9 +54,9 @@ def assign(
     k: Float[Tensor, "B H S K"],
     centroids: Float[Tensor, "H N K"],
     window_size: int,
-    mask: Mask = OPEN,
+    mask: Mask,
     *,
-    cross: bool = False,
+    cross: bool,
 ) -> Assigned:
     """Assigns standardised queries and keys, which may be one tensor, to clusters."""
     valid = mask.valid
@@ -108,7 +108,7 @@ def attend(
 
 
 def within(
-    q: Tensor, k: Tensor, v: Tensor, queries, keys, *, mask: Mask, scale=None, exclude_self=False
+    q: Tensor, k: Tensor, v: Tensor, queries, keys, *, mask: Mask, scale, exclude_self
 ) -> Float[Tensor, "B H T V"]:
     """A token's output is the mean over the clusters that have it among their `queries` and offer it a key; of no cluster: zero."""
     B, H, T, V = *q.shape[:3], v.shape[3]

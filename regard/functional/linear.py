@@ -191,7 +191,7 @@ def chosen_sums(
     z: Float[Tensor, "B H M"] | None = None,
     *,
     mask: Mask = CAUSAL,
-    impl: Impl = "auto",
+    impl: Impl,
     donate: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`weighted_sums`, or what replaces it. donate: the state after one token may be where the state before it was."""
@@ -214,11 +214,11 @@ def turned_sums(
     v: Float[Tensor, "B H T V"],
     a: Float[Tensor, "B H T M"],
     e: Float[Tensor, "B H T M"],
-    S: Float[Tensor, "B H M V"] | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
+    S: Float[Tensor, "B H M V"] | None,
+    z: Float[Tensor, "B H M"] | None,
     *,
     causal: bool,
-    impl: Impl = "auto",
+    impl: Impl,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`weighted_sums`, where the numerator has turned features a and e (Su et al. 2021, arXiv 2104.09864, 3.3).
 

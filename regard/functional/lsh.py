@@ -37,10 +37,10 @@ def sort_plan(
     buckets: Int[Tensor, "B H R T"],
     *,
     chunk_size: int,
-    chunks_before: int = 1,
-    chunks_after: int = 0,
-    same_bucket_only: bool = True,
-    mask: Mask = OPEN,
+    chunks_before: int,
+    chunks_after: int,
+    same_bucket_only: bool,
+    mask: Mask,
 ) -> tuple[Int[Tensor, "B H R T"], Window]:
     """Groups and window. Padding is sorted last, so that chunk borders do not depend on it."""
     if mask.valid is not None:

@@ -109,9 +109,7 @@ def heads_of(z: Shaped[Tensor, "B H *n"], heads: list[int]) -> Shaped[Tensor, "B
     return torch.stack([every[h] for h in heads], 1)
 
 
-def attend(
-    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask = OPEN, scale=None, tile=TILE
-) -> Tensor:
+def attend(q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, tile=TILE) -> Tensor:
     """All rows but those of global tokens. first: the tensors of a `Prefix`, or none."""
     prefix = Prefix(*first) if first else None
     earlier: list[Pattern] = []

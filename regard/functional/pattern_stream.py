@@ -56,10 +56,10 @@ def extend(
     state: State,
     *,
     pattern: Pattern,
-    valid: Bool[Tensor, "B N"] | None = None,
-    donate: bool = False,
-    prefix: KeysAndValues | None = None,
-    impl: Impl = "auto",
+    valid: Bool[Tensor, "B N"] | None,
+    donate: bool,
+    prefix: KeysAndValues | None,
+    impl: Impl,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N = q.shape[2]

@@ -14,6 +14,9 @@ from regard.functional.cache import advance, is_ours
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.sorted import GAP, last_of_group
 
+TILE = 32
+"""Tokens of a step, each with a copy of the rings of its groups."""
+
 
 @as_state
 class State(Streamed):
@@ -42,22 +45,18 @@ def extend(
     group: Int[Tensor, "B H R N"],
     state: State,
     *,
-    scale: float | None = None,
-    exclude_self: bool = False,
+    scale: float | None,
+    exclude_self: bool,
     count_once: bool = True,
-    valid: Bool[Tensor, "B N"] | None = None,
-    donate: bool = False,
-    tile: int = 32,
+    valid: Bool[Tensor, "B N"] | None,
+    donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
-    """`attend` with `last_of_group` for the next N tokens, and the state after them.
-
-    `tile` tokens at a time, each with a copy of the rings of its groups.
-    """
+    """`attend` with `last_of_group` for the next N tokens, and the state after them."""
     W = state.k.shape[4]
     ours = is_ours(donate, k, state.k)
     parts = []
     window = last_of_group(W, include_self=not exclude_self)
-    size = min(tile, W)
+    size = min(TILE, W)
     new = zip(*(z.split(size, 2) for z in (q, k, v)), group.split(size, 3), strict=True)
     for some_q, some_k, some_v, some_group in new:
         tokens = some_q, some_k, some_v, some_group

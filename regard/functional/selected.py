@@ -16,7 +16,6 @@ from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.functional.rows import (
-    TILE,
     in_chunks,
     masked_softmax,
     scores,
@@ -43,8 +42,8 @@ def selected_attention(
     *,
     count: int,
     last: Int[Tensor, "b T"],
-    block_size: int = 1,
-    tile: int = TILE,
+    block_size: int,
+    tile: int,
 ) -> Float[Tensor, "B H T V"]:
     """Attention to the keys, up to `last`, of the `count` blocks of largest index; a query without any gives zero. G divides H.
 
@@ -73,7 +72,7 @@ def gated_blocks(
     last: Int[Tensor, "b T"],
     window: int,
     block_size: int,
-    tile: int = TILE,
+    tile: int,
 ) -> Float[Tensor, "B H T V"]:
     """Gated sum of attention to whole blocks, by their one key and value, to the keys of those that `of_blocks` chooses, and to the last `window` keys; `last`: see `bounds`."""
     T, S, (_, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
@@ -104,8 +103,8 @@ def divergence(
     *,
     count: int,
     last: Int[Tensor, "b T"],
-    block_size: int = 1,
-    tile: int = TILE,
+    block_size: int,
+    tile: int,
 ) -> Float[Tensor, "B 1 T 1"]:
     """KL(p || softmax(index)) over the chosen blocks; p: weights of attention to them, of all heads that share a choice, without gradient.
 
@@ -218,7 +217,7 @@ def index_of_keys(
     w: Float[Tensor, "B T c"] | None,
     k: Float[Tensor, "B 1 S K"],
     mask: Mask,
-    block_size: int | None = None,
+    block_size: int | None,
 ) -> Index:
     """sum_h w_h relu(q_h . k) / sqrt(K) of each key; with `block_size`, and without w, the largest q_h . k / sqrt(K) of each block."""
     T, S, (last, own) = q.shape[2], k.shape[2], bounds(mask, q, k)

@@ -27,7 +27,7 @@ Join = Literal["joint", "separate"]
 
 def balance(
     logits: Float[Tensor, "B H N N"],
-    present: Bool[Tensor, "B N"] | None = None,
+    present: Bool[Tensor, "B N"] | None,
     *,
     num_iterations: int,
 ) -> Float[Tensor, "B H N N"]:
@@ -149,9 +149,9 @@ def extend(
     *,
     summary: Float[Tensor, "B N D"],
     sort: Sort,
-    valid: Bool[Tensor, "B N"] | None = None,
-    join: Join = "joint",
-    donate: bool = False,
+    valid: Bool[Tensor, "B N"] | None,
+    join: Join,
+    donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, of which the absent come last; `total` is the caller's to advance.
 

@@ -81,8 +81,8 @@ def latent_attention(
     z: Float[Tensor, "B 1 S Z"],
     weight: Float[Tensor, "H W M"],
     *,
-    mask: Mask = OPEN,
-    impl: Impl = "auto",
+    mask: Mask,
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
     """`softmax_attention` to keys [W_k c; r] and values W_v c of latents z = [c; r], in the absorbed order: no key and no value is made.
 
@@ -157,8 +157,8 @@ def softmax_weights(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     *,
-    mask: Mask = OPEN,
-    scale: float | None = None,
+    mask: Mask,
+    scale: float | None,
     soft_cap: float | None = None,
     bias: Bias | None = None,
     window: int | None = None,

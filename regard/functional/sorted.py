@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.functional.rows import (
     Impl,
     choose,
@@ -55,7 +55,7 @@ def last_of_group(width: int, *, include_self: bool = False) -> Window:
     return Window(1, GAP, 0 if include_self else 1, width)
 
 
-def chunks(size: int, *, before: int = 1, after: int = 0, same_group: bool = True) -> Window:
+def chunks(size: int, *, before: int = 1, after: int, same_group: bool) -> Window:
     """The query's chunk of the sorted order, `before` earlier and `after` later ones, never round the ends."""
     return Window(size, GAP if same_group else 0, -after, before)
 
@@ -67,11 +67,11 @@ def sorted_attention(
     *,
     group: Int[Tensor, "B H R T"],
     window: Window,
-    mask: Mask = OPEN,
-    scale: float | None = None,
-    exclude_self: bool = False,
+    mask: Mask,
+    scale: float | None,
+    exclude_self: bool,
     count_once: bool = True,
-    impl: Impl = "auto",
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
     """softmax(scale q k^T) v over the pairs of the window that the mask allows; zero where there is none.
 
@@ -98,10 +98,10 @@ def attend(
     *,
     group,
     window: Window,
-    mask=OPEN,
+    mask,
     scale=None,
-    exclude_self=False,
-    count_once=True,
+    exclude_self,
+    count_once,
     tile=TILE,
 ) -> Tensor:
     rules = group, window, mask, scale, exclude_self, count_once

@@ -133,7 +133,7 @@ def attend(
     *tensors: Tensor,
     logits: Logits,
     T: int,
-    mask: Mask = OPEN,
+    mask: Mask,
     tile: int = TILE,
 ) -> Float[Tensor, "B H T V"]:
     """tensors: those of the logits, in whose place they stand."""

@@ -68,7 +68,7 @@ def window_attention(
 
 
 def attend(
-    q, k, v, *, window, dilation=1, soft_cap=None, sinks=None, mask: Mask = OPEN, tile=TILE
+    q, k, v, *, window, dilation, soft_cap=None, sinks=None, mask: Mask, tile=TILE
 ) -> Tensor:
     T = q.shape[2]
     S = k.shape[2]
@@ -143,11 +143,11 @@ def extend(
     state: State,
     *,
     window: int,
-    dilation: int = 1,
-    soft_cap: float | None = None,
-    sinks: Float[Tensor, "H"] | None = None,
-    valid: Bool[Tensor, "B N"] | None = None,
-    impl: Impl = "auto",
+    dilation: int,
+    soft_cap: float | None,
+    sinks: Float[Tensor, "H"] | None,
+    valid: Bool[Tensor, "B N"] | None,
+    impl: Impl,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, R = q.shape[2], state.k.shape[2]

@@ -87,9 +87,7 @@ def check_fields(fields: tuple[Field, ...]) -> None:
     vocabularies(fields)
 
 
-def check_batch(
-    who: str, fields: tuple[Field, ...], batch: object, weight: Tensor | None = None
-) -> None:
+def check_batch(who: str, fields: tuple[Field, ...], batch: object, weight: Tensor | None) -> None:
     """Every field is there, with one batch size; values are read where that costs no synchronisation."""
     if not isinstance(batch, Mapping):
         raise ShapeError(

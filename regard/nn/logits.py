@@ -76,7 +76,7 @@ class DenseLogits(PositionLogits):
 class RandomLogits(PositionLogits):
     """B = R: the same for every example; fixed at its random start unless `trainable`."""
 
-    def __init__(self, num_heads: int, max_len: int, *, trainable: bool = True):
+    def __init__(self, num_heads: int, max_len: int, *, trainable: bool):
         super().__init__()
         table = torch.empty(num_heads, max_len, max_len)
         if trainable:
@@ -121,7 +121,7 @@ class FactorizedDenseLogits(DenseLogits):
         *,
         hidden: int,
         factors: tuple[int, int],
-        tiling: str = "outer",
+        tiling: str,
     ):
         super().__init__(dim, num_heads, sum(factors), hidden=hidden)
         self.factors = factors

@@ -17,7 +17,7 @@ class ShortConv(nn.Module):
     Started as torch's convolutions are: uniform within 1 / sqrt(size).
     """
 
-    def __init__(self, channels: int, size: int, *, bias: bool = False):
+    def __init__(self, channels: int, size: int, *, bias: bool):
         super().__init__()
         self.size = size
         self.weight = unset(channels, size)

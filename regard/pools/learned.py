@@ -24,8 +24,8 @@ class LearnedQueries(nn.Module):
         num_queries: int,
         *,
         score: str | type[Score],
-        score_options: Mapping[str, Any] | None = None,
-        max_len: int | None = None,
+        score_options: Mapping[str, Any] | None,
+        max_len: int | None,
     ):
         super().__init__()
         self.query = unset(num_queries, dim)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.fast.cpu.favor import KEPT, TILE
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.efficient import LEAST, no_keys, present_keys
@@ -22,7 +22,7 @@ from regard.functional.rows import Form, exp, recomputed, unrounded, wide_type
 RANGE = 40.0
 
 
-def attend(q, k, v, *, mask: Mask = OPEN, form: Form) -> Tensor:
+def attend(q, k, v, *, mask: Mask, form: Form) -> Tensor:
     k, wide = present_keys(k, mask.valid), wide_type(v)
 
     def step(q, k, v, S, z, m) -> tuple[Tensor, ...]:
@@ -61,7 +61,7 @@ def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: in
     return sizes
 
 
-def unfit(q, k, v, *, mask: Mask = OPEN, form: Form) -> str | None:
+def unfit(q, k, v, *, mask: Mask, form: Form) -> str | None:
     if not mask.causal:
         return "it is for causal order alone"
     return unfit_sums(q, k, v, q.shape[-1], mask, Form("pieces"))

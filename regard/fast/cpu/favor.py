@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.features import EPS, Favor, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored
@@ -27,9 +27,7 @@ ROOM, KEPT = 1 << 22, 1 << 25
 RANGE = 40.0
 
 
-def attend(
-    q, k, v, w, *, features: Favor, stabiliser: str, mask: Mask = OPEN, form: Form
-) -> Tensor:
+def attend(q, k, v, w, *, features: Favor, stabiliser: str, mask: Mask, form: Form) -> Tensor:
     """Some rows of the batch after the other, as many as the room allows."""
     tile = form.tile or TILE
     token = k.element_size() * k.shape[1] * w.shape[1]
@@ -51,7 +49,7 @@ def attend(
     return torch.cat(made).type_as(v)
 
 
-def unfit(q, k, v, w, *, features, stabiliser, mask: Mask = OPEN, form: Form) -> str | None:
+def unfit(q, k, v, w, *, features, stabiliser, mask: Mask, form: Form) -> str | None:
     if kernel_of(features) is not None:
         return "its features are no exponentials"
     if stabiliser == "published":

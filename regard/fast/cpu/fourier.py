@@ -4,18 +4,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.functional.fourier import Norm, transform as plain
 from regard.functional.rows import Form
 
 
 def transform(
-    x: Float[Tensor, "B T D"], *, mask: Mask = OPEN, norm: Norm = "backward", form: Form
+    x: Float[Tensor, "B T D"], *, mask: Mask, norm: Norm, form: Form
 ) -> Float[Tensor, "B T D"]:
     return _Transform.apply(x, norm)
 
 
-def unfit(x: Tensor, *, mask: Mask = OPEN, norm: Norm, form: Form) -> str | None:
+def unfit(x: Tensor, *, mask: Mask, norm: Norm, form: Form) -> str | None:
     return None if mask.valid is None else "rows have lengths of their own"
 
 

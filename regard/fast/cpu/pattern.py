@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import Mask
 from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
@@ -38,7 +38,7 @@ class Call(NamedTuple):
 
 
 def attend(
-    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask = OPEN, scale=None, form: Form
+    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, form: Form
 ) -> Float[Tensor, "B H T V"]:
     H, T, K = q.shape[1:]
     others = None if mask.global_tokens is None else ~mask.global_tokens
@@ -52,7 +52,7 @@ def attend(
     return _tiled(call, q, k, v, *first[:2])
 
 
-def window(q, k, v, *, window: int, dilation: int, mask: Mask = OPEN, form: Form) -> Tensor:
+def window(q, k, v, *, window: int, dilation: int, mask: Mask, form: Form) -> Tensor:
     H, T, K = q.shape[1:]
     each = partial(window_tiles, window, dilation, mask.causal, H, T, form.tile or TILE)
     return _tiled(Call(each, mask, mask.valid, K**-0.5), q, k, v)
@@ -184,7 +184,7 @@ class _Tiles(torch.autograd.Function):
         return None, *(None if dz is None else dz.type_as(z) for dz, z in pairs)
 
 
-def unfit(q, k, v, *, mask: Mask = OPEN, form: Form, **options) -> str | None:
+def unfit(q, k, v, *, mask: Mask, form: Form, **options) -> str | None:
     """The reason why a window is not for this kernel, or None."""
     if options.keys() & {"soft_cap", "sinks"}:
         return "it neither caps scores nor has sinks"

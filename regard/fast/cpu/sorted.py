@@ -63,7 +63,7 @@ def attend(
     return torch.where(seen, y, alone(v, mask) if exclude_self else 0)
 
 
-def unfit(q, k, v, *, window: Window, mask: Mask = OPEN, **options) -> str | None:
+def unfit(q, k, v, *, window: Window, mask: Mask, **options) -> str | None:
     for name in ("pairwise", "global_tokens"):
         if getattr(mask, name) is not None:
             return f"it does not take {name}"

@@ -16,8 +16,8 @@ def coordinates(
     column: Int[Tensor, "*b"],
     grid: tuple[int, int],
     *,
-    radius: bool = False,
-    dtype: torch.dtype = torch.float32,
+    radius: bool,
+    dtype: torch.dtype,
 ) -> Float[Tensor, "*b features"]:
     """(row', column') or (row', column', radius) of each cell of a grid (height, width), in [-1, 1]."""
     height, width = grid

@@ -22,9 +22,9 @@ def alibi_slopes(num_heads: int) -> list[float]:
 def t5_bucket(
     distance: Int[Tensor, "*b"],
     *,
-    num_buckets: int = 32,
-    max_distance: int = 128,
-    bidirectional: bool = True,
+    num_buckets: int,
+    max_distance: int,
+    bidirectional: bool,
 ) -> Int[Tensor, "*b"]:
     """Bucket of each distance (query position - key position) (Raffel et al. 2019, arXiv 1910.10683).
 

@@ -57,7 +57,7 @@ def rotate(
 
 
 def angles(
-    position: Int[Tensor, "*b T"], K: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
+    position: Int[Tensor, "*b T"], K: int, base: float, dtype: torch.dtype
 ) -> Float[Tensor, "*b T k"]:
     """p w_i for each position and each of the K/2 frequencies."""
     last = 2 / K - 1  # the exponent of the slowest frequency
@@ -70,8 +70,8 @@ def sinusoid(
     dim: int,
     *,
     base: float = 10000.0,
-    pairing: Pairing = "adjacent",
-    dtype: torch.dtype = torch.float32,
+    pairing: Pairing,
+    dtype: torch.dtype,
 ) -> Float[Tensor, "*b D"]:
     """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
     turn = angles(
