@@ -88,9 +88,9 @@ def slot_attention(
     last: Int[Tensor, "b T"],
     *,
     factor: int,
-    first: First | None = None,
+    first: First | None,
     ahead: int | None = None,
-    impl: Impl = "auto",
+    impl: Impl,
 ) -> Float[Tensor, "B H T V"]:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
@@ -121,15 +121,6 @@ class State(Streamed):
     length: Int[Tensor, "B"]
 
 
-def initial_state(like: Float[Tensor, "B H 0 K"], factor: int, slots: int) -> State:
-    """The state before the first token, with room for this many slots."""
-    B, H, _, K = like.shape
-    store = like.new_zeros(B, H, slots, K)
-    rest = like.new_zeros(B, H, factor - 1, K)
-    length = like.new_zeros(B, dtype=torch.long)
-    return State(store, store.clone(), rest, rest.clone(), length)
-
-
 def extend(
     q: Float[Tensor, "B H N K"],
     k: Float[Tensor, "B H N K"],
@@ -140,9 +131,9 @@ def extend(
     compress_k: Compress,
     compress_v: Compress,
     first: First | None,
-    valid: Bool[Tensor, "B N"] | None = None,
-    donate: bool = False,
-    impl: Impl = "auto",
+    valid: Bool[Tensor, "B N"] | None,
+    donate: bool,
+    impl: Impl,
 ) -> tuple[Float[Tensor, "B H N K"], State]:
     """The causal form for the next N tokens. first: the slot that a row gets with its first token."""
     N, lead = q.shape[2], int(first is not None)
@@ -171,7 +162,8 @@ def extend(
             store = write(store, begin, front, begins, room, donate)
             ours = True  # the store was written just now, and nobody else holds it
         slots = compress(new[:, :, : len(slot) * factor])
-        return write(store, slots, column, exists, room, ours), _rows(new, waiting)
+        rest = pick(new, waiting.clamp_max(new.shape[2] - 1))
+        return write(store, slots, column, exists, room, ours), rest
 
     keys, rest_k = kept(state.k, state.rest_k, k, first and first.k, compress_k)
     values, rest_v = kept(state.v, state.rest_v, v, first and first.v, compress_v)
@@ -235,11 +227,7 @@ def _append_rest(
     column = upto(rest.shape[2] + new.shape[2], new)
     waiting = (length % factor)[:, None]
     index = torch.where(column < waiting, column, column + rest.shape[2] - waiting)
-    return _rows(torch.cat([rest, new], 2), index)
-
-
-def _rows(z: Float[Tensor, "B H n K"], index: Int[Tensor, "B c"]) -> Float[Tensor, "B H c K"]:
-    return pick(z, index.clamp_max(z.shape[2] - 1))
+    return pick(torch.cat([rest, new], 2), index.clamp_max(len(column) - 1))
 
 
 def write(

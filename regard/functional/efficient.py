@@ -54,7 +54,7 @@ def efficient_attention(
     return choose("efficient", attend, impl, chunk=CHUNK)(q, k, v, mask=mask)
 
 
-def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
+def attend(q, k, v, *, mask: Mask, chunk: int = CHUNK) -> Tensor:
     rho = q.softmax(-1)
     T = q.shape[2]
     S = k.shape[2]
@@ -66,7 +66,10 @@ def attend(q, k, v, *, mask: Mask = OPEN, chunk: int = CHUNK) -> Tensor:
         # b T: the last key that each query sees; below 0: none
         last = mask.last_key(T, S, k.device)
         every = upto(S, k) < last[:, :1]
-        state = all_before(present_keys(k, every), v)
+        before = present_keys(k, every)
+        m = before.detach().amax(2).clamp_min(lowest(k.dtype) / 2)
+        e = exp(before - m[:, :, None])
+        state = e.mT @ v, e.sum(2), m
         k, v = (pick(z, last.clamp_min(0)) for z in (k, v))
         k = present_keys(k, last >= 0)
     return causal_means(rho, k, v, *state, chunk=chunk)[0]
@@ -90,13 +93,6 @@ def no_keys(like: Float[Tensor, "B H _ V"], channels: int) -> State:
     """The state before the first key."""
     S = like.new_zeros(*like.shape[:2], channels, like.shape[-1])
     return S, S[..., 0].clone(), torch.full_like(S[..., 0], lowest(like.dtype) / 2)
-
-
-def all_before(k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"]) -> State:
-    """The state after all these keys."""
-    m = k.detach().amax(2).clamp_min(lowest(k.dtype) / 2)
-    e = exp(k - m[:, :, None])
-    return e.mT @ v, e.sum(2), m
 
 
 def causal_means(

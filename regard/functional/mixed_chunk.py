@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.errors import OptionError
 from regard.core.mask import Mask
 from regard.functional.rows import (
     fitted,
@@ -42,14 +41,6 @@ class Share:
 
     def __call__(self, n: Int[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:
         return 1 / (n.clamp_min(1) if self.constant is None else n * 0 + self.constant).to(dtype)
-
-
-def shares(who: str, lin_norm: LinNorm, chunk_size: int, max_len: int | None) -> dict[bool, Share]:
-    """The factor a, by `causal`: one over the tokens of the sum, over the chunk (causal only), or over max_len."""
-    constants = {"count": (None, None), "chunk": (None, chunk_size), "n": (max_len, max_len)}
-    if lin_norm == "n" and max_len is None:
-        raise OptionError(f"{who}: lin_norm='n' needs max_len: pass max_len=")
-    return dict(zip((False, True), map(Share, constants[lin_norm]), strict=True))
 
 
 class Sums(NamedTuple):

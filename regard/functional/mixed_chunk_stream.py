@@ -28,13 +28,12 @@ class State(Streamed):
 
 
 def initial_state(
-    like: Tensor, batch_size: int, num_heads: int, chunk_size: int, near: int, K: int, V: int
+    like: Tensor, length: Tensor, num_heads: int, chunk_size: int, near: int, K: int, V: int
 ) -> State:
-    """The state before the first token; `near`: width of the keys inside chunks."""
+    """The state before the first token, with `length` of zeros; `near`: width of the keys inside chunks."""
     (like,) = widened(like)
-    heads = (batch_size, num_heads)
+    heads = (len(length), num_heads)
     M = like.new_zeros(*heads, K, V)
-    length = like.new_zeros(batch_size, dtype=torch.long)
     k = like.new_zeros(*heads, chunk_size, near)
     v = like.new_zeros(*heads, chunk_size, V)
     return State(M, torch.zeros_like(M), k, v, length)
@@ -45,8 +44,8 @@ def extend(
     v: Float[Tensor, "B H N V"],
     state: State,
     *,
-    valid: Bool[Tensor, "B N"] | None = None,
-    donate: bool = False,
+    valid: Bool[Tensor, "B N"] | None,
+    donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     C, (B, _, N, _) = state.k.shape[2], v.shape

@@ -5,9 +5,9 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import No
+from regard.core import No, OptionError
 from regard.functional.cache import place
-from regard.functional.mixed_chunk import LinNorm, Sums, mixed_chunks, shares
+from regard.functional.mixed_chunk import LinNorm, Share, Sums, mixed_chunks
 from regard.functional.mixed_chunk_stream import extend
 from regard.functional.rows import first_places, widened
 from regard.mixers._base import ALL, SplitMixer
@@ -26,11 +26,18 @@ class ChunkedMixer(SplitMixer):
         cross=No("its chunks pair the tokens of one sequence"),
     )
 
+    shares: list[Share]
+    """The factor a, by `causal`: one over the tokens of the sum, over the chunk (causal only), or over max_len."""
+
     def _set_chunks(self, chunk_size: int, lin_norm: LinNorm, parts: Parts) -> None:
-        self.shares = shares(self.name, lin_norm, chunk_size, self.max_len)
+        most = self.max_len
+        constants = {"count": (None, None), "chunk": (None, chunk_size), "n": (most, most)}
+        self.shares = [Share(constant) for constant in constants[lin_norm]]
         self.chunk_size = chunk_size
         self.parts = parts
         if lin_norm == "n":
+            if most is None:
+                raise OptionError(f"{self.name}: lin_norm='n' needs max_len: pass max_len=")
             self.declare(any_length=No("its sums are divided by max_len (lin_norm='n')"))
         if parts == "local":
             self.declare(global_tokens=No("with parts='local' only tokens of one chunk meet"))

@@ -28,8 +28,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No
-from regard.functional.compressed import First, compressed_attention, extend, initial_state
-from regard.functional.rows import Impl, apart, side_by_side
+from regard.functional.compressed import (
+    First,
+    State,
+    compressed_attention,
+    extend,
+    filled,
+)
+from regard.functional.rows import Impl, apart, in_chunks, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.heads import read
@@ -121,20 +127,21 @@ class Compressed(HeadsMixer):
     def _start(self, length, max_len):
         lead = int(self.first_slot != "none")
         room = (max_len or 0) // self.factor
-        return initial_state(self.heads.zeros(len(length), 0), self.factor, lead + room)
+        sizes = lead + room, self.factor - 1
+        store, rest = (self.heads.zeros(len(length), size) for size in sizes)
+        return State(store, store.clone(), rest, rest.clone(), length)
 
     def _step(self, x, state, valid, donate):
         q, k, v = self.heads.split(x, None, state.length)
         return extend(q, k, v, state, valid=valid, donate=donate, **self._options(k, v))
 
     def _keep(self, context, valid):
-        missing = (0, -context.shape[1] % self.factor)
         kept = self.heads.keys(context), self.heads.values(context)
-        k, v = (nn.functional.pad(z, (0, 0, *missing)) for z in kept)
-        some = nn.functional.pad(valid, missing).unflatten(1, (-1, self.factor)).any(-1)
+        k, v = (filled(z, self.factor) for z in kept)
+        some = in_chunks(valid[:, None, :, None], self.factor).any(3).mT
         of_k = self.key_conv
         return self._convolve(of_k, k), self._convolve(self.value_conv or of_k, v), some
 
     def _read(self, x, kept, at):
         k, v, some = kept
-        return attend(self.heads.queries(x), k, v, some[:, None, None], impl=self.impl)
+        return attend(self.heads.queries(x), k, v, some, impl=self.impl)

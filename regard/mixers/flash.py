@@ -100,4 +100,4 @@ class Flash(ChunkedMixer):
 
     def _start(self, length, max_len):
         widths = self.relative.width, self.unit.key_dim, self.unit.hidden_dim
-        return initial_state(self.unit.out.weight, len(length), 1, self.chunk_size, *widths)
+        return initial_state(self.unit.out.weight, length, 1, self.chunk_size, *widths)

@@ -77,7 +77,7 @@ class MixedChunk(ChunkedMixer, HeadsMixer):
     def _start(self, length, max_len):
         K = self.heads.head_dim
         like = self.heads.zeros(len(length), 0)
-        return initial_state(like, len(length), like.shape[1], self.chunk_size, K, K, K)
+        return initial_state(like, length, like.shape[1], self.chunk_size, K, K, K)
 
 
 def _relu2(q, k, v, allowed, ahead) -> Tensor:

@@ -40,7 +40,8 @@ def after_step(model: nn.Module, group: Any = None) -> None:
         )
     if group is not None:
         for centroids in counted:
-            centroids.add_up(group)
+            for staged in centroids.staged:
+                dist.all_reduce(staged, group=group)
     for module in model.modules():
         if isinstance(module, Mixer):
             module.after_step()

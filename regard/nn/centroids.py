@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -116,11 +115,6 @@ class Centroids(nn.Module):
         self.sums, self.counts, *staged = (_at_least_float32(fn, old) for old in before)
         self.staged = staged[0], staged[1]
         return self
-
-    def add_up(self, group: "dist.ProcessGroup") -> None:
-        """The next update is with what all processes of the group counted; all of them call this, before `update`."""
-        for staged in self.staged:
-            dist.all_reduce(staged, group=group)
 
     @torch.no_grad()
     def update(self) -> None:
