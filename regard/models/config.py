@@ -157,6 +157,10 @@ class StackConfig(SizesConfig):
         """What every block is told of its residual paths."""
         return {"norm": self.norm, "norm_first": self.norm_first, "dropout": self.dropout}
 
+    def norm_if(self, wanted: bool, width: int) -> nn.Module:
+        """A norm of this width, or nothing."""
+        return NORMS[self.norm](width) if wanted else nn.Identity()
+
     def global_at(self, place: Int[Tensor, "b T"], batch_size: int) -> Bool[Tensor, "B T"] | None:
         """The tokens that see all and are seen by all, by their places; None where there are none."""
         if not self.global_tokens:

@@ -139,7 +139,7 @@ class Decoder(nn.Module):
             )
             for _ in range(config.decoder_layers or config.num_layers)
         )
-        self.norm = NORMS[config.norm](config.dim) if config.norm_first else nn.Identity()
+        self.norm = config.norm_if(config.norm_first, config.dim)
         self.checkpoint = config.checkpoint
 
     @property

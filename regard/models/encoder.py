@@ -27,7 +27,6 @@ from regard.models.tokens import (
     next_places,
     places,
 )
-from regard.nn import NORMS
 from regard.nn.starts import NormalRows, normal_rows
 from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
@@ -49,7 +48,7 @@ class Embedding(nn.Module):
         self.table = NormalRows(vocab_size, config.dim)
         normal_rows(self.table, std=config.dim**-0.5)
         self.position = position
-        self.norm = NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
+        self.norm = config.norm_if(config.embedding_norm, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, tokens: Tokens, position: Int[Tensor, "b T"], valid: Valid) -> Hidden:
@@ -131,7 +130,7 @@ class Encoder(Streams):
         self.blocks = make_blocks(config, causal=causal)
         self.config = config
         self.width = self.blocks.width
-        self.norm = NORMS[config.norm](self.width) if config.norm_first else nn.Identity()
+        self.norm = config.norm_if(config.norm_first, self.width)
 
     @property
     def max_len(self) -> int | None:

@@ -26,7 +26,6 @@ from regard.models.classifier import Summary
 from regard.models.config import Logits, Model, StackConfig
 from regard.models.encoder import added_position
 from regard.models.tokens import Tokens, Valid, check_tokens
-from regard.nn import NORMS
 from regard.pools import build_pool
 
 
@@ -101,13 +100,11 @@ class PatchClassifier(Model):
         self.side = config.patch_size // config.stem_stride
         self.project = nn.Linear(channels * self.side**2, config.dim)
         self.position = added_position(config)
-        self.embedding_norm = (
-            NORMS[config.norm](config.dim) if config.embedding_norm else nn.Identity()
-        )
+        self.embedding_norm = config.norm_if(config.embedding_norm, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = make_blocks(config, causal=False)
         width = self.blocks.width
-        self.norm = NORMS[config.norm](width) if config.norm_first else nn.Identity()
+        self.norm = config.norm_if(config.norm_first, width)
         self.pool = build_pool(config.summary, width)
         self.head = nn.Linear(width, config.num_classes)
 

@@ -191,7 +191,16 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         return z if of != "value" or self.of is None else self.of(z)
 
 
-class Values(nn.Module):
+class Merged(nn.Module):
+    """Base of heads that are side by side before the layer `out`."""
+
+    out: nn.Module
+
+    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+        return self.out(side_by_side(mixed))
+
+
+class Values(Merged):
     """v = values.split(x); y = values.merge(weights @ v). Glorot initialisation, as in `Heads`."""
 
     def __init__(self, dim: int, num_heads: int):
@@ -206,11 +215,8 @@ class Values(nn.Module):
     def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
         return split_heads(self.value(x), self.num_heads, self.head_dim)
 
-    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(side_by_side(mixed))
 
-
-class LatentHeads(nn.Module):
+class LatentHeads(Merged):
     """Heads whose keys and values are made of one latent of each token (DeepSeek-AI 2024, arXiv 2405.04434).
 
     q, z = split(x, context, at);   k, v = expanded(z);   y = merge(mixed). A latent z = [c; r] has `latent_dim` channels, which are normed, and
@@ -270,9 +276,6 @@ class LatentHeads(nn.Module):
         c, r = z.split(self.latents, -1)
         k, v = apart(self.expand(c[:, 0]), sum(self.widths)).split(self.widths, -1)
         return torch.cat([k, r.expand(-1, k.shape[1], -1, -1)], -1), v
-
-    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
-        return self.out(side_by_side(mixed))
 
 
 def split_heads(

@@ -28,6 +28,11 @@ class ScoreSubject(Judged):
         assert isinstance(width, int)
         self.q, self.k = normal(B, H, T + S, width).split((T, S), dim=2)
 
+    @property
+    def whole(self) -> Tensor:
+        """The scores of all queries and keys."""
+        return self.score(self.q, self.k)
+
 
 def formula(subject: ScoreSubject) -> None:
     """Scores and gradients are those of one query and one key at a time: `oracle(params, head, q, k, position)`."""
@@ -45,7 +50,7 @@ def formula(subject: ScoreSubject) -> None:
 
 def shapes(subject: ScoreSubject) -> None:
     """Any numbers of queries and keys, one included; a part of the queries gives its part of the scores."""
-    whole = subject.score(subject.q, subject.k)
+    whole = subject.whole
     require(whole.shape == (B, H, T, S), f"shape {list(whole.shape)}, not {[B, H, T, S]}")
     empty = subject.score(subject.q[:0], subject.k[:0])
     require(empty.shape == (0, H, T, S), f"an empty batch has shape {list(empty.shape)}")
@@ -57,7 +62,7 @@ def shapes(subject: ScoreSubject) -> None:
 def steps(subject: ScoreSubject) -> None:
     """Prepared queries and keys of given positions give what the whole gives."""
     score = subject.score
-    whole = subject.score(subject.q, subject.k)
+    whole = subject.whole
     to = torch.randperm(S, generator=seeded(1))
     keys = score.keys(subject.k[:, :, to], to.expand(B, -1))  # type: ignore[operator]
     found = score.pairs(score.queries(subject.q), keys)  # type: ignore[operator]
@@ -66,7 +71,7 @@ def steps(subject: ScoreSubject) -> None:
 
 def mask(subject: ScoreSubject) -> None:
     """A pair's score depends on its own query and key only, so that a masked pair is not felt."""
-    whole = subject.score(subject.q, subject.k)
+    whole = subject.whole
     q = subject.q.clone()
     k = subject.k.clone()
     q[:, :, 2:] *= -3
