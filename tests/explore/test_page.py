@@ -26,17 +26,14 @@ from regard.explore.packed import pack
 from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
 from regard.models import (
-    ClassifierConfig,
     DINConfig,
     HANConfig,
-    LanguageModelConfig,
-    TransformerConfig,
     pad_documents,
 )
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
-from tests.models.small import classifier, language_model, shaken
+from tests.models.small import classifier, language_model, shaken, transformer
 from tests.payloads import PAYLOADS
 
 MECHANISMS = ["softmax", "linformer", "fnet"]  # shares, signed weights, influence alone
@@ -485,14 +482,13 @@ def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(make, befor
 
 
 def test_what_multiplies_is_all_layers_of_a_stack_and_what_adds_up_is_its_own():
-    mixers = ["softmax", ("softmax", {"num_heads": 1})]
-    model = built(ClassifierConfig(num_classes=4, **{**STACK, "mixers": mixers}))
+    model = classifier(mixers=["softmax", ("softmax", {"num_heads": 1})])
     maps = [layer.found.values for layer in layers(model, IDS[:, :5])]
     found = dict(attributed(page(model, IDS[:, :5]))["methods"])
     assert found["rollout"] == pytest.approx(rollout(maps)[0].mean(0).tolist(), rel=1e-2)
-    mixed = built(ClassifierConfig(num_classes=4, **{**STACK, "mixers": ["softmax", "fnet"]}))
+    mixed = classifier(mixers=["softmax", "fnet"])
     assert "no weights" in dict(attributed(page(mixed, IDS[:, :5]))["reasons"])["rollout (rows normalised)"]  # fmt: skip
-    translator = built(TransformerConfig(**STACK))
+    translator = transformer()
     shown = attributed(page(translator, {"source": IDS[:, :5], "target": IDS[:, 2:7]}))
     products = gradient_times_attention(translator, IDS[:, :5], IDS[:, 2:7])[:2]
     own = sum(one[0].sum((0, 1)) for one in products)

@@ -120,12 +120,6 @@ def test_what_would_be_ignored_is_refused():
         attention = AttentionFunction(AttentionConfig("softmax"))
         return attention(torch.nn.Identity(), q, q, q, None, is_causal=True, **more)
 
-    automatic = transformers.AutoModelForCausalLM.from_config
-    with torch.device("meta"):
-        assert_refused(
-            *((UnsupportedError, "has a class for each of its", partial(automatic, config(), attn_implementation="regard_softmax"))
-              for config in (transformers.FalconConfig, transformers.GPTNeoConfig)),
-        )  # fmt: skip
     assert_refused(
         (UnsupportedError, "linear does not support dropout of weights: set", lambda: made.train()(**given)),
         (UnsupportedError, "it is not made of queries, keys and values", lambda: AttentionConfig("fnet")),
