@@ -194,10 +194,6 @@ def test_models_that_call_no_function_are_refused(kind, head):
             assert_refused((UnsupportedError, why, call))
 
 
-WINDOWED = {
-    **small.SIZES, **small.TOKENS, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4,
-    "layer_types": ["sliding_attention", "full_attention"],
-}  # fmt: skip
 SCORED = {
     "GptOss": {"num_local_experts": 2, "num_experts_per_tok": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
     "Gemma2": {"attn_logit_softcapping": 0.5},
