@@ -125,9 +125,8 @@ def teach(
                 compare()
             loss = measured(student, teacher, *batch)
             if weights is None and not loss.isfinite():
-                raise OptionError(
-                    f"teach: the loss of step {number} is {loss.item()}: lower the rate"
-                )
+                found = f"the loss of step {number} is {loss.item()}"
+                raise OptionError(f"teach: {found}: lower the rate")
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -44,6 +44,8 @@ from regard.functional.rows import Impl
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.centroids import Centroids, Counts
 
+SHARED = {"shared_qk": True, "allow_self": False}
+
 
 class Routing(HeadsMixer):
     __doc__ = __doc__
@@ -58,16 +60,12 @@ class Routing(HeadsMixer):
         state="N W H K",
     )
     variants = {
-        "shared_qk": {"num_clusters": 3, "window_size": 4, "shared_qk": True, "allow_self": False},
+        "shared_qk": {"num_clusters": 3, "window_size": 4, **SHARED},
         "grouped": {"num_clusters": 3, "window_size": 4, "num_kv_heads": 1},
         "raw": {"num_clusters": 2, "window_size": 3, "attend_raw": True},
         "published_causal": {
-            "num_clusters": 3,
-            "window_size": 5,
-            "published_causal": True,
-            "shared_qk": True,
-            "allow_self": False,
-            "scale": 1.0,
+            **{"num_clusters": 3, "window_size": 5, "published_causal": True, "scale": 1.0},
+            **SHARED,
         },
     }
     limits = {"softmax": ({"num_clusters": 1, "window_size": 64, "attend_raw": True}, {})}

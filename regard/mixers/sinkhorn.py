@@ -150,8 +150,7 @@ class Sinkhorn(HeadsMixer):
         return F.pad(z, (0, 0, 0, N * C - z.shape[1])).unflatten(1, (N, C))
 
     def _noisy(self, logits: Tensor) -> Tensor:
-        noise = gumbel(logits) if self.training else 0.0
-        return (logits + noise) / self.temperature
+        return (logits + (gumbel(logits) if self.training else 0.0)) / self.temperature
 
     def _start(self, length, max_len):
         room = -(-(max_len or 0) // self.block_size) * self.block_size
@@ -167,8 +166,8 @@ class Sinkhorn(HeadsMixer):
         how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
-            key = upto(after.k.shape[2], x)
-            seen = key <= place(state.length, None, x.shape[1])[..., None]
+            last = place(state.length, None, x.shape[1])[..., None]
+            seen = upto(after.k.shape[2], x) <= last
             y = y + softmax_attention(q, after.k, after.v, mask=Mask(pairwise=seen[:, None]))
         return y, replace(after, total=total[:, -1])
 
@@ -177,6 +176,5 @@ class Sinkhorn(HeadsMixer):
         N = k.shape[2] // self.block_size
         if self.sort_net is not None:
             return self._noisy(self.sort_net(summary, min(N, self.sort_net.max_blocks)))
-        q = apart(summary, self.heads.key_dim)
         means = k.unflatten(2, (N, -1)).mean(3)
-        return self._noisy(block_scores(q, means))
+        return self._noisy(block_scores(apart(summary, self.heads.key_dim), means))
