@@ -148,28 +148,24 @@ def numbered(
 
 
 def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
-    gathered: dict[tuple, list[Layer]] = {}
-    places: dict[tuple, list[int]] = {}
+    gathered: dict[tuple, dict[int, Layer]] = {}
     for place, layer in enumerate(read):
         name = _group_name(layer, model)
         shape = tuple(layer.found.values.shape[1:])
-        key = name, shape, layer.found.prefix
-        gathered.setdefault(key, []).append(layer)
-        places.setdefault(key, []).append(place)
+        gathered.setdefault((name, shape, layer.found.prefix), {})[place] = layer
     words = inputs.row(inputs.words, row)
     others = inputs.row(inputs.others, row)
     groups = []
-    for key, parts in gathered.items():
-        name, (_, T, S), prefix = key
-        path, time, _, cross, _ = parts[0]
+    for (name, (_, T, S), prefix), parts in gathered.items():
+        path, time, _, cross, _ = next(iter(parts.values()))
         # the mixer of a DecoderBlock, or of a second input
         second = cross or "self_mixer" in path or time == 1
         queries = others if second else words
         keys = words if cross or not second else others
         if isinstance(model, PatchClassifier):
             across = model.config.image_size[1] // model.config.patch_size
-            cells = (divmod(n, across) for n in range(model.config.num_patches))
-            queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in cells]
+            places = (divmod(n, across) for n in range(model.config.num_patches))
+            queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
         valid = inputs.kwargs.get("valid")
         valid = None if valid is None else valid[row]
         rows = numbered(queries, T, None if queries is others else valid)
@@ -177,9 +173,9 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Gr
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
             Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])
-            for path, _, mixer, _, found in parts
+            for path, _, mixer, _, found in parts.values()
         ]
-        groups.append(Group(name, rows, cols, cross, sheets, prefix, places[key]))
+        groups.append(Group(name, rows, cols, cross, sheets, prefix, [*parts]))
     return groups
 
 

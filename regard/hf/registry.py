@@ -12,7 +12,7 @@ registered, it refuses the name that it does not know.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType
@@ -76,32 +76,29 @@ def patch_transformers() -> None:
     if hasattr(PretrainedConfig, FIELD):
         return
     plain = PretrainedConfig.to_dict
-    checked = PreTrainedModel.get_correct_attn_implementation
-    chosen = PreTrainedModel.set_attn_implementation
 
     @wraps(plain)
     def to_dict(self: PretrainedConfig) -> Record:
         names, records = named(self), used(self)
         return plain(self) | ({"attn_implementation": names, FIELD: records} if records else {})
 
-    @wraps(checked)
-    def check(
-        self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
-    ) -> str:
-        if requested_attention is not None and requested_attention.startswith(PREFIX):
-            _check(type(self), requested_attention)
-        return checked(self, requested_attention, is_init_check)
-
-    @wraps(chosen)
-    def choose(self: PreTrainedModel, attn_implementation: Any, **options: Any) -> None:
-        if isinstance(attn_implementation, str) and attn_implementation.startswith(PREFIX):
-            _check(type(self), attn_implementation)
-        chosen(self, attn_implementation, **options)
-
-    PreTrainedModel.set_attn_implementation = choose  # type: ignore[method-assign,assignment]
     PretrainedConfig.to_dict = to_dict  # type: ignore[method-assign]
-    PreTrainedModel.get_correct_attn_implementation = check  # type: ignore[method-assign]
+    for method in ("get_correct_attn_implementation", "set_attn_implementation"):
+        setattr(PreTrainedModel, method, _checking(getattr(PreTrainedModel, method)))
     setattr(PretrainedConfig, FIELD, property(used, restore))
+
+
+def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of models, whose first argument is the name of an implementation."""
+
+    @wraps(method)
+    def call(self: PreTrainedModel, *args: Any, **options: Any) -> Any:
+        name = next(iter((*args, *options.values())), None)
+        if isinstance(name, str) and name.startswith(PREFIX):
+            _check(type(self), name)
+        return method(self, *args, **options)
+
+    return call
 
 
 def _check(model: type[PreTrainedModel], name: str) -> None:
