@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -138,9 +138,10 @@ class _Trainer:
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
-        chosen = {
-            name: z for name, z in vars(task).items() if isinstance(z, str | int | float | tuple)
-        }
+        names = [one.name for one in fields(task)] if is_dataclass(task) else []
+        options = {name: getattr(task, name) for name in names}
+        told = str | int | float | tuple
+        chosen = {name: value for name, value in options.items() if isinstance(value, told)}
         facts = {"task": task.name, "options": chosen, "data_sha256": splits.sha256, **origin}
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()

@@ -1,7 +1,7 @@
 """The training loop: it learns, stops, refuses, and goes on where it was cut off; `tests.faults` kills it."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -148,9 +148,9 @@ def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given,
 def test_a_run_of_other_options_of_its_task_is_another(tmp_path):
     """Which data of the same content do not tell: the loss and the metric may."""
 
+    @dataclass
     class Smooth(Majority):
-        def __init__(self, smoothing):
-            self.smoothing = smoothing
+        smoothing: float = 0.0
 
     train(tmp_path, task=Smooth(0.0))
     with pytest.raises(OptionError, match=r"another run: options\.smoothing is 0\.0"):
