@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+import regard.fast.scan  # names the operator
 from regard import Mask
 from regard.fast.cpu.efficient import piece_sizes
 from regard.fast.cpu.tiles import tiles
@@ -17,6 +18,7 @@ from regard.functional import (
     lsh_attention,
     pattern_attention,
 )
+from regard.functional.delta import scanned
 from regard.functional.linear import chosen_sums
 from regard.functional.pattern import weights
 from regard.functional.patterns import Block, Scattered, Strided, Window
@@ -98,6 +100,19 @@ def test_sums_go_on_from_those_before():
     results = []
     for impl in ("plain", Form("pieces", chunk=7)):
         made = chosen_sums(a, e, v, None, S, z, impl=impl)
+        loss = sum(part.cos().sum() for part in made)
+        results.append((*made, *torch.autograd.grad(loss, leaves)))
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+
+
+def test_the_scan_of_a_compiled_program_is_the_loop():
+    B, H, N, C, K, V = 2, 1, 3, 4, 3, 2
+    kinds = ((C, K), (C, C), (C, V), (C, K), (K, C), (K, 1))
+    shapes = [(B, H, K, V), *((B, H, N, *kind) for kind in kinds)]
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    results = []
+    for form in (scanned, torch.ops.regard.delta_scan):
+        made = form(*leaves)[:2]
         loss = sum(part.cos().sum() for part in made)
         results.append((*made, *torch.autograd.grad(loss, leaves)))
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
