@@ -6,6 +6,7 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from math import isclose
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -249,11 +250,22 @@ class Results:
         return max(0.0, (cell.mean - bag) / (1 - bag))
 
     def gain(self, label: str) -> float | None:
-        """Mean of the shares of the columns of accuracy; None until all are known."""
-        names = [name for name in self.accuracies if not self.columns[name]["later"]]
-        cells = [cell for name in names if (cell := self.cells.get((label, name)))]
-        shares = [share for cell in cells if (share := self.share(cell)) is not None]
-        return fmean(shares) if shares and len(shares) == len(names) else None
+        """Mean of the shares in the columns `gained`; None where one is not known."""
+        cells = [self.cells.get((label, name)) for name in self.gained]
+        shares = [share for cell in cells if cell and (share := self.share(cell)) is not None]
+        return fmean(shares) if shares and len(shares) == len(cells) else None
+
+    @cached_property
+    def gained(self) -> list[str]:
+        """The columns of accuracy in which every entry has been asked: a gain is of the same columns for all."""
+        first = [name for name in self.accuracies if not self.columns[name]["later"]]
+        left = {
+            cell.column
+            for cell in self.cells.values()
+            if cell.entry in self.labels
+            if self.share(cell) is None and not (cell.reason or cell.failed)
+        }
+        return [name for name in first if name not in left]
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""

@@ -44,7 +44,7 @@ function chart(question) {
     const speed = base * 10 ** power;
     if (Math.log10(speed) > low && Math.log10(speed) < high) svg.append(drawn("line", { class: "rule", x1: x(speed), x2: x(speed), y1: top, y2: height - bottom }), drawn("text", { class: "tick", x: x(speed), y: height - bottom + 18, "text-anchor": "middle" }, size(speed, "")));
   }
-  svg.append(drawn("text", { class: "title", x: width - right, y: height - 8, "text-anchor": "end" }, `tokens a second, ${timed.kind === "timed" ? timed.name : ""}, one block of width ${timed.dim} →`), drawn("text", { class: "title", x: left, y: top + 2 }, "↑ mean of (score - bag) / (1 - bag)"));
+  svg.append(drawn("text", { class: "title", x: width - right, y: height - 8, "text-anchor": "end" }, `tokens a second, ${timed.kind === "timed" ? timed.name : ""}, one block of width ${timed.dim} →`), drawn("text", { class: "title", x: left, y: top + 2 }, `↑ mean of (score - bag) / (1 - bag): ${question.gained.join(", ")}`));
   const taken = [], pen = document.createElement("canvas").getContext("2d");
   pen.font = `12px ${getComputedStyle(home).fontFamily}`;
   for (const { row, at } of [...points].sort((a, b) => b.at["peak bytes"] - a.at["peak bytes"])) {

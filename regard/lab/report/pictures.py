@@ -74,7 +74,7 @@ def trade(question: Told) -> Any:
         x=alt.X("label_x:Q", scale=None), y=alt.Y("label_y:Q", scale=None), text="name:N"
     )
     title = alt.TitleParams(
-        "Above a uniform mean of all tokens: mean of (score - bag) / (1 - bag)",
+        f"Above a uniform mean of all tokens: mean of (score - bag) / (1 - bag) in {', '.join(question['gained'])}",
         subtitle=f"against tokens a second at {timed['length']:,} tokens, one block of width {timed['dim']}; area: peak memory, largest {size(most)}; pale: causal form",
         anchor="start",
     )

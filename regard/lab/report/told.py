@@ -33,6 +33,7 @@ def of_question(results: Results) -> Told:
         "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran)),
         "columns": [_column(results, name) for name in (*trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
+        "gained": results.gained,
         "claims": results.judged(),
         "missing": [*_missing(results, trained)],
         "old": results.old,

@@ -9,7 +9,18 @@ from regard.lab import near, reaches
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results, best_rate, questions
 from regard.lab.report.told import told
-from tests.lab.experiment.tiny import CLAIM, FAIR, GOOD, LINE, TINY, asked, made_up, results
+from tests.lab.experiment.tiny import (
+    CLAIM,
+    COLUMN,
+    FAIR,
+    GOOD,
+    LINE,
+    SCREEN,
+    TINY,
+    asked,
+    made_up,
+    results,
+)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +169,17 @@ def test_the_gain_is_what_lies_above_the_bag(ask_once):
     assert found.gain("softmax") == pytest.approx((sum(GOOD) / 8 - bag) / (1 - bag))
     full = results(record, of(record, lines=(1.0,) * 8))
     assert full.gain("softmax") is None and math.isfinite(full.cells["softmax", "address"].mean)
+
+
+def test_a_gain_is_of_the_columns_in_which_every_entry_was_asked(ask_once):
+    other = replace(COLUMN, name="other", task=replace(COLUMN.task, length=20))
+    record = ask_once(replace(SCREEN, vary=(COLUMN, other)))
+    places = {label: cell for label, name, cell, *_ in record.config["cells"] if name == "other"}
+    rows = of(record)
+    again = [replace(row, column="other", cell=places[row.entry]) for row in rows]
+    assert results(record, rows + again).gained == ["address", "other"]
+    cut = results(record, rows + [row for row in again if row.entry != "local, window 4"])
+    assert cut.gained == ["address"] and None not in map(cut.gain, cut.labels)
 
 
 def test_rows_are_read_at_equal_time_too(ask_once):
