@@ -19,7 +19,6 @@ PARTS = {
     "calls": "Calls with a likely wrong argument",
 }
 WITHIN = (
-    "kills that left something half written",
     "runs that were killed until they ended",
     "partial files that were left",
     "disks that were full at some write",

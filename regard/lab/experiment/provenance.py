@@ -35,9 +35,13 @@ def provenance(*, device: str = "cpu", dtype: str = "float32", of: str | None = 
         threads=torch.get_num_threads(),
         dtype=dtype,
         versions=versions(),
-        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started=clock(),
         allocator=allocator(),
     )
+
+
+def clock() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def allocator() -> str:

@@ -24,7 +24,7 @@ from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
-from regard.lab.experiment.provenance import describe, provenance
+from regard.lab.experiment.provenance import clock, describe, provenance
 from regard.lab.experiment.question import Column, Question
 from regard.lab.experiment.results import (
     WIDEST,
@@ -55,9 +55,9 @@ class Outcome:
     """The outcome of asking a question."""
 
     question: str
-    new: int = 0  # results made now
+    new: int = 0  # results made since, by this process or another
     failed: int = 0  # of them, trainings without a value
-    found: int = 0  # results that the ledger had
+    found: int = 0  # results that the ledger had before
     left: int = 0  # not begun, for want of time
     seconds: float = 0.0
 
@@ -116,6 +116,7 @@ class Asking:
 
     def __post_init__(self) -> None:
         question = self.question
+        self.began = clock()
         self.end = monotonic() + 3600 * (question.hours or inf)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
@@ -271,7 +272,8 @@ class Asking:
         def found() -> bool:
             if missing():
                 return False
-            self.outcome.found += len(able)
+            for key in keys.values():
+                self._seen(self.ledger.get(key))
             return True
 
         def keep(timed: list[Row]) -> None:
@@ -323,17 +325,26 @@ class Asking:
         if not row:
             return False
         if key not in self.display.moved:  # each round of a search asks for those before it again
-            self.outcome.found += 1
+            self._seen(row)
             if self.display.begun:
                 self.display.say(row)  # another process has done it
         return True
 
     def _keep(self, row: Row) -> None:
         self.ledger.put(row_key(row), row)
-        self.outcome.new += 1
-        self.outcome.failed += row.kind == "trained" and row.value is None
+        self._made(row)
         self.display.say(row)
         self._draw()
+
+    def _seen(self, row: Row | None) -> None:
+        if row and row.provenance.started > self.began:  # another process of this call has made it
+            self._made(row)
+        else:
+            self.outcome.found += 1
+
+    def _made(self, row: Row) -> None:
+        self.outcome.new += 1
+        self.outcome.failed += row.kind == "trained" and row.value is None
 
     def _draw(self, now: bool = False) -> None:
         began = monotonic()
