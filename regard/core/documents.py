@@ -20,6 +20,7 @@ from regard.core.request import (
     check_request,
     compacted,
     compaction,
+    documents_with_context,
     existing,
     permute,
     with_facts,
@@ -129,12 +130,17 @@ def mean_of_queries(
 def packed(who: str, mask: Mask, *, padding: bool) -> Packed | None:
     """The documents of `mask.documents`; None where no token exists. padding: False if a bucket may hold documents of one length only.
 
-    Raises ShapeError for a number that comes again after a gap, UnsupportedError while a program is exported.
+    Raises ShapeError for a number that comes again after a gap, UnsupportedError where numbers cannot be read: while a program is
+    exported, under vmap, and on the meta device.
     """
     assert mask.documents is not None
     if torch.compiler.is_exporting():
         raise UnsupportedError(
             f"{who} does not export documents: their lengths are read. Export the model for rows of one document."
+        )
+    if mask.documents.is_meta or torch._C._functorch.is_batchedtensor(mask.documents):
+        raise UnsupportedError(
+            f"{who} does not support documents under vmap or on the meta device: they are read"
         )
     B, T = mask.documents.shape
     device = mask.documents.device
@@ -216,9 +222,12 @@ def extended_documents(
 ) -> tuple[Float[Tensor, "B N D"], Any]:
     """`extend` of one document after the other: a number unlike the one before begins with a new state.
 
-    Raises ShapeError for a number that comes again after a gap, and for a state whose tokens had no numbers.
+    Raises ShapeError for a number that comes again after a gap, and for a state whose tokens had no numbers; UnsupportedError for a
+    state over a context.
     """
     N = x.shape[1]
+    if any(pytree.GetAttrKey("kept") in path for path, _ in pytree.tree_leaves_with_path(state)):
+        raise documents_with_context(mixer.name)
     present = existing(documents, valid)
     if not present.any():
         return extended(mixer, x, state, valid, donate)

@@ -114,14 +114,18 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
     check_mask(who, mask, B, T, S, getattr(mixer, "num_heads", None), device=x.device)
 
 
+def documents_with_context(who: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{who} does not support documents with a context: they are of the tokens that are mixed. Give each document "
+        "as a row, with its own context."
+    )
+
+
 def _check_context(mixer: Any, B: int, context: Tensor, mask: Mask) -> None:
     who = mixer.name
     mixer.require("cross")
     if mask.documents is not None:
-        raise UnsupportedError(
-            f"{who} does not support documents with a context: they are of the tokens that are mixed. Give each document "
-            "as a row, with its own context."
-        )
+        raise documents_with_context(who)
     if mask.global_tokens is not None:
         raise ShapeError(
             f"{who}: global_tokens are tokens of x, and a context was given. Leave one out."

@@ -11,6 +11,7 @@ A state is a pytree of its tensors, its owner static. `dataclasses.replace` chan
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
@@ -113,8 +114,15 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
 
 def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
     """What a mixer must share with the mixer that made a state."""
-    told = ((key, shown(value)) for key, value in options.items() if key not in HARMLESS)
+    told = ((key, _told(value)) for key, value in options.items() if key not in HARMLESS)
     return (("mixer", name), *told)
+
+
+def _told(value: Any) -> str:
+    """As messages show it, and a hash of what they leave out."""
+    short = shown(value)
+    whole = repr(value)
+    return short if whole == short else f"{short} ({sha256(whole.encode()).hexdigest()[:8]})"
 
 
 def stamped(state: AnyState, owner: Owner, most: int | None) -> AnyState:

@@ -111,6 +111,8 @@ def _stochastic(
                 f"{who} does not support {kind} weights (maps[{depth}]): their rows do not sum to 1. "
                 "Pass normalise=True to take rows of magnitudes that do."
             )
+        if not weights.isfinite().all():
+            raise OptionError(f"{who}: maps[{depth}] must hold finite numbers")
         one = reduce(weights.abs(), "b h t s -> b t s", heads)
         total = one.sum(-1, keepdim=True)
         own = torch.eye(one.shape[-1], dtype=one.dtype, device=one.device)

@@ -108,8 +108,13 @@ def append(
 
 
 def is_ours(donate: bool, *tensors: Tensor) -> bool:
-    """True if donated storage may be overwritten: no gradient flows through its contents."""
-    return donate and not (torch.is_grad_enabled() and any(z.requires_grad for z in tensors))
+    """True if donated storage may be overwritten: no gradient flows through its contents, and autograd may count its changes."""
+    if not donate or plain_alone():
+        return False
+    if torch.is_inference_mode_enabled():
+        return True
+    recorded = torch.is_grad_enabled()
+    return not any(z.is_inference() or (recorded and z.requires_grad) for z in tensors)
 
 
 def place(

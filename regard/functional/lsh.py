@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Count
 from regard.functional.rows import Impl, wide_type
 from regard.functional.sorted import Window, chunks, last_of_group, sorted_attention
 
@@ -37,8 +38,8 @@ def sort_plan(
     buckets: Int[Tensor, "B H R T"],
     *,
     chunk_size: int,
-    chunks_before: int,
-    chunks_after: int,
+    chunks_before: Count,
+    chunks_after: Count,
     same_bucket_only: bool,
     mask: Mask,
 ) -> tuple[Int[Tensor, "B H R T"], Window]:
@@ -62,8 +63,8 @@ def lsh_attention(
     chunk_size: int,
     mask: Mask = OPEN,
     scale: float = 1.0,
-    chunks_before: int = 1,
-    chunks_after: int = 0,
+    chunks_before: Count = 1,
+    chunks_after: Count = 0,
     same_bucket_only: bool = True,
     dedup: bool = True,
     impl: Impl = "auto",

@@ -118,7 +118,11 @@ def divergence(
             weights, _ = chosen(q, keys, at, last[:, rows])
             p = weights.mean(3).unflatten(1, (at.shape[1], -1)).mean(2)
             p = p.unflatten(3, (count, -1)).sum(4)
-        found = found.gather(3, at.clamp_min(0)).masked_fill(at < 0, NEVER)
+        found = (
+            found.expand(-1, at.shape[1], -1, -1)
+            .gather(3, at.clamp_min(0))
+            .masked_fill(at < 0, NEVER)
+        )
         return (torch.xlogy(p, p) - p * found.log_softmax(3)).sum(3, keepdim=True).mean(1, True)
 
     return tiled(some, tile, q, in_chunks(k, block_size).flatten(3))

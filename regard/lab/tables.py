@@ -90,6 +90,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         splits = table_splits(
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
+        kept = dict(vars(self))
         self._set(splits.schema, names, single)
         task = Given(labels=names)
         config = self._training(len(parts[0]))
@@ -101,6 +102,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
                 self.result_ = fit(
                     model, task, config, folder, splits=splits, progress=self.progress
                 )
+        except BaseException:  # what was fitted before stays whole
+            self.__dict__ = kept
+            raise
         finally:
             restore(before)
         self.module_ = model.eval()

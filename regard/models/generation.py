@@ -191,7 +191,7 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
         if isinstance(part, Tensor) and part.ndim:
             if index.is_cpu and index.numel() and not 0 <= index.min() <= index.max() < len(part):
                 raise ShapeError(f"reorder: index must name rows from 0 to {len(part) - 1}")
-            return part.index_select(0, index)
+            return part.index_select(0, index.long())
         if not stamp(part):
             raise ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")
         picked = pytree.tree_map_only(Tensor, rows, part)

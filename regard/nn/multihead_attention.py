@@ -262,6 +262,10 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             if counted or not is_causal:
                 return Mask(causal=is_causal, valid=valid), None
             given["attn_mask"] = tokens[0].new_ones(T, S, dtype=torch.bool).triu(1)
+        if torch._C._functorch.is_batchedtensor(given["attn_mask"]):
+            raise UnsupportedError(
+                "MultiheadAttention does not support vmap over attn_mask: it is read"
+            )
         allowed, added = _allowed(
             "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
         )

@@ -9,7 +9,7 @@ from regard.core.pool import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
 from regard.testing.laws.door import learns_nothing
 from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite
-from regard.testing.subject import Oracle, normal, require_same, results, seeded, tensors
+from regard.testing.subject import Oracle, made, normal, require_same, results, seeded, tensors
 from regard.testing.verdicts import (
     Checked,
     Judged,
@@ -51,7 +51,7 @@ class PoolSubject(Judged):
 
     def make(self) -> Pool:
         torch.manual_seed(0)
-        return self.factory().double().eval()
+        return made(self.factory, Pool).double().eval()
 
     def queries(self, rows: slice) -> Tensor | None:
         return None if self.query is None else self.query[rows]
@@ -141,10 +141,10 @@ def empty_batch(subject: PoolSubject) -> None:
     pool = subject.make().train()
     whole = pool(subject.x, subject.query)
     none = slice(0, 0)
+    seen = pool.weights(subject.x, subject.query)[none].shape
     before = {name: value.clone() for name, value in pool.state_dict().items()}
     x = subject.x[none].clone().requires_grad_()
     query = subject.queries(none)
-    seen = pool.weights(subject.x, subject.query)[none].shape
     for valid in (None, subject.valid[none]):
         learns_nothing(pool, x, pool(x, query, valid=valid), whole[none].shape)
         shape = pool.weights(x, query, valid=valid).shape

@@ -6,7 +6,8 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from regard.testing.subject import normal, require_same, results, seeded
+from regard.nn.scores import Score
+from regard.testing.subject import made, normal, require_same, results, seeded
 from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
 
 B = 2
@@ -21,11 +22,10 @@ class ScoreSubject(Judged):
     def __init__(self, factory: Callable[[], nn.Module], oracle: Oracle | None):
         super().__init__()
         torch.manual_seed(0)
-        self.score = factory().double().eval()
+        self.score = made(factory, Score).double().eval()
         self.oracle = oracle
         self.name = getattr(self.score, "name", type(self.score).__name__)
         width = self.score.dim
-        assert isinstance(width, int)
         self.q, self.k = normal(B, H, T + S, width).split((T, S), dim=2)
 
     @property
@@ -64,8 +64,8 @@ def steps(subject: ScoreSubject) -> None:
     score = subject.score
     whole = subject.whole
     to = torch.randperm(S, generator=seeded(1))
-    keys = score.keys(subject.k[:, :, to], to.expand(B, -1))  # type: ignore[operator]
-    found = score.pairs(score.queries(subject.q), keys)  # type: ignore[operator]
+    keys = score.keys(subject.k[:, :, to], to.expand(B, -1))
+    found = score.pairs(score.queries(subject.q), keys)
     require_close(found, whole[..., to], BOUND, "keys in another order, with their positions")
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from regard import Form
-from regard.core import Mask, Mixer
+from regard.core import Mask, Mixer, OptionError
+from regard.core.errors import shown
 from regard.testing.verdicts import (
     Judged,
     LawError as LawError,
@@ -82,6 +83,13 @@ def cut(mask: Mask, cols: slice, row: int | None = None) -> Mask:
     return tree_map_only(Tensor, part, mask)
 
 
+def made(factory: Callable[[], Any], kind: type[Any]) -> Any:
+    one = factory()
+    if not isinstance(one, kind):
+        raise OptionError(f"the factory must return a {kind.__name__}, got {shown(one)}")
+    return one
+
+
 class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
@@ -95,10 +103,7 @@ class Subject(Judged):
         self.blocks = blocks
         self.factory = factory
         self.oracle = oracle
-        first = factory()
-        assert isinstance(first, Mixer), (
-            f"the factory must return a regard.Mixer, got {type(first).__name__}"
-        )
+        first = made(factory, Mixer)
         self.cls = type(first)
         self.name = first.name
         self.can = first.capabilities

@@ -71,6 +71,12 @@ def test_documents_belong_to_the_tokens_that_are_mixed():
     mask = regard.Mask(documents=DOCUMENTS)
     with pytest.raises(regard.UnsupportedError, match="documents with a context"):
         SOFTMAX(X, context=X, mask=mask)
+    for name in ("softmax", "efficient", "linear"):
+        mixer = regard.build(name, dim=24, num_heads=3)
+        with pytest.raises(regard.UnsupportedError, match="documents with a context"):
+            mixer.extend(X, mixer.initial_state(1, context=X), documents=DOCUMENTS)
+    with pytest.raises(regard.UnsupportedError, match="documents under vmap"):
+        torch.func.vmap(lambda d: SOFTMAX(X, mask=regard.Mask(documents=d[None])))(DOCUMENTS)
     with pytest.raises(regard.UnsupportedError, match="plan is of rows"):
         SOFTMAX.plan(X, mask=mask)
 

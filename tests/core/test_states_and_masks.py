@@ -55,6 +55,12 @@ def test_the_option_that_differs_is_named_and_harmless_ones_are_not():
     with pytest.raises(ShapeError, match="with window_size=4, and this one has 8"):
         make("local", window_size=8).extend(X, state)
     assert make("local", window_size=4, impl="plain").extend(X, state)[0].shape == X.shape
+    several = ([1] * 6 + last for last in ([1, 2], [2, 1]))  # a message shows the first six
+    one, other = (
+        regard.build("longformer", dim=24, num_heads=8, dilation=tuple(d)) for d in several
+    )
+    with pytest.raises(ShapeError, match="got one of a mixer with dilation="):
+        other.extend(X, one.extend(X, one.initial_state(B))[1])
 
 
 @torch.no_grad()
@@ -68,6 +74,16 @@ def test_a_state_that_was_given_away_is_refused(name):
     y, _ = mixer.extend(X, second)
     again, _ = mixer.extend(X, second, donate=True)
     assert torch.equal(y, again)
+    with torch.inference_mode():
+        third = mixer.extend(X, mixer.initial_state(B, max_len=9))[1]
+    assert torch.equal(y, mixer.extend(X, third, donate=True)[0])
+
+
+@torch.no_grad()
+def test_streams_of_a_vmap_are_those_of_its_rows():
+    mixer = make("softmax").eval()
+    streamed = torch.func.vmap(lambda x: mixer.extend(x[None], mixer.initial_state(1))[0][0])(X)
+    torch.testing.assert_close(streamed, mixer.extend(X, mixer.initial_state(B))[0])
 
 
 @torch.no_grad()

@@ -48,6 +48,8 @@ def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
         attribute([torch.ones(1, 1, 3, 4)])
     with pytest.raises(OptionError, match=r"heads .* must be one of"):
         attribute(random_maps(3, 1), heads="median")
+    with pytest.raises(OptionError, match=r"maps\[0\] must hold finite numbers"):
+        attribute([torch.full((1, 1, 3, 3), torch.nan)], normalise=True)
 
 
 def test_flow_through_two_layers_is_what_both_let_through():

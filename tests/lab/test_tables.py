@@ -1,5 +1,7 @@
 """Models of tables as scikit-learn knows estimators; trained on planted rules, so that learning is seen."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,6 +119,13 @@ REFUSED = [
     (RARE, "label: of the 1350 rows trained on, 0 are 1"),
     (np.stack([CLICKED, RARE[::-1]], 1), "label_1: of the .* valid_share"),
 ]  # fmt: skip
+
+
+def test_a_fit_that_ends_in_an_error_leaves_the_last_whole(fitted):
+    model = copy.deepcopy(fitted).set_params(train=TrainConfig(steps=1, batch_size=10**6))
+    with pytest.raises(OptionError, match="batch_size is 1000000"):
+        model.fit(OTHER, 1 - CLICKED_THERE)
+    assert np.array_equal(model.predict_proba(OTHER), fitted.predict_proba(OTHER))
 
 
 @pytest.mark.parametrize(("labels", "message"), REFUSED, ids=range(len(REFUSED)))

@@ -73,11 +73,16 @@ def test_the_choice_by_blocks_is_minimaxs():
     assert torch.equal(chosen.sort(-1).values, expected.sort(-1).values)
 
 
-@pytest.mark.parametrize("options", [{"top_k": 4}, {"top_k": 2, "block_size": 3}])
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [({"top_k": 4}, 0), ({"top_k": 2, "block_size": 3}, 0), ({"top_k": 4}, 0.7)],
+)
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_auxiliary_loss_is_its_formula_and_moves_the_index_alone(options, causal):
+def test_the_auxiliary_loss_is_its_formula_and_moves_the_index_alone(options, causal, share):
+    """share: of the pairs, drawn for each head, that a mask allows beside a token itself; 0: no mask."""
     mixer, valid = built("indexed", **options), torch.arange(12) >= torch.tensor([[0], [5]])
-    mask = regard.Mask(causal=causal, valid=valid)
+    pairs = (torch.rand(2, 3, 12, 12) < share) | torch.eye(12, dtype=torch.bool)
+    mask = regard.Mask(causal=causal, valid=valid, pairwise=pairs if share else None)
     x = X.clone().requires_grad_()
     loss = mixer.auxiliary_loss(x, mask=mask)
     index = {n: z for n, z in mixer.named_parameters() if not n.startswith("heads.")}
@@ -86,11 +91,13 @@ def test_the_auxiliary_loss_is_its_formula_and_moves_the_index_alone(options, ca
     assert moved.keys() == index.keys() and x.grad is None
     C, total, H = mixer.block_size or 1, 0.0, 3
     for row in range(2):
-        alone = X[row, valid[row]][None]
-        chosen = mixer.plan(alone, mask=regard.Mask(causal))["chosen"]
-        weights = mixer.attention_map(alone, mask=regard.Mask(causal))[0]
+        alone, there = X[row, valid[row]][None], pairs[row][None, :, valid[row]][..., valid[row]]
+        same = regard.Mask(causal, pairwise=there if share else None)
+        chosen = mixer.plan(alone, mask=same)["chosen"]
+        weights = mixer.attention_map(alone, mask=same)[0]
         q, k, _ = mixer._split(alone, None)
-        scores = mixer._index(q, k, regard.Mask(causal))(slice(0, alone.shape[1]))[0]
+        scores = mixer._index(q, k, same)(slice(0, alone.shape[1]))[0]
+        scores = scores.expand(-1, chosen.shape[1], -1, -1)
         for c in range(chosen.shape[1]):
             of = weights[c * H // chosen.shape[1] : (c + 1) * H // chosen.shape[1]].mean(0)
             for i in range(alone.shape[1]):

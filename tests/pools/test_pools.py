@@ -86,6 +86,7 @@ def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
     valid = torch.cat([torch.zeros(B, 2, dtype=torch.bool), VALID], 1)
     torch.testing.assert_close(other(more, QUERY, valid=valid), y, rtol=0, atol=1e-12)
     torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
+    check_pool(partial(make, "target_query", activation="dice"), "empty_batch")
 
 
 GATE, OWN = EVERY["gate"], EVERY["context_query"]

@@ -247,7 +247,7 @@ def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _uncertainty(question: Question, load: Load) -> str:
-    seeds = len(set(question.seeds))
+    seeds = len(question.seeds)
     if seeds < LEAST_SEEDS:
         raise _Broken(f"it has {seeds} seed{'s' * (seeds != 1)}", f"Give at least {LEAST_SEEDS}")
     for column in question.trained:

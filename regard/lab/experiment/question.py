@@ -39,13 +39,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Literal, get_args
 
 from torch import nn
 
 from regard.core import OptionError, UnknownNameError
+from regard.core.errors import shown
 from regard.core.options import Above0, Bound, Declared
-from regard.lab.experiment.entry import Entry, Facts, check_entries
+from regard.lab.experiment.entry import Entry, Facts, check_entries, leaves
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
@@ -227,8 +229,7 @@ class Question(Declared):
         if not self.entries or not self.vary:
             raise OptionError(f"question {self.name} needs entries and columns")
         check_entries(self.entries)
-        if len({*self.rates}) < len(self.rates):
-            raise OptionError(f"question {self.name} has a rate twice: {self.rates}")
+        self._check_trials()
         if not self.seeds:
             object.__setattr__(self, "seeds", tuple(range(2 if self.kind == "screen" else 8)))
         names = [one.name for one in self.vary]
@@ -245,6 +246,20 @@ class Question(Declared):
             if bound.measure is not None and self.measures is None:
                 raise OptionError(
                     f"question {self.name}: a bound is on {bound.measure!r}, and it has no `measures`"
+                )
+
+    def _check_trials(self) -> None:
+        for what, given in (("rate", self.rates), ("seed", self.seeds)):
+            if len({*given}) < len(given):
+                raise OptionError(f"question {self.name} has a {what} twice: {given}")
+        if self.shells and self.kind == "screen":
+            raise OptionError(f"question {self.name}: shells are searched in a comparison alone")
+        for _, one in leaves(self.measures):
+            plain = isinstance(one, FunctionType | int | float | str | None)
+            if not plain or "<" in getattr(one, "__qualname__", ""):
+                raise OptionError(
+                    f"question {self.name}: measures ({shown(one)}) must be a function by a name of its own in a module, or a partial of "
+                    "one with numbers and text: nothing tells the results of others apart"
                 )
 
     @property

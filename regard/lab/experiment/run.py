@@ -91,6 +91,10 @@ def ask(
             f"ask cannot run as {processes()} processes of a launcher: each of its trials trains in one process. Start it "
             "several times on one ledger, without the launcher: they share the work."
         )
+    if until_told and question.kind == "screen":
+        raise OptionError(
+            f"ask: until_told asks for claims, and question {question.name} is a screen"
+        )
     if hours is not None:
         question = replace(question, hours=hours)
     check_writable(Path(folder), folder=True)

@@ -58,7 +58,6 @@ BROKEN = {
         5, screen(Entry(mixer="head_groups", options={"groups": (HeadGroup("local", 2, {"window_size": 30}),)})),
     ),
     "a claim on one seed": (6, replace(TINY, seeds=(0,))),
-    "one seed eight times": (6, replace(TINY, seeds=(0,) * 8)),
     "no claim": (7, replace(TINY, claims=())),
     "a claim without a smallest effect": (7, replace(TINY, claims=(replace(CLAIM, smallest=0.0),))),
     "a bound that bounds nothing": (7, replace(TINY, claims=bound(replace(above("softmax", "local, window 4"), least=float("-inf"))))),

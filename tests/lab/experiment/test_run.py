@@ -51,6 +51,18 @@ def run(question, ledger, **how):
     return outcome
 
 
+def nothing(fitted):
+    return {}
+
+
+def not_of_linear(fitted):
+    return {"x": math.nan if fitted.entry.name == "linear" else 1.0}
+
+
+def weight(fitted):
+    return {"weight": sum(float(p.double().sum()) for p in fitted.model.parameters())}
+
+
 def of(ledger, kind="trained"):
     return [row for row in ledger.rows() if row.kind == kind]
 
@@ -112,7 +124,7 @@ def test_only_what_is_missing_is_done_and_whatever_determines_a_result_is_in_its
         (replace(one, vary=(replace(COLUMN, task=replace(COLUMN.task, seed=1)),)), 3),
         (replace(one, rates=(1e-3,)), 3),
         (replace(one, entries=(options,)), 1),
-        (replace(one, measures=lambda fitted: {}), 3),
+        (replace(one, measures=nothing), 3),
     ):
         assert run(question, ledger).new == new
 
@@ -160,7 +172,12 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
         (UnknownNameError, "window_size", lambda: replace(QUICK, entries=(wrong,))),
         (UnknownNameError, "unknown trained column of tiny", lambda: replace(TINY, claims=(elsewhere,))),
         (OptionError, "has a rate twice", lambda: replace(QUICK, rates=(1e-3, 1e-3))),
+        (OptionError, "has a seed twice", lambda: replace(QUICK, seeds=(0, 0))),
+        (OptionError, "searched in a comparison alone", lambda: replace(QUICK, shells=TINY.shells)),
         (OptionError, "hours", lambda: replace(QUICK, hours=0)),
+        (OptionError, "measures .* name of its own", lambda: replace(QUICK, measures=lambda fitted: {})),
+        (OptionError, "measures .* name of its own", lambda: replace(QUICK, measures=CLAIM.__eq__)),
+        (OptionError, "measures .* name of its own", lambda: replace(QUICK, measures=partial(nothing, torch))),
         (OptionError, "a name of its own", lambda: Entry(mixer=type("<locals>", (Mine,), {}))),
         (OptionError, "a name of its own", lambda: mapped(lambda x: x)),
         (OptionError, "a name of its own", lambda: mapped(partial(mapped, lambda x: x))),
@@ -209,7 +226,7 @@ def test_what_cannot_take_the_best_shell_is_said_and_the_rest_goes_on(ledger, mo
 
 
 def test_a_result_that_is_no_number_is_a_run_that_failed(ledger):
-    question = replace(QUICK, vary=(LISTOPS,), measures=lambda fitted: {"x": math.nan if fitted.entry.name == "linear" else 1.0}, seeds=(0,))  # fmt: skip
+    question = replace(QUICK, vary=(LISTOPS,), measures=not_of_linear, seeds=(0,))  # fmt: skip
     run(question, ledger)
     reasons = {row.entry: row.reason for row in of(ledger)}
     assert reasons["softmax"] is None and "nan" in reasons["linear"]
@@ -245,11 +262,8 @@ def test_whole_models_and_what_is_trained_before(ledger):
     fresh = Entry(mixer="softmax", title="fresh")
     begun = replace(fresh, title="begun", before=before)
 
-    def measures(fitted):
-        return {"weight": sum(float(p.double().sum()) for p in fitted.model.parameters())}
-
     entries = (fresh, begun, Entry(make=tall, title="tall"))
-    question = replace(QUICK, entries=entries, vary=(LISTOPS,), measures=measures)
+    question = replace(QUICK, entries=entries, vary=(LISTOPS,), measures=weight)
     assert run(question, ledger).new == 2 * 5
     rows = {(row.entry, row.seed): row for row in of(ledger)}
     assert len({row.values["weight"] for row in rows.values()}) == 10
