@@ -59,11 +59,12 @@ def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
     found = imported(name)
     for kind in kinds:
         wanted = resolve_name(BASES[kind])
-        if (isinstance(found, type) and issubclass(found, wanted)) or (
-            kind == "questions" and isinstance(found, wanted)
-        ):
+        value = kind == "questions"
+        if isinstance(found, wanted if value else type) and (value or issubclass(found, wanted)):
             return kind, found
-    said = ", nor ".join(f"a{' subclass of' * (k != 'questions')} {BASES[k]}" for k in kinds)
+    said = ", nor ".join(
+        f"a{'n instance' if k == 'questions' else ' subclass'} of {BASES[k]}" for k in kinds
+    )
     module, _, attribute = name.partition(":")
     raise OptionError(f"{name}: {attribute!r} in {module} is not {said}")
 
