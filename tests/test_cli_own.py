@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from regard.lab import Column, Entry, Question, Setting, Shell
 from regard.lab.train import Run
-from regard.lab.tasks import ListOps
+from regard.lab.tasks import ListOps, Task
 from regard.lab.train import TrainConfig
 from regard.mixers.fnet import FNet
 from regard.models import Classifier, ClassifierConfig
@@ -51,6 +51,11 @@ class Sums(ListOps):
     test_size: int = 4
     min_length: int = 5
     max_length: int = 20
+
+class Unread(Task):
+    """A task without data."""
+
+    name, kind = "unread", "classify"
 
 TRAIN = TrainConfig(steps=2, batch_size=4, eval_every=1, checkpoint_every=1, log_dir=None)
 QUESTION = Question(
@@ -166,6 +171,7 @@ WRONG = {
     "show mine:Question": "nor an instance of regard.lab.Question",
     "arena mine:QUESTION --task sums": "unknown task 'sums'",
     "arena mine:QUESTION --task mine:Sums --task-options max_lenth=12": "Did you mean 'max_length'?",
+    "arena mine:QUESTION --task mine:Unread": "Unread has no load: declare it in the class",
     "arena mine:QUESTION --task-options max_length=12": "name it",
     "arena mine:QUESTION --hours 0": "hours (0.0) must be greater than 0",
 }

@@ -56,6 +56,8 @@ class CheckedOptions(ABCMeta):
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
         name = getattr(cls, "name", None)
         who = name if isinstance(name, str) else cls.__name__
+        if lacks := sorted(cls.__abstractmethods__):  # type: ignore[attr-defined]
+            raise OptionError(f"{cls.__name__} has no {lacks[0]}: declare it in the class")
         check_call(who, inspect.signature(cls), cls.__init__, args, kwargs)
         if issubclass(cls, Module):
             require_room(who, lambda: type.__call__(cls, *args, **kwargs), {**kwargs, "": args})
