@@ -13,6 +13,7 @@ from regard.cli.explore import Explore
 from regard.core import OptionError, RegardError, StoredDataError
 from regard.core.errors import shown, visible
 from regard.core.files import plain
+from regard.core.options import Count, check_option
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs, image_size
 from regard.nn.fields import Field, Numeric, Sequence
@@ -111,9 +112,11 @@ def words_of(tokenizer: Any, ids: list[int]) -> list[str]:
 def _ids(text: str) -> list[int]:
     try:
         ids = [int(word.replace("_", "no digit")) for word in text.replace(",", " ").split()]
-        return torch.tensor(ids, dtype=torch.long).tolist()
-    except (ValueError, RuntimeError):  # no number, or one of more than 64 bits
+    except ValueError:
         raise OptionError(f"explore: --tokens must be whole numbers, got {shown(text)}") from None
+    for one in ids:
+        check_option("explore", "--tokens", one, Count)
+    return ids
 
 
 def _document(tokens: str | None) -> Inputs:

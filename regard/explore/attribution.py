@@ -25,7 +25,7 @@ from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
-from regard.explore.readout import Weights, kind_of
+from regard.explore.readout import Weights, kind_of, require_calls
 from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid
 from regard.models.tokens import Hidden, Tokens, Valid
@@ -221,12 +221,13 @@ def gradient_times_attention(
 
     dF/dA_ts = <dF/d mixed_t, value_s>, so that it needs no kernel that forms A. Columns of external tokens are left out.
     F: the logit of `label` (None: the largest).
-    Raises UnsupportedError, with the mechanism's name, where there are no weights, or mixed is not weights @ values.
+    Raises UnsupportedError, with the mechanism's name, where there are no weights or no mixer, or mixed is not weights @ values.
     """
     with evaluating(model), torch.enable_grad():
         with recorded(model) as calls:
             of = _answered(model, kwargs, kwargs.get("valid"))
             logits = answer(model(*args, **kwargs), of)
+        require_calls("gradient_times_attention", model, calls)
         for call in calls:
             call.mixer.require("attention_map")
             if not call.y.requires_grad:

@@ -12,20 +12,20 @@ A decoder of `regard.models.Transformer` moves valid target tokens to the front;
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OPEN, Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.options import Seed
+from regard.core import OPEN, Mask, Mixer, OptionError, UnsupportedError
+from regard.core.options import Seed, check_option
 from regard.core.request import compaction, restored_weights
 from regard.models import Transformer
 from regard.models.generation import evaluating
 from regard.models.tokens import Hidden
-from regard.nn.recorded import recorded
+from regard.nn.recorded import Call, recorded
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
@@ -96,14 +96,17 @@ def influence(
 
     By default exact: one backward for each number of y. With `probes`, the root of a mean over so many random directions
     of y_t instead (Rademacher, from `seed`), whose square is an unbiased estimate of the norm's square. chunk: backwards
-    at a time. Raises ShapeError where function(x) has another shape.
+    at a time. Raises ShapeError where function(x) is anything else.
     """
     from torch.func import vjp, vmap
 
-    made: Any = vjp(function, x.detach())  # two values without has_aux
+    def read(z: Tensor) -> Tensor:
+        y = function(z)
+        check_option("influence", "function(x)", y, Float[Tensor, f"{len(x)} T E"])
+        return y
+
+    made: Any = vjp(read, x.detach())  # two values without has_aux
     y, backward = made
-    if y.dim() != 3 or y.shape[0] != x.shape[0]:
-        raise ShapeError(f"influence: function(x) must be [{x.shape[0]} T E], got {list(y.shape)}")
     B, T, E = y.shape
     S = x.shape[1]
     if probes is None:
@@ -134,6 +137,15 @@ class Layer(NamedTuple):
     found: Readout
 
 
+def require_calls(who: str, model: nn.Module, calls: Sequence[Call]) -> None:
+    """Raises UnsupportedError where the model has called no mixer."""
+    if not calls:
+        raise UnsupportedError(
+            f"{who} does not support {type(model).__name__}: none of its mixers was called. "
+            "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
+        )
+
+
 @torch.no_grad()
 def layers(
     model: nn.Module,
@@ -157,11 +169,7 @@ def layers(
             ) from None
         with recorded(model) as calls:
             model(*args, **kwargs)
-        if not calls:
-            raise UnsupportedError(
-                f"layers does not support {type(model).__name__}: none of its mixers was called. "
-                "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
-            )
+        require_calls("layers", model, calls)
         moved = kwargs.get("target_valid") if isinstance(model, Transformer) else None
         read = []
         for path, time, mixer, x, context, mask, _ in calls:

@@ -95,7 +95,7 @@ def teach(
     step, at times between and after the last, and the student ends with the weights of the least error, however the
     iterator ends: teaching then never leaves it worse on them than it was. Without them the last weights stay.
     every: steps from one measurement to the next.
-    Raises UnsupportedError for a model that is no stack, OptionError for stacks of unlike depths, an optimizer without parameters of the student, and for a loss that is not finite where nothing is held out.
+    Raises UnsupportedError for a model that is no stack, OptionError for stacks of unlike depths, an optimizer without parameters of the student, a student of which nothing learns, and for a loss that is not finite where nothing is held out.
     """
     student, teacher = _stacks(student, teacher)
     with torch.no_grad():
@@ -124,6 +124,10 @@ def teach(
             if number % every == 0:
                 compare()
             loss = measured(student, teacher, *batch)
+            if not loss.requires_grad:
+                raise OptionError(
+                    "teach: no parameter of the student that the loss depends on learns"
+                )
             if weights is None and not loss.isfinite():
                 found = f"the loss of step {number} is {loss.item()}"
                 raise OptionError(f"teach: {found}: lower the rate")

@@ -151,6 +151,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Mean AUC of the labels."""
         return float(np.mean([found.auc for found in self.evaluate(X, y).values()]))
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Writes weights, schema and configuration, without pickle, into a folder that is not there yet.
 

@@ -146,8 +146,9 @@ def test_wrong_models_labels_and_outputs_are_refused():
             explore.gradient_times_attention(model, prompts())
     with torch.inference_mode(), pytest.raises(UnsupportedError, match="inference_mode"):
         integrated_gradients(classifier(), prompts())
-    with pytest.raises(UnsupportedError, match="none of its mixers"):
-        layers(torch.nn.Linear(3, 3), torch.zeros(2, 3))
+    for read in (layers, explore.gradient_times_attention):
+        with pytest.raises(UnsupportedError, match="none of its mixers"):
+            read(torch.nn.Linear(3, 3), torch.zeros(2, 3))
     with pytest.raises(OptionError, match=r"label \(9\) must be one of 5 classes"):
         explore.leave_one_out(classifier(), prompts(), label=9)
     with pytest.raises(ShapeError, match="answer="):

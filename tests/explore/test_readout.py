@@ -62,5 +62,6 @@ def test_wrong_requests_are_refused():
         readout(mixer, x, measure="entropy")
     with pytest.raises(regard.ShapeError, match=r"x .* must be a dense float tensor \[B S D\]"):
         influence(mixer, x[0])
-    with pytest.raises(regard.ShapeError, match=r"function\(x\) must be"):
-        influence(lambda z: z.sum(1), x)
+    for wrong in (lambda z: z.sum(1), lambda z: (z, z), lambda z: None, lambda z: z[:, :, :0]):
+        with pytest.raises(regard.ShapeError, match=r"function\(x\) .* must be .* \[1 T E\]"):
+            influence(wrong, x)

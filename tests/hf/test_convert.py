@@ -144,6 +144,7 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
     assert_refused(
         (OptionError, "the optimizer holds no parameter of the student", lambda: taught(student, teacher, of=teacher)),
         (UnsupportedError, "teach does not support Linear: it takes stacks", lambda: taught(student, torch.nn.Linear(2, 2))),
+        (OptionError, "no parameter of the student that the loss", lambda: taught(frozen := copy.deepcopy(student).requires_grad_(False), teacher, of=frozen)),
         (OptionError, "two stacks of one depth", lambda: taught(student, shallow)),
         (OptionError, r"a batch must be \(tokens, valid\)", lambda: taught(student, teacher, (ids,))),
         (OptionError, "the loss of step 0 is nan", lambda: taught(student, teacher, (ids, valid & False))),

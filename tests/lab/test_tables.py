@@ -72,8 +72,9 @@ def test_each_model_fits_predicts_and_comes_back_the_same(config, tmp_path):
     assert found["label_1"].rows == (~np.isnan(BOUGHT_THERE)).sum()
     model.save(tmp_path / "model")
     assert np.array_equal(TableClassifier.load(tmp_path / "model").predict_proba(OTHER), p)
-    with pytest.raises(OptionError, match="is there already"):
-        model.save(tmp_path / "model")
+    for folder, why in ((tmp_path / "model", "is there already"), (5, r"folder \(5\) must be")):
+        with pytest.raises(OptionError, match=why):
+            model.save(folder)
 
 
 def test_it_is_an_estimator(single):

@@ -11,16 +11,16 @@ import torch
 
 from regard.core import Mixer, OptionError
 from regard.core.errors import limited, shown
-from regard.core.options import Declared
+from regard.core.options import Declared, check_option
 from regard.lab.data.source import label as written, own_files, source
 from regard.lab.experiment import provenance
 from regard.lab.experiment.row import Facts, as_json
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, resolve
+from regard.models import ModelConfig
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import Column
-    from regard.models import ModelConfig
 
 
 class Entry(Declared):
@@ -96,6 +96,13 @@ class Entry(Declared):
     def is_softmax(self) -> bool:
         """True for softmax attention at its default options, the baseline of all timings."""
         return self.mixer == "softmax" and not self.options
+
+    def made(self, column: "Column") -> ModelConfig:
+        """What `make` gives. Raises OptionError where that is no configuration of a model."""
+        assert self.make is not None
+        found = self.make(column)
+        check_option(f"entry {self.title!r}", "what make gives", found, ModelConfig)
+        return found
 
     def build(self, *, dim: int, num_heads: int, max_len: int) -> Mixer:
         assert self.mixer is not None

@@ -270,7 +270,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     shell = column.shell
     facts = dict(splits.facts) if splits else {}
     if entry.make:
-        made = entry.make(column)
+        made = entry.made(column)
         if task.kind not in made.kinds:
             raise OptionError(
                 f"{entry.label} makes {made.name}, which serves {', '.join(made.kinds)}; {task.name} is of kind {task.kind}"

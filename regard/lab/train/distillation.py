@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.core import OptionError
@@ -29,16 +28,16 @@ class Distillation(Task):
     facts = {}
 
     teacher: nn.Module
-    ids: Int[Tensor, "n"]
+    ids: Tensor  # [n], of whole windows
     length: int
     error: Callable[..., Loss]
 
     def __post_init__(self) -> None:
-        least = (2 * HELD + 1) * self.length
-        if len(self.ids) < least:
+        found, least = len(self.ids) // self.length, 2 * HELD + 1
+        if found < least:
             raise OptionError(
-                f"convert: the text has {len(self.ids)} tokens, and windows of length {self.length} need {least}. "
-                "Give more text, or another --length."
+                f"convert: the text fills {found} of the {least} windows of length {self.length} that teaching needs. "
+                "Give more text, or a smaller --length."
             )
 
     def load(self) -> Splits:

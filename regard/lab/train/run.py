@@ -60,6 +60,7 @@ class Run(Declared):
             )
 
 
+@checked
 def start(
     run: Run,
     run_dir: str | Path,
@@ -72,6 +73,7 @@ def start(
     return train(run, run_dir, splits=splits, wait=wait, progress=progress)[1]
 
 
+@checked
 def train(
     run: Run,
     run_dir: str | Path,
@@ -88,7 +90,7 @@ def train(
     A folder that holds a run of another model, seed or start is refused, and so is one that cannot be written, or in which
     another process trains; `wait` waits for that process.
 
-    `splits` saves loading the task's again. report_to: as in `fit`.
+    `splits` saves loading the task's again. report_to: as in `fit`. Raises OptionError for an argument of another type, and what `fit` raises.
     """
     check_writable(Path(run_dir), folder=True)
     splits = splits or Splits.of(run.task)

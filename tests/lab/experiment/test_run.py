@@ -183,6 +183,7 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
         (OptionError, "a name of its own", lambda: mapped(partial(mapped, lambda x: x))),
         (OptionError, "a name of its own", lambda: mapped(torch.nn.Identity())),
         (OptionError, "must be a function", lambda: Entry(make=torch.nn.Identity(), title="x")),
+        (OptionError, "entry 'x': what make gives .* must be a ModelConfig", lambda: Entry(make=lambda _: torch.nn.Identity(), title="x").made(None)),
         (OptionError, "has 20 test items, and a result holds the scores of at most 19", lambda: QUICK),
     ):  # fmt: skip
         with pytest.raises(error, match=said):

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.core import OptionError, ShapeError
 from regard.lab.tasks import Digits, Splits
-from regard.lab.train import DivergedError, checkpoint, display, fit
+from regard.lab.train import DivergedError, checkpoint, display, fit, run_for, start
 from regard.mixers.linear import Linear
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel, tiny_model
 
@@ -66,6 +66,13 @@ def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(t
     assert not torch.equal(unlike.head.weight, whole.head.weight)
     with pytest.raises(OptionError, match=rf"config.bucket is {bucket} there and {other} here"):
         train(tmp_path / "cut", replace(config, bucket=other))
+
+
+def test_what_is_no_run_or_folder_is_named(tmp_path):
+    with pytest.raises(OptionError, match=r"start: run .* must be a Run"):
+        start("digits", tmp_path)
+    with pytest.raises(OptionError, match=r"start: run_dir .5. must be"):
+        start(run_for("recall"), 5)
 
 
 def test_a_finished_run_trains_nothing_more_and_its_folder_takes_no_other(tmp_path, monkeypatch):
