@@ -119,9 +119,10 @@ def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
 
 
 def _told(value: Any) -> str:
-    """As messages show it, and a hash of what they leave out."""
-    short = shown(value)
-    whole = repr(value)
+    """The value as messages show it, and a hash of what they leave out."""
+    short = whole = shown(value)
+    with suppress(Exception):  # a value whose own repr is broken
+        whole = repr(value)
     return short if whole == short else f"{short} ({sha256(whole.encode()).hexdigest()[:8]})"
 
 

@@ -6,7 +6,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from regard.nn.scores import Score
+from regard.core import OptionError
 from regard.testing.subject import made, normal, require_same, results, seeded
 from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
 
@@ -22,10 +22,12 @@ class ScoreSubject(Judged):
     def __init__(self, factory: Callable[[], nn.Module], oracle: Oracle | None):
         super().__init__()
         torch.manual_seed(0)
-        self.score = made(factory, Score).double().eval()
+        self.score = made(factory, nn.Module).double().eval()
         self.oracle = oracle
         self.name = getattr(self.score, "name", type(self.score).__name__)
-        width = self.score.dim
+        width = getattr(self.score, "dim", None)
+        if not isinstance(width, int):
+            raise OptionError(f"{self.name} has no dim: the width of its queries and keys")
         self.q, self.k = normal(B, H, T + S, width).split((T, S), dim=2)
 
     @property

@@ -188,6 +188,8 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
     ):  # fmt: skip
         with pytest.raises(error, match=said):
             run(question(), ledger)
+    with pytest.raises(OptionError, match="question screen is a screen"):
+        run(QUICK, ledger, until_told=True)
     assert ledger.rows() == []
 
 
@@ -320,6 +322,14 @@ def test_rows_go_on_elsewhere(ledger, tmp_path):
         assert ledger.write_rows(file, "another") == len(again.splitlines())  # none is lost
         with Ledger(tmp_path / "beside.sqlite") as beside:  # which has not read the file
             assert beside.write_rows(file, "screen") == len(again.splitlines())
+
+
+def test_what_another_process_has_made_since_is_new(ledger, monkeypatch):
+    assert run(QUICK, ledger).new == 8
+    assert run(QUICK, ledger).found == 8
+    monkeypatch.setattr(engine, "clock", lambda: "2000")
+    later = run(QUICK, ledger)
+    assert (later.found, later.new) == (0, 8)
 
 
 def test_a_search_that_was_stopped_while_rates_were_widened_goes_on(ledger, monkeypatch):
