@@ -1,4 +1,4 @@
-"""Which versions of other packages are installed and needed; a torch that is too old is refused when this is imported."""
+"""Versions of other packages, installed and needed; a torch that is too old is refused when this is imported."""
 
 import re
 from functools import cache

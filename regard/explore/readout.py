@@ -31,7 +31,7 @@ Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
 
 Weights = Float[Tensor, "B H T S"]
-"""How much each query takes of each key, by head."""
+"""The share of each key in each query's output, by head."""
 
 Measure = Literal["auto", "weights", "influence"]
 

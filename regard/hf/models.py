@@ -220,7 +220,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         cache: StateCache | None = None,
         **others: Any,
     ) -> Any:
-        """As in RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache, which Transformers calls `cache` from 5.24 on."""
+        """See RegardModel. With a StateCache, or `use_cache=True`, tokens follow those of the cache, which Transformers calls `cache` from 5.24 on."""
         if cache is not None and past_key_values is not None:
             raise OptionError(f"{type(self).__name__} takes one of past_key_values and cache")
         cache = past_key_values if cache is None else cache

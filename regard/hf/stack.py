@@ -118,7 +118,7 @@ class Stack(Streams):
 
     @property
     def streamed(self) -> list[Mixer]:
-        """As in GenerativeModel."""
+        """See GenerativeModel."""
         return self.mixers
 
     @checked

@@ -47,7 +47,7 @@ from regard.parallel.tensor import independent_heads, tensor_plan
 Way = Literal["halo", "state", "context", "heads", "tokens"]
 
 SENT_ONCE = ("sums", "means", "slots")
-"""Of one size, however many tokens there are."""
+"""Kinds of exchange whose size does not grow with the tokens."""
 
 
 def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 2) -> Way:

@@ -200,7 +200,7 @@ def mix(
 
 
 def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Over the keys."""
+    """Weights of the keys, whose sum is 1."""
     if not scores:
         return {}
     return dict(zip(scores, torch.stack(list(scores.values())).softmax(0), strict=True))

@@ -1,1 +1,1 @@
-"""How each kind of checkpoint is read, by the `model_type` of its config."""
+"""The reader of each kind of checkpoint, by the `model_type` of its config."""

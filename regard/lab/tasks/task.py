@@ -39,7 +39,7 @@ KINDS: Mapping[str, str] = {
     "table": "model(batch of fields) -> logits [B num_tasks]",
     "vectors": "model(x [B input_dim]) -> outputs [B num_tasks]",
 }
-"""How a task of each kind calls its model. A model's configuration lists the kinds that it serves."""
+"""The call of a model by a task of each kind. A model's configuration lists the kinds that it serves."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Splits:
 
     @staticmethod
     def of(task: "Task") -> "Splits":
-        """Those that the task loads. Raises OptionError where one's own task gives something else, or no batch of it."""
+        """The splits that the task loads. Raises OptionError where one's own task gives something else, or no batch of it."""
         found = task.load()
         if not hasattr(found, "train"):
             raise OptionError(f"{task.name}: load must return Splits, got {shown(found)}")

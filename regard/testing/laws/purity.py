@@ -150,7 +150,7 @@ def transfer(subject: Subject) -> None:
 
 @torch.no_grad()
 def _given_heads(subject: Subject, mixer: Mixer) -> None:
-    """Over q, k and v that somebody else projected, as in `regard.nn.MultiheadAttention`: the same function, or refused."""
+    """`attend`, with q, k and v that somebody else projected, as in `regard.nn.MultiheadAttention`: the same function, or refused."""
     try:
         given = with_given_heads(mixer)
     except UnsupportedError:

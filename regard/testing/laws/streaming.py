@@ -222,7 +222,7 @@ def _reordered(mixer: Mixer, x: Tensor) -> None:
 
 
 def _rows_are_their_own(subject: Subject, mixer: Mixer, x: Tensor) -> None:
-    """Over several segments a row gets what it gets alone, also ragged."""
+    """A row of several segments gets what it gets alone, also ragged."""
     valid = LEFT if subject.can.padding else torch.ones(B, T, dtype=torch.bool)
     given = valid if subject.can.padding else None
     together, state = feed(mixer, x, mixer.initial_state(B), CHUNKS[2], valid=given)
