@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError, ShapeError
 from regard.core.errors import shown
+from regard.core.options import checked
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train import checkpoint
@@ -54,6 +55,7 @@ class FitResult:
     losses: Curve = field(default_factory=list)  # (step, mean loss in nats since the one before)
 
 
+@checked
 def fit(
     model: nn.Module,
     task: Task,
@@ -138,10 +140,8 @@ class _Trainer:
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
-        names = [one.name for one in fields(task)] if is_dataclass(task) else []
-        options = {name: getattr(task, name) for name in names}
         told = str | int | float | tuple
-        chosen = {name: value for name, value in options.items() if isinstance(value, told)}
+        chosen = {name: value for name, value in asdict(task).items() if isinstance(value, told)}
         facts = {"task": task.name, "options": chosen, "data_sha256": splits.sha256, **origin}
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()

@@ -23,10 +23,11 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from regard import RegardError
 from regard.cli import main
-from regard.lab.tasks.task import Task
+from regard.lab.data.records import Examples, Ragged
+from regard.lab.tasks import Splits, Task
 from regard.lab.train import checkpoint, fit, launched
 from regard.models import LanguageModelConfig
-from tests.lab.train.tiny import CONFIG, Items, Majority, Splits, TinyModel
+from tests.lab.train.tiny import CONFIG, Majority, TinyModel
 
 STEPS = replace(CONFIG, steps=9, eval_every=3, checkpoint_every=3, log_every=1)
 MODEL = LanguageModelConfig(mixer="softmax", vocab_size=5, dim=8, num_heads=2, max_len=9)
@@ -40,7 +41,7 @@ class Stopped(Exception):
 class Words(Task):
     """Texts of unlike lengths: processes have unlike numbers of labels."""
 
-    name, kind, vocab_size = "words", "language_model", 5
+    name, kind, vocab_size, max_len = "words", "language_model", 5, 9
     step = stopped = killed = 0
 
     def load(self):
@@ -50,7 +51,7 @@ class Words(Task):
         draw = torch.Generator().manual_seed(size)
         lengths = torch.randint(1, 10, (size,), generator=draw).tolist()
         rows = [torch.randint(1, 5, (length,), generator=draw) for length in lengths]
-        return Items({"tokens": row, "label": row.roll(-1)} for row in rows)
+        return Examples(Ragged.of(rows), Ragged.of([row.roll(-1) for row in rows]))
 
     def count(self, batch):
         """Called once in each step."""

@@ -1,7 +1,8 @@
 """The training loop: it learns, stops, refuses, and goes on where it was cut off; `tests.faults` kills it."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -46,11 +47,10 @@ def test_the_loss_goes_down_and_the_best_weights_are_returned(tmp_path):
 @pytest.mark.parametrize("bucket", [None, 4])
 def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(tmp_path, bucket):
     class Cut(Majority):
-        calls = 0
+        calls = count(1)
 
         def loss(self, model, batch):
-            self.calls += 1
-            if self.calls == 18:
+            if next(self.calls) == 18:
                 raise KeyboardInterrupt
             return super().loss(model, batch)
 
@@ -73,6 +73,9 @@ def test_what_is_no_run_or_folder_is_named(tmp_path):
         start("digits", tmp_path)
     with pytest.raises(OptionError, match=r"start: run_dir .5. must be"):
         start(run_for("recall"), 5)
+    for wrong in ({"task": "digits"}, {"config": None, "model": nn.Linear}):
+        with pytest.raises(OptionError, match=r"fit: .* must be a"):
+            train(tmp_path, **wrong)
 
 
 def test_a_finished_run_trains_nothing_more_and_its_folder_takes_no_other(tmp_path, monkeypatch):
@@ -89,19 +92,10 @@ def test_a_finished_run_trains_nothing_more_and_its_folder_takes_no_other(tmp_pa
     assert_same_bits(first, again)
 
 
-class Told(Majority):
-    """Its scores are given."""
-
-    def __init__(self, scores):
-        self.scores = iter(scores)
-
-    def score(self, model, batches):
-        return next(self.scores)
-
-
-def test_early_stopping(tmp_path):
-    told = Told([0.5, 0.7, 0.7, 0.6, 0.9])
-    _, result = train(tmp_path, replace(CONFIG, steps=1000, patience=2), task=told)
+def test_early_stopping(tmp_path, monkeypatch):
+    scores = iter([0.5, 0.7, 0.7, 0.6, 0.9])
+    monkeypatch.setattr(Majority, "score", lambda *_: next(scores))
+    _, result = train(tmp_path, replace(CONFIG, steps=1000, patience=2))
     assert result.stopped_early
     assert (result.best_step, result.steps, result.valid_value) == (20, 40, 0.7)
     assert [step for step, _ in result.curve] == [10, 20, 30, 40]
@@ -122,12 +116,11 @@ def test_after_step_is_called_once_after_each_optimiser_step(tmp_path):
 @pytest.mark.parametrize(("poisoned", "word"), [("loss", "loss"), ("gradient", "gradient norm")])
 def test_what_is_not_finite_is_refused_with_its_step(tmp_path, poisoned, word):
     class Poisoned(Majority):
-        calls = 0
+        calls = count(1)
 
         def loss(self, model, batch):
-            self.calls += 1
             loss = super().loss(model, batch)
-            if self.calls == 24:
+            if next(self.calls) == 24:
                 if poisoned == "loss":
                     return loss * float("nan")
                 loss.register_hook(lambda gradient: gradient * float("inf"))
@@ -155,13 +148,12 @@ def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given,
 def test_a_run_of_other_options_of_its_task_is_another(tmp_path):
     """Which data of the same content do not tell: the loss and the metric may."""
 
-    @dataclass
-    class Smooth(Majority):
-        smoothing: float = 0.0
+    class Weighed(Majority):
+        weight: float = 0.0
 
-    train(tmp_path, task=Smooth(0.0))
-    with pytest.raises(OptionError, match=r"another run: options\.smoothing is 0\.0"):
-        train(tmp_path, task=Smooth(0.5))
+    train(tmp_path, task=Weighed())
+    with pytest.raises(OptionError, match=r"another run: options\.weight is 0\.0"):
+        train(tmp_path, task=Weighed(weight=0.5))
 
 
 @pytest.mark.parametrize("method, given", [("load", None), ("collate", None), ("trivial_baseline", float("nan"))])  # fmt: skip
@@ -179,20 +171,13 @@ def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
 
 
 def test_mixed_precision_and_back_in_one_process(tmp_path):
-    class Seen(Majority):
-        def loss(self, model, batch):
-            self.inside = []
-            hook = model.head.register_forward_hook(lambda m, x, y: self.inside.append(y.dtype))
-            loss = super().loss(model, batch)
-            hook.remove()
-            return loss
-
-    half, full = Seen(), Seen()
-    model, _ = train(tmp_path / "half", replace(CONFIG, precision="bf16", steps=10), task=half)
-    assert half.inside == [torch.bfloat16]
-    assert model.head.weight.dtype == torch.float32
-    train(tmp_path / "full", replace(CONFIG, steps=10), task=full, model=model)
-    assert full.inside == [torch.float32]
+    seen, model = set(), tiny_model()
+    model.head.register_forward_hook(lambda m, x, y: seen.add(y.dtype) if m.training else None)
+    train(tmp_path / "half", replace(CONFIG, precision="bf16", steps=10), model=model)
+    assert seen == {torch.bfloat16} and model.head.weight.dtype == torch.float32
+    seen.clear()
+    train(tmp_path / "full", replace(CONFIG, steps=10), model=model)
+    assert seen == {torch.float32}
 
 
 def test_logs_and_bar(tmp_path, capsys):

@@ -24,7 +24,7 @@ def classifier(mixer="softmax", seed=0, **fields):
 def of_batch(model, config, count=8):
     task = Majority()
     splits = task.load()
-    batch = task.collate(splits.train[:count])
+    batch = task.collate([splits.train[i] for i in range(count)])
     terms = Terms(model, config, splits)
     with terms.watching() as calls:
         model(batch["tokens"], valid=batch["valid"])

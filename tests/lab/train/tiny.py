@@ -1,13 +1,15 @@
 """A model and a task small enough to train in a blink."""
 
-from typing import NamedTuple
-
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from regard import Mask, build
-from regard.lab.tasks.task import padded
+from regard.core.request import existing
+from regard.lab.data.records import Examples, Ragged
+from regard.lab.tasks import Splits
+from regard.lab.tasks.task import Classify
 from regard.lab.train import TrainConfig
 
 CONFIG = TrainConfig(
@@ -15,47 +17,20 @@ CONFIG = TrainConfig(
 )
 
 
-class Splits(NamedTuple):
-    train: list[dict[str, Tensor]]
-    valid: list[dict[str, Tensor]]
-    test: list[dict[str, Tensor]]
-    sha256: str = "0" * 64
-    notes: dict[str, str] = {}
+class Majority(Classify):
+    """Which of the tokens 1 and 2 is seen more often; with a loss and a score of its own."""
 
-
-class Items(list):
-    @property
-    def lengths(self):
-        return torch.tensor([len(item["tokens"]) for item in self])
-
-
-class Majority:
-    """Which of the tokens 1 and 2 is seen more often."""
-
-    name, kind, metric, better = "majority", "classify", "accuracy", "higher"
-    read_as = staticmethod(lambda splits: "")
+    name, vocab_size, num_classes, max_len = "majority", 3, 2, 9
 
     def load(self) -> Splits:
         return Splits(self._items(100, 0), self._items(40, 1), self._items(40, 2))
 
-    def _items(self, size: int, seed: int) -> list[dict[str, Tensor]]:
+    def _items(self, size: int, seed: int) -> Examples:
         draw = torch.Generator().manual_seed(seed)
         lengths = 2 * torch.randint(2, 5, (size,), generator=draw) + 1
         rows = [torch.randint(1, 3, (int(length),), generator=draw) for length in lengths]
-        return Items(
-            {"tokens": row, "label": ((row == 2).sum() * 2 > len(row)).long()} for row in rows
-        )
-
-    def collate(self, items):
-        tokens, _ = padded([item["tokens"] for item in items])
-        labels = torch.stack([item["label"] for item in items])
-        return {"tokens": tokens, "valid": tokens > 0, "labels": labels}
-
-    def count(self, batch):
-        return int(batch["valid"].sum())
-
-    def answer(self, model, batch):
-        return model(batch["tokens"], valid=batch["valid"])
+        label = [int((row == 2).sum() * 2 > len(row)) for row in rows]
+        return Examples(Ragged.of(rows), np.array(label))
 
     def loss(self, model, batch):
         return F.cross_entropy(self.answer(model, batch), batch["labels"])
@@ -77,6 +52,7 @@ class TinyModel(nn.Module):
     def forward(self, tokens, *, valid=None):
         x = self.embed(tokens)
         x = self.norm(x + self.dropout(self.mixer(x, mask=Mask(valid=valid))))
+        valid = existing(tokens, valid)
         return self.head((x * valid[..., None]).sum(1) / valid.sum(1, keepdim=True))
 
 
