@@ -290,6 +290,7 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     if winners:
         ratio, best = winners[0]
         how = "measured" if ratio.measured else "by fitted growth"
+        how += " within one sequence" * case.cross
         speed, bounds = ratio.speed
         why = f"{speed} as fast as fused softmax {at}{bounds}, {how}, {_judged(best)}."
         return best.mechanism, f"Use {best.mechanism}: {why}"
@@ -323,7 +324,7 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     )  # fmt: skip
     told = {
         "No timing for this in the ledger: capabilities and declared costs only.": not rows,
-        f"{where}; measured at {lengths} tokens.": rows,
+        f"{where}; measured at {lengths} tokens{', queries and keys of one sequence' * case.cross}.": rows,
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
         f"Not held to the bound on memory, since not measured here: {_joined(unheld)}.": unheld,
         f"Quality is not known here of {_joined(unproved)}.": unproved,

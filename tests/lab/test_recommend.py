@@ -123,6 +123,9 @@ def test_the_sentence():
     assert (base.ratio.value, base.ratio.error) == (1.0, 0.0)
     never = timings("linear", lambda n: 2e-3 * n**2)
     assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
+    across = said(8192, LINEAR, cross=True)
+    assert "by fitted growth within one sequence" in across.sentence
+    assert across.notes[0].endswith("tokens, queries and keys of one sequence.")
 
 
 def test_memory_and_broken_laws_exclude():
