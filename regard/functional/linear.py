@@ -199,12 +199,15 @@ def chosen_sums(
         sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
         return sums(phi_q, phi_k, v, log_decay, S, z, mask=mask)
     # A decoding step: few operations, since each costs more than its numbers.
-    if not is_ours(donate, S, phi_k, v):
-        S, z = S.clone(), z.clone()
+    ours, k = is_ours(donate, S, phi_k, v), phi_k[:, :, 0]
     if log_decay is not None:
         decay = log_decay.exp().type_as(S)
-        S, z = S.mul_(decay[..., None]), z.mul_(decay)
-    S, z = S.addcmul_(phi_k.mT, v), z.add_(phi_k[:, :, 0])
+        each = decay[..., None]
+        S, z = (S.mul_(each), z.mul_(decay)) if ours else (S * each, z * decay)
+    if ours:
+        S, z = S.addcmul_(phi_k.mT, v), z.add_(k)
+    else:
+        S, z = S.addcmul(phi_k.mT, v), z + k
     return *read(phi_q, S, z), S, z
 
 

@@ -80,13 +80,6 @@ def test_a_state_that_was_given_away_is_refused(name):
 
 
 @torch.no_grad()
-def test_streams_of_a_vmap_are_those_of_its_rows():
-    mixer = make("softmax").eval()
-    streamed = torch.func.vmap(lambda x: mixer.extend(x[None], mixer.initial_state(1))[0][0])(X)
-    torch.testing.assert_close(streamed, mixer.extend(X, mixer.initial_state(B))[0])
-
-
-@torch.no_grad()
 def test_copies_share_storage_and_what_became_of_it():
     mixer = make("softmax").eval()
     state = mixer.extend(X, mixer.initial_state(B, max_len=9))[1]

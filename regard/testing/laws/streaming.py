@@ -1,5 +1,6 @@
 """Any chunking of `extend` gives what causal `forward` gives, with gradients, ragged rows, reordered beams, and donation."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 from torch.utils._pytree import tree_map
 
 from regard.core import Mask, Mixer, growth
@@ -153,20 +155,20 @@ def _single_tokens(subject: Subject, mixer: Mixer, x: Tensor) -> None:
     for valid, read, donate in product(rows, (True, False), (False, True)):
         z = x if valid is None else x.masked_fill(~valid[..., None], torch.nan)
         expected = mixer(z, mask=Mask(causal=True, valid=valid))
-        steps = partial(_steps, mixer, z, valid, begins, donate)
+        steps = partial(_steps, mixer, begins=begins, donate=donate)
         with torch.set_grad_enabled(not donate):
-            y, before, after = steps() if read else _without_values(steps)
+            y, before, after = (steps if read else _without_values(steps))(z, valid)
         what = f"{'single tokens' if read else 'no value read'}{', donated' * donate}"
         require(read or before == after, f"{what}: a step changed shapes from {before} to {after}")
         if exact:
             require_close(y, expected, BOUND, what)
 
 
-def _steps(mixer: Mixer, x: Tensor, valid: Tensor | None, begins: int, donate: bool):
-    """Outputs, and the shapes of the state after the prompt and after all steps. It begins with chunks."""
+def _steps(mixer: Mixer, x: Tensor, valid: Tensor | None, *, begins: int, donate: bool):
+    """Outputs, and the shapes of the state after the prompt, a token and a chunk, and after all steps."""
     own = None if valid is None else valid[:, :begins]
-    state = mixer.initial_state(B, max_len=T)
-    y, state = feed(mixer, x[:, :begins], state, (4, begins - 4), valid=own, donate=donate)
+    state = mixer.initial_state(len(x), max_len=T)
+    y, state = feed(mixer, x[:, :begins], state, (1, begins - 1), valid=own, donate=donate)
     before = _shapes(state)
     more, state = feed(mixer, x[:, begins:], state, (1,) * (T - begins), donate=donate)
     return torch.cat([y, more], dim=1), before, _shapes(state)
@@ -176,16 +178,22 @@ def _shapes(state: Any) -> list[tuple[int, ...]]:
     return [tuple(field.shape) for field in tensors(state).values()]
 
 
-def _without_values(call: Callable[[], Any]) -> Any:
-    """call(), inside torch.func, where no kernel reads the values of tensors."""
-    found = []
+def _without_values(steps: Callable[..., Any]) -> Callable[..., Any]:
+    """`steps`, row by row inside torch.func, where no kernel reads the values of tensors."""
 
-    def once(z: Tensor) -> Tensor:
-        found.append(call())
-        return z
+    def mapped(x: Tensor, valid: Tensor | None) -> Any:
+        shapes = []
 
-    torch.func.vmap(once)(torch.zeros(1))
-    return found[0]
+        def once(x: Tensor, valid: Tensor | None) -> Tensor:
+            y, before, after = steps(x[None], None if valid is None else valid[None])
+            shapes[:] = before, after
+            return y[0]
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            return vmap(once, (0, None if valid is None else 0))(x, valid), *shapes
+
+    return mapped
 
 
 @torch.no_grad()
