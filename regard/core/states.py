@@ -45,6 +45,9 @@ LARGE = 1 << 16
 Owner = tuple[tuple[str, str], ...]
 """("mixer", name), and the name and value of each option that a state depends on."""
 
+Facts = tuple[Owner, bool] | None
+"""Of a state's origin, its owner and whether it was given away: what a pytree keeps beside the tensors."""
+
 AnyState = TypeVar("AnyState")
 
 
@@ -82,21 +85,21 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
     made: Any = dataclass(frozen=True, eq=False, repr=False)(cls)
     names = made.__match_args__  # all fields but those of Streamed
 
-    def flatten(state: Any) -> tuple[list[Any], Owner | None]:
+    def flatten(state: Any) -> tuple[list[Any], Facts]:
         values = [getattr(state, name) for name in names]
         if state.document is not None:
             values.append(state.document)
-        return values, None if state.origin is None else state.origin.owner
+        return values, state.origin and (state.origin.owner, state.origin.given_away)
 
-    def flatten_with_keys(state: Any) -> tuple[list[Any], Owner | None]:
-        values, owner = flatten(state)
+    def flatten_with_keys(state: Any) -> tuple[list[Any], Facts]:
+        values, facts = flatten(state)
         keys = map(pytree.GetAttrKey, [*names, "document"][: len(values)])
-        return list(zip(keys, values, strict=True)), owner
+        return list(zip(keys, values, strict=True)), facts
 
-    def unflatten(values: Any, owner: Owner | None) -> Any:
+    def unflatten(values: Any, facts: Facts) -> Any:
         fields = values[: len(names)]
         document = values[len(names) :]
-        origin = None if owner is None else Origin(owner)
+        origin = facts and Origin(facts[0], given_away=facts[1])
         return made(*fields, origin=origin, document=document[0] if document else None)
 
     pytree.register_pytree_node(
@@ -104,8 +107,8 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
         flatten,
         unflatten,
         serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
-        to_dumpable_context=lambda owner: owner,
-        from_dumpable_context=lambda owner: owner and tuple(map(tuple, owner)),
+        to_dumpable_context=lambda facts: facts,
+        from_dumpable_context=lambda facts: facts and (tuple(map(tuple, facts[0])), facts[1]),
         flatten_with_keys_fn=flatten_with_keys,
     )
     add_safe_globals([made, Origin])
@@ -219,7 +222,7 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
         return
     origin = state.origin
     if origin is not None and (origin.owner != mixer._owner or origin.given_away):
-        raise ShapeError(_refusal(mixer.name, wanted, origin, mixer._owner))
+        raise ShapeError(refusal(mixer.name, wanted, origin, mixer._owner))
     first = getattr(state, state.__match_args__[0])
     if state.most is not None and isinstance(first, Tensor):  # the very fields that the mixer made
         fits = first.dtype in _types(state.__match_args__[0] in state.sums, x)
@@ -244,7 +247,7 @@ def _new_ones(mixer: Any) -> list[Any]:
     return states
 
 
-def _refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
+def refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
     if origin.owner == owner:
         return (
             f"{who}: this state was given away with donate=True, and its storage may hold later tokens. Go on from "

@@ -26,7 +26,7 @@ from regard.core.mask import check_integers
 from regard.core.memory import free_bytes, require_memory
 from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
-from regard.core.states import stamped
+from regard.core.states import refusal, stamped
 from regard.functional.rows import upto, wide_type
 from regard.models.config import Model
 from regard.models.encoder import Embedding
@@ -183,7 +183,7 @@ def _best(old: Beams, new: Beams, eos: int) -> Beams:
 def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     """Returns the rows of a streaming state (a mixer's or a model's) in the order of `index`: beams, or a smaller batch.
 
-    Raises ShapeError for what is no state, and an index that is no tensor of integers.
+    Raises ShapeError for what is no state, a state that was given away, and an index that is no tensor of integers.
     """
     check_integers("reorder: index", index, 1)
 
@@ -194,6 +194,8 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
             return part.index_select(0, index.long())
         if not stamp(part):
             raise ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")
+        if part.origin.given_away:
+            raise ShapeError(refusal("reorder", "", part.origin, part.origin.owner))
         picked = pytree.tree_map_only(Tensor, rows, part)
         return stamped(picked, part.origin.owner, part.most)
 

@@ -69,8 +69,13 @@ def test_a_state_that_was_given_away_is_refused(name):
     mixer = make(name).eval()
     first = mixer.initial_state(B, max_len=9)
     _, second = mixer.extend(X, first, donate=True)
-    with pytest.raises(ShapeError, match="was given away with donate=True"):
-        mixer.extend(X, first)
+    for again in (
+        lambda: first,
+        lambda: reorder(first, torch.arange(B)),
+        lambda: tree_map(torch.clone, first),
+    ):
+        with pytest.raises(ShapeError, match="was given away with donate=True"):
+            mixer.extend(X, again())
     y, _ = mixer.extend(X, second)
     again, _ = mixer.extend(X, second, donate=True)
     assert torch.equal(y, again)
