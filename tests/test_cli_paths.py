@@ -198,6 +198,9 @@ OVERWRITING = {
     "arena --mixers fnet --ledger LEDGER --rows LEDGER": "--rows would overwrite what is",
     "arena --mixers fnet --page P --rows ./P": "--rows would overwrite --page",
     "explore nowhere --file LEDGER --page LEDGER": "--page would overwrite what is read",
+    "explore folder --page folder/config.json": "--page would overwrite what is read",
+    "explore folder --compare other --page other/p/x.json": "--page would overwrite what is read",
+    "explore folder --page folder/page.html": "is no folder of `regard train`",
 }
 
 

@@ -24,12 +24,15 @@ PAGE = Path("runs/arena/report.html")
 
 
 def check_outputs(inputs: Iterable[Path | None], **outputs: Path | None) -> None:
-    """`check_writable` of what is given, none of which may be another of them or be read. Raises PathError, OptionError."""
-    taken = {path.resolve(): "what is read" for path in inputs if path}
+    """`check_writable` of what is given, none of which may be another of them or be read; in a folder that is read it ends in .html. Raises PathError, OptionError."""
+    read = [path.resolve() for path in inputs if path]
+    taken = dict.fromkeys(read, "what is read")
     for name, path in outputs.items():
         if path is None:
             continue
-        other = taken.setdefault(path.resolve(), f"--{name}")
+        at = path.resolve()
+        inside = at.suffix != ".html" and any(at.is_relative_to(one) for one in read)
+        other = "what is read" if inside else taken.setdefault(at, f"--{name}")
         if other != f"--{name}":
             raise OptionError(f"--{name} would overwrite {other}: {path}")
         check_writable(path)

@@ -56,7 +56,8 @@ class Explore(Declared):
         given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
         if len(given) > 1:
             raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
-        check_outputs([self.file, self.checkpoint], page=self.page)
+        second = None if self.compare is None else Path(self.compare)
+        check_outputs([self.file, self.checkpoint, second], page=self.page)
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)
         other, answer = (None, loaded.answer) if self.compare is None else self._other(loaded)
