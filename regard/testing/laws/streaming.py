@@ -182,7 +182,7 @@ def _without_values(steps: Callable[..., Any]) -> Callable[..., Any]:
     """`steps`, row by row inside torch.func, where no kernel reads the values of tensors."""
 
     def mapped(x: Tensor, valid: Tensor | None) -> Any:
-        shapes = []
+        shapes: list[Any] = []
 
         def once(x: Tensor, valid: Tensor | None) -> Tensor:
             y, before, after = steps(x[None], None if valid is None else valid[None])
