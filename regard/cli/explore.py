@@ -53,9 +53,11 @@ class Explore(Declared):
         from regard.cli.checkpoints import load
         from regard.explore.render import page
 
-        given = [name for name in ("text", "file", "tokens") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise OptionError(f"explore: give one of --text, --file and --tokens, not {given}")
+        for names in (("text", "file", "tokens"), ("target", "target_tokens")):
+            given = [name for name in names if getattr(self, name) is not None]
+            if len(given) > 1:
+                options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise OptionError(f"explore: {options} exclude each other: give one")
         second = None if self.compare is None else Path(self.compare)
         check_outputs([self.file, self.checkpoint, second], page=self.page)
         loaded = load(self.checkpoint)

@@ -402,7 +402,8 @@ WRONG = {
     "nowhere": "is no folder of `regard train`",
     "run --text ''": "the text is empty",
     "run --tokens '1 x'": "--tokens must be whole numbers",
-    "run --tokens 1 --text a": "give one of --text, --file and --tokens",
+    "run --tokens 1 --text a": "--text and --tokens exclude each other",
+    "translator --target a --target-tokens 3": "--target and --target-tokens exclude each other",
     "run --compare softmx": "--compare softmx is no folder",
     "nowhere.gguf": "is no folder of `regard train`",  # and not: its reader is missing
     "run --compare text.gguf": "GGUF file",
