@@ -232,8 +232,7 @@ def _labels(X: Columns, y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bo
     """Labels of the rows of X, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
     try:
-        given = y if names is None else np.stack([np.asarray(y[name], float) for name in y], 1)
-        found = np.asarray(given, dtype=float)
+        found = _floats(y) if names is None else np.stack([_floats(y[name]) for name in y], 1)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise OptionError(f"labels must be 0, 1 or missing, all of one length: {error}") from None
     if found.ndim not in (1, 2) or not found.size:
@@ -245,6 +244,13 @@ def _labels(X: Columns, y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bo
         if (rows := row_count(name, X[name])) != len(found):
             raise ShapeError(f"column {name!r} has {rows} rows, and y has {len(found)}")
     return found.reshape(len(found), -1), names, found.ndim == 1
+
+
+def _floats(values: Any) -> NDArray[np.floating]:
+    """NaN where a value is masked. Raises what numpy does for other than numbers, and TypeError for complex ones."""
+    if np.iscomplexobj(values):
+        raise TypeError("complex numbers are none of them")
+    return np.ma.filled(np.ma.array(values, dtype=float), np.nan)
 
 
 def _check_both_kinds(

@@ -49,6 +49,7 @@ class CoordConv2d(nn.Module, metaclass=CheckedOptions):
         height, width = x.shape[-2:]
         axes = (torch.arange(size, device=x.device) for size in (height, width))
         row, column = torch.meshgrid(*axes, indexing="ij")
-        where = coordinates(row, column, (height, width), radius=self.radius, dtype=x.dtype)
+        dtype = self.conv.weight.dtype
+        where = coordinates(row, column, (height, width), radius=self.radius, dtype=dtype)
         where = where.movedim(-1, 0).expand(x.shape[0], -1, -1, -1)
         return self.conv(torch.cat([x, where], 1))

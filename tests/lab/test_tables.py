@@ -111,7 +111,7 @@ REFUSED = [
     (CLICKED + 1, "labels must be 0, 1 or missing, got 2"),
     (np.zeros((3, 2, 2)), r"y must have shape \[n\] or \[n K\], got \[3, 2, 2\]"),
     (CLICKED[:-1], "'item' has 1500 rows, and y has 1499"),
-    (["yes"] * 1500, "labels must be 0, 1 or missing"),
+    *((odd, "labels must be 0, 1 or missing") for odd in (["yes"] * 1500, CLICKED + 1j)),
     *((odd, "y must have shape") for odd in (None, 1, np.zeros((1500, 0)))),
     *((odd, "labels must be 0, 1 or missing, all of one length") for odd in ([[0, 1], [1]], {"a": [0, 1], "b": [1]})),
     ({}, "labels must be 0, 1 or missing"),
@@ -150,6 +150,9 @@ def test_figures_are_of_rows_that_belong_together(fitted, single):
             model.evaluate(OTHER, labels, **more)
     mixed = [0, *OTHER["item"][1:]]
     assert 0 < fitted.evaluate(OTHER, BOTH_THERE, groups=mixed)["a"].gauc < 1
+    hidden = np.arange(BOTH_THERE.size).reshape(BOTH_THERE.shape) % 3 == 0
+    masked, missing = np.ma.array(BOTH_THERE, mask=hidden), np.where(hidden, np.nan, BOTH_THERE)
+    assert fitted.evaluate(OTHER, masked) == fitted.evaluate(OTHER, missing)
 
 
 def test_predictions_refuse_what_the_schema_refuses(fitted):

@@ -112,6 +112,7 @@ def test_a_convolution_reads_the_coordinates_row_first(height, width, radius):
     wide = torch.cat([x, where.expand(2, -1, -1, -1)], 1)
     expected = conv2d(wide, layer.conv.weight, layer.conv.bias, stride=2, padding=1)
     torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
+    assert torch.equal(layer(x > 0), layer((x > 0).double()))
 
 
 def test_the_first_gain_grows_with_the_vocabulary():

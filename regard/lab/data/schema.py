@@ -277,7 +277,7 @@ def _numbers(name: str, column: list) -> NDArray[np.floating]:
     for place, cell in enumerate(column):
         if cell is not None:
             try:
-                found[place] = cell
+                found[place] = cell.replace("_", "no digit") if isinstance(cell, str) else cell
             except (TypeError, ValueError, OverflowError):
                 raise OptionError(f"column {name!r} holds {cell!r}, which is no number") from None
     if np.isinf(found).any():

@@ -91,6 +91,10 @@ def ask(
             f"ask cannot run as {processes()} processes of a launcher: each of its trials trains in one process. Start it "
             "several times on one ledger, without the launcher: they share the work."
         )
+    if gpus is not None and not on_ray:
+        raise OptionError(
+            "ask: gpus are of a trial on Ray; without on_ray a process takes what there is"
+        )
     if until_told and question.kind == "screen":
         raise OptionError(
             f"ask: until_told asks for claims, and question {question.name} is a screen"

@@ -58,6 +58,8 @@ class Setting(Declared):
     def __post_init__(self):
         if self.kind in STREAMING and self.causal is False:
             raise OptionError(f"{self.kind} is causal: causal=False cannot be timed. Leave it out.")
+        if self.device.startswith("meta"):
+            raise OptionError("nothing can be timed on meta, which computes nothing")
 
     @property
     def name(self) -> str:

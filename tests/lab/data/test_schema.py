@@ -106,7 +106,7 @@ def test_what_is_no_table_or_no_option_is_named(case):
 @pytest.mark.parametrize(("cells", "message"), [
     ({"history": ["b", []]}, "'history' holds lists in some rows only: 'b' is none"),
     ({"item": ["a", ["b"]]}, r"'item' holds single values, and \['b'\] is none"),
-    ({"age": [1.0, "old"]}, "'age' holds 'old', which is no number"),
+    *(({"age": [1.0, word]}, f"'age' holds '{word}', which is no number") for word in ("old", "3_0")),
     ({"age": [1.0, np.inf]}, "'age' holds inf"),
 ])  # fmt: skip
 def test_cells_of_another_kind_are_refused_by_their_column(cells, message):

@@ -182,14 +182,19 @@ def test_what_is_wrong_is_found_before_any_compute(ledger, monkeypatch):
         (OptionError, "a name of its own", lambda: mapped(lambda x: x)),
         (OptionError, "a name of its own", lambda: mapped(partial(mapped, lambda x: x))),
         (OptionError, "a name of its own", lambda: mapped(torch.nn.Identity())),
+        (OptionError, "on meta, which computes nothing", lambda: Setting(kind="forward", length=8, device="meta")),
         (OptionError, "must be a function", lambda: Entry(make=torch.nn.Identity(), title="x")),
         (OptionError, "entry 'x': what make gives .* must be a ModelConfig", lambda: Entry(make=lambda _: torch.nn.Identity(), title="x").made(None)),
         (OptionError, "has 20 test items, and a result holds the scores of at most 19", lambda: QUICK),
     ):  # fmt: skip
         with pytest.raises(error, match=said):
             run(question(), ledger)
-    with pytest.raises(OptionError, match="question screen is a screen"):
-        run(QUICK, ledger, until_told=True)
+    for said, more in (
+        ("question screen is a screen", {"until_told": True}),
+        ("gpus are", {"gpus": 2.0}),
+    ):
+        with pytest.raises(OptionError, match=said):
+            run(QUICK, ledger, **more)
     assert ledger.rows() == []
 
 
