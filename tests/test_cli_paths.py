@@ -59,6 +59,21 @@ def test_an_unusable_path_is_named(capsys, tmp_path, monkeypatch, report_ledger,
     assert str(path) in err and PLACES[inside] in err
 
 
+def test_nothing_but_a_plain_file_is_replaced(tmp_path):
+    """`tests.faults` fills the disk and kills the writer."""
+    (tmp_path / "there").write_text("old")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "device").symlink_to("/dev/full")
+    os.mkfifo(tmp_path / "pipe")
+    modes = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    for name in ("link", "device", "pipe"):
+        said = f"{name} cannot be written: it is no plain file"
+        with pytest.raises(PathError, match=said), files.whole(tmp_path / name) as partial:
+            partial.write_text("new")
+    assert modes == {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    assert (tmp_path / "there").read_text() == "old"
+
+
 def test_what_is_no_plain_file_is_named_at_once(capsys, tmp_path, report_ledger):
     (tmp_path / "x.png").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "page.html")
@@ -78,14 +93,10 @@ def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report
     assert full in refused(capsys, TRAIN, "--json", "--folder", str(tmp_path / "run"))
     line = f"report --ledger {report_ledger} --page {tmp_path}/p.html"
     assert full in refused(capsys, line)
-
-
-def test_a_ledger_on_a_full_disk_is_not_called_damaged(report_ledger):
-    row = absent_row("c", "x" * 19_000)
-    with Ledger(report_ledger) as ledger:
+    with Ledger(report_ledger) as ledger:  # which is not called damaged
         ledger._connection.execute("PRAGMA max_page_count = 6")
         with pytest.raises(PathError, match="the disk is full"):
-            ledger.put("k2", row)
+            ledger.put("k2", absent_row("c", "x" * 19_000))
     with Ledger(report_ledger) as ledger:
         assert len(ledger.rows()) == 1
 
@@ -113,10 +124,8 @@ def raises(error):
 
 
 INTERRUPTED = [
-    "train digits --train.steps 2 --folder 'a b'",
-    "arena --ledger l.sqlite",
-    "ls mixers",
-]
+    "train digits --train.steps 2 --folder 'a b'", "arena --ledger l.sqlite", "ls mixers",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", INTERRUPTED)
@@ -173,13 +182,12 @@ def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_larger_than_the_memory_is_refused_before_it_is_built(capsys, tmp_path):
+def test_too_little_memory_is_one_line_before_a_model_is_built_and_later(
+    capsys, tmp_path, monkeypatch
+):
     line = "train digits --model.dim 2000000 --model.num-heads 4"
     err = refused(capsys, line, "--folder", str(tmp_path))
     assert "free on cpu" in err and "Choose a smaller model" in err
-
-
-def test_running_out_of_memory_is_one_line(capsys, tmp_path, monkeypatch):
     error = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
     monkeypatch.setattr("regard.lab.train.train", raises(error))
     assert "out of memory" in refused(capsys, TRAIN, "--folder", str(tmp_path))

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import regard
-from regard import functional
+from regard import OptionError, ShapeError, UnsupportedError, functional
 from regard.core.documents import packed
+from tests.refused import assert_refused
 
 X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
 DOCUMENTS = torch.tensor([[0] * 5 + [1] * 4 + [2] * 3])
@@ -26,59 +27,52 @@ def test_both_ways_of_writing_documents_give_the_same_mask(dtype):
         assert torch.equal(SOFTMAX(X, mask=mask), expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({}, regard.OptionError, "one of cu_seqlens and position_ids"),
-        (dict(cu_seqlens=torch.tensor([0, 5, 4])), regard.ShapeError, "must rise from 0"),
-        (dict(cu_seqlens=torch.tensor([1, 5])), regard.ShapeError, "must rise from 0"),
-        (dict(cu_seqlens=torch.tensor([0])), regard.ShapeError, "must rise from 0"),
-        (dict(cu_seqlens=torch.tensor([0, 5], dtype=torch.uint16)), regard.ShapeError, "integer"),
-        (dict(cu_seqlens=torch.tensor([0, 10**15])), regard.OptionError, "one row"),
-        (dict(cu_seqlens=torch.tensor([0, 5], device="meta")), regard.ShapeError, "meta device"),
-        (dict(cu_seqlens=[0, 5]), regard.ShapeError, r"integer tensor \[N \+ 1\]"),
-        (dict(position_ids=torch.tensor([0, 1])), regard.ShapeError, r"integer tensor \[B, S\]"),
-        (dict(position_ids=torch.tensor([[0, 2]])), regard.ShapeError, "must count 0, 1, 2"),
-        (dict(position_ids=torch.tensor([[3, 4]])), regard.ShapeError, "must count 0, 1, 2"),
-        (dict(position_ids=torch.zeros(1, 2)), regard.ShapeError, "integer tensor"),
-    ],
-)
-def test_a_packing_that_is_none_is_refused(arguments, error, words):
-    with pytest.raises(error, match=words):
-        regard.Mask.packed(**arguments)
+def mixed(documents=DOCUMENTS, call=SOFTMAX, **context):
+    return call(X, mask=regard.Mask(documents=documents), **context)
 
 
-@pytest.mark.parametrize(
-    ("documents", "words"),
-    [
-        (torch.tensor([[0] * 5 + [1] * 4 + [0] * 3]), "number 0 again after a gap in row 0"),
-        (DOCUMENTS[:, :11], r"must have shape \[1, 12\]"),
-        (DOCUMENTS.float(), "must be an integer tensor"),
-        (DOCUMENTS.bool(), "must be an integer tensor"),
-        (DOCUMENTS[0], "must be an integer tensor"),
-        ([[0] * 12], "must be an integer tensor"),
-        (torch.nested.nested_tensor([torch.zeros(12)]), "must be an integer tensor"),
-    ],
-)
-def test_documents_that_do_not_fit_are_refused(documents, words):
-    with pytest.raises(regard.ShapeError, match=words):
-        SOFTMAX(X, mask=regard.Mask(documents=documents))
-    with pytest.raises(regard.ShapeError, match=words):
-        SOFTMAX.extend(X, SOFTMAX.initial_state(1), documents=documents)
+def extended(documents=DOCUMENTS, mixer=SOFTMAX, **context):
+    return mixer.extend(X, mixer.initial_state(1, **context), documents=documents)
 
 
-def test_documents_belong_to_the_tokens_that_are_mixed():
-    mask = regard.Mask(documents=DOCUMENTS)
-    with pytest.raises(regard.UnsupportedError, match="documents with a context"):
-        SOFTMAX(X, context=X, mask=mask)
-    for name in ("softmax", "efficient", "linear"):
-        mixer = regard.build(name, dim=24, num_heads=3)
-        with pytest.raises(regard.UnsupportedError, match="documents with a context"):
-            mixer.extend(X, mixer.initial_state(1, context=X), documents=DOCUMENTS)
-    with pytest.raises(regard.UnsupportedError, match="documents under vmap"):
-        torch.func.vmap(lambda d: SOFTMAX(X, mask=regard.Mask(documents=d[None])))(DOCUMENTS)
-    with pytest.raises(regard.UnsupportedError, match="plan is of rows"):
-        SOFTMAX.plan(X, mask=mask)
+def offsets(*numbers, **kind):
+    return lambda: regard.Mask.packed(cu_seqlens=torch.tensor(numbers, **kind))
+
+
+def places(*numbers):
+    return lambda: regard.Mask.packed(position_ids=torch.tensor(numbers))
+
+
+NESTED = torch.nested.nested_tensor([torch.zeros(12)])
+NO_NUMBERS = DOCUMENTS.float(), DOCUMENTS.bool(), DOCUMENTS[0], [[0] * 12], NESTED
+NO_DOCUMENTS = [
+    (torch.tensor([[0] * 5 + [1] * 4 + [0] * 3]), "number 0 again after a gap in row 0"),
+    (DOCUMENTS[:, :11], r"must have shape \[1, 12\]"),
+    *((wrong, "must be an integer tensor") for wrong in NO_NUMBERS),
+]
+
+
+def test_a_packing_that_is_none_and_documents_that_do_not_fit_are_refused():
+    context, made = "documents with a context", partial(regard.build, dim=24, num_heads=3)
+    one_by_one = torch.func.vmap(lambda numbers: mixed(numbers[None]))
+    assert_refused(
+        (OptionError, "one of cu_seqlens and position_ids", regard.Mask.packed),
+        *((ShapeError, "must rise from 0", offsets(*z)) for z in ([0, 5, 4], [1, 5], [0])),
+        (ShapeError, "integer", offsets(0, 5, dtype=torch.uint16)),
+        (OptionError, "one row", offsets(0, 10**15)),
+        (ShapeError, "meta device", offsets(0, 5, device="meta")),
+        (ShapeError, r"integer tensor \[N \+ 1\]", lambda: regard.Mask.packed(cu_seqlens=[0, 5])),
+        (ShapeError, r"integer tensor \[B, S\]", places(0, 1)),
+        *((ShapeError, "must count 0, 1, 2", places(row)) for row in ([0, 2], [3, 4])),
+        (ShapeError, "integer tensor", places([0.0, 0.0])),
+        *((ShapeError, words, partial(mixed, z)) for z, words in NO_DOCUMENTS),
+        *((ShapeError, words, partial(extended, z)) for z, words in NO_DOCUMENTS),
+        (UnsupportedError, context, partial(mixed, context=X)),
+        *((UnsupportedError, context, partial(extended, mixer=made(name), context=X))
+          for name in ("softmax", "efficient", "linear")),
+        (UnsupportedError, "documents under vmap", partial(one_by_one, DOCUMENTS)),
+        (UnsupportedError, "plan is of rows", partial(mixed, call=SOFTMAX.plan)),
+    )  # fmt: skip
 
 
 def test_max_len_bounds_a_document_and_not_its_row():
@@ -94,17 +88,13 @@ def test_max_len_bounds_a_document_and_not_its_row():
     assert state.length.tolist() == [3]
 
 
-def test_rows_without_tokens_give_zeros():
+def test_rows_without_tokens_give_zeros_and_absent_tokens_have_no_number():
     absent = torch.zeros(1, 12, dtype=torch.bool)
-    y = SOFTMAX(X, mask=regard.Mask(valid=absent, documents=DOCUMENTS))
-    assert y.abs().max() == 0
+    assert not SOFTMAX(X, mask=regard.Mask(valid=absent, documents=DOCUMENTS)).any()
     assert SOFTMAX(X[:0], mask=regard.Mask(documents=DOCUMENTS[:0])).shape == (0, 12, 24)
     y, state = SOFTMAX.extend(X, SOFTMAX.initial_state(1), valid=absent, documents=DOCUMENTS)
     assert y.abs().max() == 0 and state.length.tolist() == [0]
-
-
-def test_absent_tokens_have_no_number():
-    """A number that comes again behind a gap of padding is the same document; what an absent token has is not read."""
+    # A number that comes again behind a gap of padding is the same document.
     valid = torch.ones(1, 12, dtype=torch.bool)
     valid[:, 3] = False
     documents = DOCUMENTS.clone()
@@ -174,8 +164,9 @@ def test_tokens_that_do_not_come_first_are_refused_where_they_must():
     sinkhorn = partial(
         functional.sinkhorn_attention, x, x, x, sorting=torch.rand(1, 1, 2, 2), block_size=2
     )
-    for call in (sinkhorn, partial(functional.fourier_mixing, x[0])):
-        with pytest.raises(regard.UnsupportedError, match="needs valid tokens to come first"):
-            call(mask=between)
-    with pytest.raises(regard.ShapeError, match="sort_cut has no causal order"):
-        sinkhorn(mask=regard.Mask(causal=True), sort_cut=1)
+    first, ordered = "needs valid tokens to come first", regard.Mask(causal=True)
+    assert_refused(
+        (UnsupportedError, first, partial(sinkhorn, mask=between)),
+        (UnsupportedError, first, partial(functional.fourier_mixing, x[0], mask=between)),
+        (ShapeError, "sort_cut has no causal order", partial(sinkhorn, mask=ordered, sort_cut=1)),
+    )

@@ -17,49 +17,42 @@ from regard.core.memory import free_bytes, spelled_bytes
 from regard.core.options import Above0, Count, Declared, Rate, Seed, Share
 from regard.models import LanguageModelConfig
 from regard.pools import build_pool
+from tests.refused import assert_refused
 
 PAIRS = "a tuple of tuples (a positive integer, an integer of at least 0)"
 
 
-def test_forms_and_configurations_check_their_annotations():
+def test_forms_and_configurations_check_their_annotations_and_missing_or_unknown_ones_are_named():
     """So does what tests.bad_calls makes."""
-    calls: list[Callable[[], Any]] = [
-        *(partial(regard.Form, tile=size) for size in (0, -1, 2.0, True, "4")),
-        lambda: LanguageModelConfig(vocab_size=9, num_layers=10**9),
-        lambda: LanguageModelConfig(vocab_size=9, position_options={"base": "x"}).build(),
-    ]
-    for call in calls:
-        with pytest.raises(OptionError, match=r"\(.*\) must be|tile must be a positive integer"):
-            call()
+    said, softmax = r"\(.*\) must be", regard.MIXERS["softmax"]
+    made = partial(LanguageModelConfig, vocab_size=9)
+    assert_refused(
+        *((OptionError, said + "|tile must be a positive integer", partial(regard.Form, tile=size))
+          for size in (0, -1, 2.0, True, "4")),
+        (OptionError, said, lambda: made(num_layers=10**9)),
+        (OptionError, said, lambda: made(position_options={"base": "x"}).build()),
+        (OptionError, "softmax needs num_heads: pass num_heads=", lambda: softmax(24)),
+        (OptionError, "softmax needs dim and num_heads", softmax),
+        (UnknownNameError, r"option of softmax 'num_head'\. Did you mean",
+         lambda: softmax(24, num_head=3)),
+        (OptionError, r"too many positional arguments\. Pass options by name",
+         lambda: softmax(24, 3)),
+    )  # fmt: skip
 
 
-def test_arguments_that_are_missing_or_unknown_are_named():
-    softmax = regard.MIXERS["softmax"]
-    with pytest.raises(OptionError, match="softmax needs num_heads: pass num_heads="):
-        softmax(24)
-    with pytest.raises(OptionError, match="softmax needs dim and num_heads"):
-        softmax()
-    with pytest.raises(UnknownNameError, match=r"option of softmax 'num_head'\. Did you mean"):
-        softmax(24, num_head=3)
-    with pytest.raises(OptionError, match=r"too many positional arguments\. Pass options by name"):
-        softmax(24, 3)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: regard.build("softmax", dim=10**9, num_heads=1),
-        lambda: regard.build("gmlp", dim=8, max_len=10**8),
-        lambda: LanguageModelConfig(vocab_size=10**9, dim=10**6).build(),
-        lambda: build_pool("context_query", 10**6, hidden_dim=10**6),
-    ],
-)
-def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken(make):
-    with pytest.raises(OptionError, match=r"a tensor .* needs .*iB, and .*iB are free on cpu"):
-        make()
-
-
-def test_what_the_meta_device_holds_takes_no_memory():
+def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken_which_meta_tensors_do_not():
+    said, own = (
+        "a tensor .* needs .*iB, and .*iB are free on cpu",
+        "softmax: its state needs .* are free",
+    )
+    state = partial(regard.build("softmax", dim=24, num_heads=3).initial_state, 2, max_len=10**9)
+    assert_refused(
+        (OptionError, said, lambda: regard.build("softmax", dim=10**9, num_heads=1)),
+        (OptionError, said, lambda: regard.build("gmlp", dim=8, max_len=10**8)),
+        (OptionError, said, lambda: LanguageModelConfig(vocab_size=10**9, dim=10**6).build()),
+        (OptionError, said, lambda: build_pool("context_query", 10**6, hidden_dim=10**6)),
+        (OptionError, own, state),
+    )
     with torch.device("meta"):
         assert regard.build("softmax", dim=10**6, num_heads=1).dim == 10**6
     assert free_bytes(torch.device("meta")) is None

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 import regard
-from regard import Mask, OptionError, ShapeError
+from regard import Mask, ShapeError
 from regard.core import Mixer, Streamed, as_state
 from regard.core.states import tensors
 from regard.models import LanguageModelConfig
@@ -134,11 +134,6 @@ def test_a_state_without_a_mark_is_known_by_its_fields():
     for wrong in (None, 5, (1, 2), replace(bare[0], length=3), tree_leaves(bare[0])):
         with pytest.raises(ShapeError, match="state must come from"):
             mixer.extend(X, wrong)
-
-
-def test_a_room_that_no_memory_holds_is_refused():
-    with pytest.raises(OptionError, match=r"softmax: its state needs .* are free"):
-        make("softmax").initial_state(B, max_len=10**9)
 
 
 def test_a_mask_is_where_the_tokens_are_and_what_the_mixer_fills_in_is_its_own():
