@@ -23,7 +23,7 @@ def told_claims(name):
     return re.findall(r"^- \*\*(.+?)\*\* \(", page, re.M)
 
 
-def test_every_claim_is_listed_with_its_source_page_and_verdict():
+def test_every_claim_is_listed_with_its_source_page_and_verdict_and_every_picture_is_shown():
     claims, frozen = KEPT["claims"], KEPT["frozen"]
     assert len({c["claim"] for c in claims}) == len(claims)
     before = [(page, c["claim"]) for c in claims for page, _ in c.get("before", ())]
@@ -39,6 +39,8 @@ def test_every_claim_is_listed_with_its_source_page_and_verdict():
             told = f"- **{one['verdict']}**: {one['claim']} ({one['source']}"
         assert told in page
         assert one["verdict"] != "withdrawn" or f"*withdrawn: {one['why']}*" in page
+    for picture in FOLDER.glob("*.svg"):
+        assert f"]({picture.name})" in picture.with_suffix(".md").read_text(), picture.name
 
 
 def test_the_list_of_frozen_pages_only_shrinks_and_each_says_so():
@@ -48,11 +50,6 @@ def test_the_list_of_frozen_pages_only_shrinks_and_each_says_so():
     for name in kept:
         page = (FOLDER / f"{name}.md").read_text()
         assert "> Frozen, not redone yet." in page
-
-
-def test_each_page_shows_its_picture():
-    for picture in FOLDER.glob("*.svg"):
-        assert f"]({picture.name})" in picture.with_suffix(".md").read_text(), picture.name
 
 
 @pytest.mark.parametrize("name", KEPT["frozen"])

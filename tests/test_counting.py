@@ -15,7 +15,7 @@ def device(request):
     return request.param
 
 
-def test_what_died_is_not_counted(device):
+def test_what_died_is_not_counted_and_what_stays_alive_is_once(device):
     x = torch.ones(100, device=device)
 
     def chain():
@@ -25,10 +25,6 @@ def test_what_died_is_not_counted(device):
         return y
 
     assert count(chain) == Counted(flops=0, peak_bytes=2 * 100 * FLOAT)
-
-
-def test_what_stays_alive_is_counted_once(device):
-    x = torch.ones(100, device=device)
 
     def keep():
         kept = [x * 2 for _ in range(3)]

@@ -20,7 +20,7 @@ def random_maps(T, L, seed=0):
     return [*torch.rand(**shape).softmax(-1)]
 
 
-def test_rollout_of_uniform_weights_has_its_closed_form():
+def test_rollout_of_uniform_and_of_even_causal_weights_has_its_closed_form():
     T, L = 5, 4
     maps = [torch.full((2, 3, T, T), 1 / T, dtype=torch.float64)] * L
     expected = (1 - 2**-L) / T + 2**-L * torch.eye(T, dtype=torch.float64)
@@ -28,10 +28,7 @@ def test_rollout_of_uniform_weights_has_its_closed_form():
     for weights in maps:
         weights[:, :, 2] = 0  # this query sees nothing, and keeps its token
     assert rollout(maps)[0, 2].tolist() == [0, 0, 1, 0, 0]
-
-
-def test_rollout_of_many_even_causal_layers_ends_at_the_first_token():
-    """So that of a deep decoder says little of what its heads attend to; docs/explore.md has the figure."""
+    # That of a deep decoder ends at the first token, whatever its heads attend to.
     even = torch.ones(14, 14, dtype=torch.float64).tril()
     even = (even / even.sum(-1, keepdim=True))[None, None]
     share = rollout([even] * 30)[0, -1, 0].item()
@@ -190,7 +187,7 @@ def test_a_translation_is_explained_at_the_last_token_of_its_target():
     torch.testing.assert_close(*scores)
 
 
-def test_correlations_are_those_of_scipy():
+def test_correlations_are_those_of_scipy_and_overlap_counts_the_largest():
     from scipy import stats  # takes seconds to import
 
     generator = torch.Generator().manual_seed(0)
@@ -201,9 +198,7 @@ def test_correlations_are_those_of_scipy():
     assert explore.kendall(a, -a) == -1 and explore.spearman(a, a) == pytest.approx(1)
     lacking = a.where(a > 0, torch.nan)
     assert all(z != z for z in explore.agreement({"a": lacking, "b": b})[0][2:])
-
-
-def test_overlap_counts_the_largest_by_magnitude():
+    # Overlap counts the largest by magnitude.
     a, b = torch.tensor([5.0, -4.0, 1.0, 0.0]), torch.tensor([0.0, 4.0, 1.0, 5.0])
     assert explore.overlap(a, b, k=2) == 0.5
     rows = explore.agreement({"a": a, "b": b, "c": a}, k=2)
@@ -222,7 +217,7 @@ def test_alignment_error_rate_of_right_wrong_and_missing_links():
     assert found.tolist() == pytest.approx([0, 1, 1 - 4 / 5])
 
 
-def test_statistics_of_plain_heads():
+def test_statistics_and_divergence_of_plain_heads():
     T = 4
     eye, same = torch.eye(T), torch.full((T, T), 1 / T)
     before = torch.eye(T).roll(1, 0)
@@ -234,9 +229,7 @@ def test_statistics_of_plain_heads():
     assert found.previous[0].tolist() == pytest.approx([0, 3 / 16, 1])
     assert found.next[0].tolist() == pytest.approx([0, 3 / 16, 0])
     assert found.first[0].tolist() == pytest.approx([1 / T, 1 / T, 1 / 3])
-
-
-def test_divergence_of_heads_runs_from_alike_to_apart():
+    # Divergence runs from alike to apart.
     weights = torch.stack([torch.eye(4), torch.eye(4), torch.eye(4).roll(1, 0)])[None].double()
     found = explore.head_divergence(weights)[0]
     assert found[0].tolist() == pytest.approx([0, 0, math.log(2)])

@@ -76,11 +76,6 @@ def test_no_prompts_are_continued(recurrent):
     assert translator.extend(none, translator.initial_state(none))[0].shape == (0, 7, VOCAB)
 
 
-def test_all_of_the_probability_is_every_token():
-    logits = 3 * torch.randn(4, 32_000, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(restrict(logits, None, 1.0), logits)
-
-
 def kept_of(row, top_k, top_p):
     """Ids in order, until they hold top_p of the probability of the first k."""
     order = sorted(range(len(row)), key=lambda i: (-row[i], i))[:top_k]
@@ -113,6 +108,8 @@ def test_draws_follow_the_tempered_restricted_softmax():
     assert (share - wanted).abs().max() < 0.015
     assert share[2] == share[3] == 0
     assert torch.equal(Sampling(1e-45).draw(many), logits.argmax(-1).expand(20000))
+    logits = 3 * torch.randn(4, 32_000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(restrict(logits, None, 1.0), logits)  # all of the probability
 
 
 TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}

@@ -4,15 +4,8 @@ import pytest
 import torch
 
 import regard.models as m
-from tests.models.small import (
-    STACK,
-    prompts,
-    ragged,
-    ragged_targets,
-    shaken,
-    targets,
-    transformer,
-)
+from tests.models import small
+from tests.models.small import prompts, ragged, ragged_targets, targets, transformer
 from tests.models.stacks import stack_oracle
 
 CROSS = "softmax linear efficient rfa performer compressed routing scored luong_local".split()
@@ -28,9 +21,13 @@ CASES += [
 
 @pytest.mark.parametrize("options", CASES, ids=str)
 def test_is_its_equations_for_each_row_alone_and_in_chunks(options):
-    model = shaken(m.TransformerConfig(**{**STACK, **options}))
+    model = small.shaken(m.TransformerConfig(**{**small.STACK, **options}))
     source, valid = prompts().masked_fill(~ragged(), -7), ragged()
     target, exists = targets().masked_fill(~ragged_targets(), -7), ragged_targets()
+    if options.get("position") == "rotary":  # which goes to both self mixers
+        mixers = (*model.encoder.mixers, *model.decoder.self_mixers)
+        assert {mixer.options["position"] for mixer in mixers} == {"rotary"}
+        assert model.decoder.cross_mixers[0].options["position"] is None
     logits = model(source, target, valid=valid, target_valid=exists)
     for row in range(3):
         alone = stack_oracle(model, source[row, valid[row]], target[row, exists[row]])
@@ -63,13 +60,6 @@ def test_padded_batch_generates_what_singles_generate(position):
     logits, _ = model.extend(start[index, 2:], m.reorder(state, index))
     wanted = model(source, start)[index, 2:]
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-10)
-
-
-def test_rotary_positions_go_to_both_self_mixers():
-    model = transformer(position="rotary", mixer="local")
-    mixers = (*model.encoder.mixers, *model.decoder.self_mixers)
-    assert {mixer.options["position"] for mixer in mixers} == {"rotary"}
-    assert model.decoder.cross_mixers[0].options["position"] is None
 
 
 @pytest.mark.parametrize("cross", ["softmax", "scored", "linear"])

@@ -37,11 +37,6 @@ def test_a_users_own_score_needs_no_entry():
     torch.testing.assert_close(mixer.attention_map(x), expected)
 
 
-def test_a_score_of_places_needs_their_number():
-    with pytest.raises(OptionError, match="needs max_len"):
-        build_score("location", 8)
-
-
 def test_additive_starts_between_the_bounds_that_its_width_gives():
     v = build_score("additive", 8, num_heads=3, options={"hidden_dim": 25}).v
     assert 0.15 < v.abs().max() <= 0.2 and v.min() < 0 < v.max()
@@ -56,7 +51,9 @@ class Short(Distance):
         return k.sum(-1)[..., None, :]
 
 
-def test_scores_that_are_no_number_for_each_pair_are_refused():
+def test_scores_that_are_no_number_for_each_pair_or_of_how_many_places_are_refused():
+    with pytest.raises(OptionError, match="needs max_len"):
+        build_score("location", 8)
     for name in ("scored", "luong_local"):
         with pytest.raises(regard.ShapeError, match="short: scores of two queries and 3 keys"):
             regard.build(name, dim=24, num_heads=3, max_len=32, score=Short)

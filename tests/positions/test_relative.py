@@ -11,16 +11,13 @@ from regard.positions import POSITIONS, make
 FACTS = {"dim": 24, "num_heads": 3, "max_len": 64}
 
 
-def test_rotary_keeps_dtype_and_turns_in_float32():
+def test_rotary_keeps_dtype_turns_in_float32_and_refuses_odd_widths_and_unknown_pairings():
     x = torch.randn(2, 3, 1, 8, dtype=torch.bfloat16)
     far = torch.tensor([4001])
     y = rotate(x, far)
     assert y.dtype == torch.bfloat16
     assert (y.double() - rotate(x.double(), far)).abs().max() < 0.02
     assert rotate(x[:, 0], far.expand(2, 1)).shape == (2, 1, 8)
-
-
-def test_rotary_refuses_odd_widths_and_unknown_pairings():
     with pytest.raises(regard.ShapeError, match="K must be even, got 7"):
         rotate(torch.zeros(1, 2, 7), torch.arange(2))
     with pytest.raises(regard.OptionError, match="pairing must be"):
