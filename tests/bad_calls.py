@@ -127,8 +127,11 @@ def _likely_wrong(good: Any, kind: Any, rng: random.Random) -> Any:
             return _tensor(good, rng)
         if any(hasattr(member, "array_type") or member is Tensor for member in members):
             return _tensor(torch.ones(B, T, dtype=torch.bool), rng)
-        if isinstance(good, dict) and good:
-            return _batch(good, rng)
+        if isinstance(good, dict) and good:  # one value is left out or exchanged
+            name = rng.choice(list(good))
+            if rng.random() < 0.2:
+                return {key: value for key, value in good.items() if key != name}
+            return good | {name: _likely_wrong(good[name], type(good[name]), rng)}
     a_function = any(get_origin(member) is Callable for member in members)
     return rng.choice([v for v in VALUES if not (a_function and callable(v))])
 
@@ -137,23 +140,15 @@ def _tensor(good: Tensor, rng: random.Random) -> Any:
     if not good.dim():
         good = good[None]
     changes: list[Callable[[], Any]] = [
-        lambda: good.to(rng.choice(_DTYPES)),
-        lambda: good.to("meta"),
-        lambda: good.to_sparse(),
-        lambda: good.tolist(),
-        lambda: good.detach().numpy(),
-        lambda: good[0],
-        lambda: good[None],
-        lambda: good[:0],
-        lambda: good[..., :0],
-        lambda: good[..., :-1],
+        lambda: good.to(rng.choice(_DTYPES)), lambda: good.to("meta"), lambda: good.to_sparse(),
+        lambda: good.tolist(), lambda: good.detach().numpy(), lambda: good[0], lambda: good[None],
+        lambda: good[:0], lambda: good[..., :0], lambda: good[..., :-1],
         lambda: torch.cat([good] * rng.choice((2, 9)), dim=rng.randrange(good.dim())),
-        lambda: torch.zeros_like(good),
-        lambda: good.transpose(0, -1),
+        lambda: torch.zeros_like(good), lambda: good.transpose(0, -1),
         lambda: good + rng.choice((10**6, -7, float("nan"), float("inf"))),
         lambda: good.clone().requires_grad_() if good.is_floating_point() else good.float(),
         lambda: torch.nested.nested_tensor(list(good.float())) if good.dim() > 1 else good,
-    ]
+    ]  # fmt: skip
     return rng.choice(changes)()
 
 
@@ -173,14 +168,6 @@ def _mask(rng: random.Random) -> Mask:
     given = rng.choice(({}, {"valid": ones, "compact": True}))
     given |= {"causal": rng.random() < 0.5, name: _likely_wrong(good.get(name), kinds[name], rng)}
     return Mask(**given)
-
-
-def _batch(good: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """One value is left out or exchanged."""
-    name = rng.choice(list(good))
-    if rng.random() < 0.2:
-        return {key: value for key, value in good.items() if key != name}
-    return good | {name: _likely_wrong(good[name], type(good[name]), rng)}
 
 
 def _members(kind: Any) -> Sequence[Any]:
