@@ -14,11 +14,8 @@ transformers = pytest.importorskip(
 TOKENS = {"vocab_size": 30, "max_position_embeddings": 64}
 TOKENS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SIZES = {
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32,
+}  # fmt: skip
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SEQ2SEQ = {
     **TOKENS, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
@@ -147,13 +144,6 @@ def tokenizer(words, unknown: str):
     made = Tokenizer(models.WordLevel(ids, unk_token=unknown))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made
-
-
-def assert_refused(*cases) -> None:
-    """Each is an error, what it says, and a call."""
-    for error, said, call in cases:
-        with pytest.raises(error, match=said):
-            call()
 
 
 def as_stack(model):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.hf import small
-from tests.hf.small import assert_refused, greedy, inputs, model, transformers
+from tests.hf.small import greedy, inputs, model, transformers
+from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
 from regard import OptionError, UnknownNameError, UnsupportedError

@@ -11,7 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.hf import small
-from tests.hf.small import as_stack, assert_refused, greedy, tokenizer, transformers
+from tests.hf.small import as_stack, greedy, tokenizer, transformers
+from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError

@@ -16,7 +16,8 @@ from regard.hf import AttentionConfig, convert, load, save, teach, wrap
 from regard.hf.convert import stack_error
 from regard.lab import Entry
 from regard.mixers.linear import Linear
-from tests.hf.small import as_stack, assert_refused, model, tokens, transformers
+from tests.hf.small import as_stack, model, tokens, transformers
+from tests.refused import assert_refused
 
 SOFTMAX = [  # limits at which the mechanism is softmax attention
     ("bert", "softmax", {}),

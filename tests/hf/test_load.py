@@ -14,7 +14,6 @@ from tests.hf.small import (
     BERT,
     CHECKPOINTS,
     as_stack,
-    assert_refused,
     built,
     edited,
     greedy,
@@ -22,6 +21,7 @@ from tests.hf.small import (
     tokens,
     widened,
 )
+from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.hf.small import OURS, assert_refused, tokens, trained, transformers
+from tests.hf.small import OURS, tokens, trained, transformers
+from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
 from regard import MIXERS, OptionError, ShapeError, UnsupportedError

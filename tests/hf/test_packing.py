@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from tests.hf import small
-from tests.hf.small import assert_refused, transformers
+from tests.hf.small import transformers
 from tests.hf.test_causal import llama, wrapped
+from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
 from regard import ShapeError, UnsupportedError

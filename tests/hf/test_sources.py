@@ -106,10 +106,9 @@ def test_a_padded_encoder_at_any_length(name, T, new, keys, seen):
         assert others is any(part in names[module] for part in across)
 
 
-HEADS = {"hidden_size": 24, "num_attention_heads": 4}
+HEADS = {"hidden_size": 24, "num_attention_heads": 4, "attention_probs_dropout_prob": 0.0}
 A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
 POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
-HEADS["attention_probs_dropout_prob"] = 0.0
 QFORMER = transformers.Blip2QFormerConfig(**HEADS, encoder_hidden_size=24)
 MLLAMA = transformers.models.mllama.MllamaTextConfig(
     **HEADS, num_key_value_heads=4, cross_attention_layers=[0]
