@@ -28,22 +28,13 @@ from regard.testing.subject import normal
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
 PATTERNS = [
-    Window(2, 1),
-    Window(2, 2, 3),
-    Block(4),
-    Block(3, 1, 1),
-    Strided(4),
-    Window(3, 3) | Strided(4),
-    Block(4) | Summary(4, 2),
-    Summary(5, 2, 1) | Summary(3, 1),
-    Window(1, 1, 2) | Window(1, 1, 3) | First(2) | Strided(5),
-    All(),
+    Window(2, 1), Window(2, 2, 3), Block(4), Block(3, 1, 1), Strided(4), Window(3, 3) | Strided(4),
+    Block(4) | Summary(4, 2), Summary(5, 2, 1) | Summary(3, 1),
+    Window(1, 1, 2) | Window(1, 1, 3) | First(2) | Strided(5), All(),
     PerHead((Window(1, 1), Strided(3), Window(1, 1))) | First(1),
-    Block(3, 1, 1) | Scattered(3, TABLE) | First(3),
-    Window(1, 2) | Span(4, 7) | First(1),
-    Scattered(4, TABLE) | Span(8, 12),
-    Scattered(3, TABLE) | Window(1, 1) | Strided(4),
-]
+    Block(3, 1, 1) | Scattered(3, TABLE) | First(3), Window(1, 2) | Span(4, 7) | First(1),
+    Scattered(4, TABLE) | Span(8, 12), Scattered(3, TABLE) | Window(1, 1) | Strided(4),
+]  # fmt: skip
 CHUNK, SINGLES = 8, 25
 TINY = Form(tile=4, chunk=3, room=2048)
 

@@ -16,6 +16,7 @@ BASE = {"base": 50.0, "pairing": "adjacent"}
 BUCKETS = {"num_buckets": 6, "max_distance": 5, "bidirectional": False}
 HEADS = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8, "bias": "qkv", "sinks": True}
 ALL = {**HEADS, "qk_norm": True, "gate": True, "soft_cap": 1.5}
+OWN = "reference causality padding streaming map"
 OBSERVED = "map observed empty isolation"
 MANY_BLOCKS = "causality padding packed poison empty sensitivity map lengths"
 CASES = [
@@ -43,11 +44,7 @@ CASES = [
     ("indexed", {"top_k": 2, "block_size": 3}, MANY_BLOCKS),
     ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}, MANY_BLOCKS),
     *(
-        (
-            "performer",
-            {"features": own, "num_features": 16},
-            "reference causality padding streaming map",
-        )
+        ("performer", {"features": own, "num_features": 16}, OWN)
         for own in (torch.sigmoid, torch.square)
     ),
     *(

@@ -207,14 +207,11 @@ def test_weights_of_words_and_sentences_are_those_of_the_equations():
     torch.testing.assert_close(flat.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
 
 
-def test_maps_sum_to_one_and_are_zero_where_a_field_is_missing():
+def test_maps_and_weights_sum_to_one_and_are_zero_where_something_is_missing():
     maps = made("autoint").eval().attention_maps(BATCH)
     sums = maps[0].sum(-1)
     assert len(maps) == 3 and ((sums - 1).abs() < 1e-12).logical_or(sums == 0).all()
     assert (maps[0][2, :, 1] == 0).all() and (maps[0][2, ..., 1] == 0).all()  # age is missing
-
-
-def test_weights_are_there_for_display():
     weights = made("din_code").eval().weights(BATCH)
     assert weights.shape == (B, 4)
     torch.testing.assert_close(weights.sum(1), torch.tensor([1.0, 1, 0, 1]).double())

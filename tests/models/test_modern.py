@@ -22,10 +22,7 @@ def test_a_pattern_is_repeated_over_the_layers():
         assert [mixer.name for mixer in model.encoder.mixers] == wanted.split()
     assert model.encoder.mixers[1].options["window_size"] == 2
     assert model.config.mixer_name == "linear, local, softmax"
-
-
-def test_a_pattern_is_the_layers_that_it_names():
-    """So that what is saved, replaced and compared is one thing."""
+    # It is the layers that it names, so that what is saved, replaced and compared is one thing.
     short = m.LanguageModelConfig(**STACK, mixers="linear*2 softmax")
     layers = (m.Layer("linear"), m.Layer("linear"), m.Layer("softmax"))
     assert short == m.LanguageModelConfig(**STACK, mixer=layers)
@@ -93,18 +90,13 @@ def test_max_len_bounds_a_document():
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"position": "rotary"},
-        {"position": "none", "mixer": "gau"},
-        {"norm_first": False, "norm": "scale"},
-        {"residual": "reversible"},
-        {"tied": False, "norm": "rms"},
-        {"embedding_scale": 1.0, "dim": 256},
+        {}, {"position": "rotary"}, {"position": "none", "mixer": "gau"},
+        {"norm_first": False, "norm": "scale"}, {"residual": "reversible"},
+        {"tied": False, "norm": "rms"}, {"embedding_scale": 1.0, "dim": 256},
         {"dim": 512, "position": "none", "mixer": "linear"},
-        {"norm_after": True, "dim": 16, "num_heads": 2},
-        {"masked": True, "position": "none"},
+        {"norm_after": True, "dim": 16, "num_heads": 2}, {"masked": True, "position": "none"},
     ],
-)
+)  # fmt: skip
 def test_a_new_language_model_guesses_uniformly(options, vocab_size):
     torch.manual_seed(0)
     config = {"dim": 128, "num_heads": 4, "num_layers": 2, "max_len": 64, **options}

@@ -8,7 +8,7 @@ import torch
 import regard.models as m
 from regard import MODELS
 from regard.cli.describe import overview
-from tests.models.small import STACK, assert_same, prompts, ragged, shaken
+from tests.models.small import assert_same, prompts, ragged, shaken
 from tests.models.stacks import stack_oracle
 from tests.models.test_every_model import small
 
@@ -68,8 +68,10 @@ def test_every_size_builds(entry):
 
 
 @pytest.mark.parametrize("preset", [m.transformer_small, m.transformer_xl_small, m.xlnet_small])
-def test_small_presets_build(preset):
+def test_small_presets_build_and_counting_leaves_the_random_generator_alone(preset):
+    before = torch.get_rng_state()
     assert m.count_parameters(preset(50)) > 50 * 128
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("stem", [(), ((5, 1), (6, 2))])
@@ -189,9 +191,3 @@ ROWS = [  # configuration, published millions, tolerance, numbers that the paper
 def test_parameters_are_as_many_as_published(config, millions, tolerance, lacking):
     found = (m.count_parameters(config) + lacking) / 1e6
     assert found == pytest.approx(millions, rel=tolerance or 1e-12)
-
-
-def test_counting_leaves_the_random_generator_alone():
-    before = torch.get_rng_state()
-    m.count_parameters(m.LanguageModelConfig(**STACK))
-    assert torch.equal(torch.get_rng_state(), before)

@@ -11,19 +11,11 @@ from regard import MODELS, OptionError, ShapeError, UnknownNameError, Unsupporte
 from regard.core import growth
 from regard.nn import FEED_FORWARDS, CoordConv2d, LengthProjection
 from regard.nn.fields import Categorical, Numeric, Sequence
-from tests.models.small import (
-    STACK,
-    VOCAB,
-    classifier,
-    language_model as lm,
-    prompts,
-    ragged_targets,
-    targets,
-    transformer,
-)
+from tests.models import small
+from tests.models.small import STACK, VOCAB, classifier, prompts, targets, transformer
 from tests.models.table import BATCH, FIELDS, ITEM
 
-TEXT, START = prompts(), targets()
+TEXT, START, lm = prompts(), targets(), small.language_model
 SIZES = {"vocab_size": VOCAB, "dim": 8, "num_heads": 2}
 GLOBAL = {"global_tokens": 0, "mixer": "longformer"}
 ORDER = torch.arange(7).expand(3, 7)
@@ -94,7 +86,7 @@ REFUSED = {
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         ("eos", lambda: generate(eos=VOCAB)),
         ("start_valid belongs to starts", lambda: transformer().generate(
-            TEXT, 1, start_valid=ragged_targets(), max_new_tokens=1)),
+            TEXT, 1, start_valid=small.ragged_targets(), max_new_tokens=1)),
         ("mlp_dim", lambda: dual(mlp_dim=1)),
         ("mask_token", lambda: m.corrupt(TEXT, mask_token=9, vocab_size=9)),
         ("multiple of patch_size", lambda: image(image_size=(5, 6))),
@@ -212,6 +204,8 @@ def test_is_refused(error, said, call):
 def test_what_looks_alike_is_served():
     assert lm()(prompts(41)).shape == (3, 41, VOCAB)
     assert torch.equal(lm()(TEXT.int()), lm()(TEXT))
+    renamed = type("Renamed", (m.ClassifierConfig,), {"name": "renamed"})  # in no catalogue
+    assert isinstance(renamed(**STACK, num_classes=2).build(), m.Classifier)
     options = {"mixer": regard.MIXERS["linear"], "num_heads": 2}
     assert din(pool="cross", pool_options=options).pool.mixer.dim == 6
     config = {"word_encoder": "local", "word_encoder_options": {"window_size": 3}}

@@ -179,18 +179,14 @@ def test_nested_rows_are_each_row_alone(causal):
         assert not weights[b, n:].any() and not weights[b, :, n:].any()
 
 
-def test_it_starts_as_torchs_layer_from_the_same_seed():
+def test_torchs_own_call_plus_a_mixer_starts_as_torchs_layer_from_the_same_seed():
     mixer, rolled = build("softmax"), []
     for make in (lambda: nn.MultiheadAttention(D, H), lambda: MultiheadAttention(mixer)):
         torch.manual_seed(0)
         rolled.append((make().state_dict(), torch.rand(1)))
     torch.testing.assert_close(*rolled, rtol=0, atol=0)
-
-
-def test_torchs_own_call_plus_a_mixer():
     arguments = (D, H, 0.25, False, False, False, 10, 14, True)
     theirs = nn.MultiheadAttention(*arguments).double()
-    mixer = build("softmax")
     ours = MultiheadAttention(*arguments, mixer=mixer, dtype=torch.float64)
     assert ours.load_state_dict(theirs.state_dict()) and ours.mixer.dropout == ours.dropout == 0.25
     assert mixer.dropout == 0 and ours.mixer.options["dropout"] == 0.25

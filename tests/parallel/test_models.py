@@ -198,19 +198,6 @@ def test_two_and_four_processes_train_as_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "why"),
-    [
-        ("longformer", {}, "its heads are not independent"),
-        ("softmax", {"qk_norm": True}, "its heads share heads.query_norm.weight"),
-    ],
-)
-def test_what_cannot_be_divided_is_refused(name, options, why):
-    mixer = regard.build(name, dim=24, num_heads=3, **options)
-    with pytest.raises(UnsupportedError, match=f"{name} does not support tensor parallel: {why}"):
-        tensor_plan(nn.Sequential(mixer))
-
-
-@pytest.mark.parametrize(
     "fields", [{}, {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}], ids=list
 )
 def test_targets_are_those_of_the_whole_row(fields):
@@ -229,7 +216,7 @@ def test_targets_are_those_of_the_whole_row(fields):
 ALONE = Simulated(0, Network(1))
 
 
-def test_what_cannot_be_cut_is_refused_in_one_sentence():
+def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
     mixer = regard.build("softmax", dim=24, num_heads=3)
     xl = {name: value for name, value in SIZES.items() if name != "max_len"}
     with pytest.raises(OptionError, match="needs a process group: call"):
@@ -252,6 +239,15 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
         with sequence(model, ALONE), goes_on:
             model.extend(TOKENS, state)
         assert model.extend(TOKENS, state)[0].shape == (2, 14, 11)
+    for name, options, why in (
+        ("longformer", {}, "its heads are not independent"),
+        ("softmax", {"qk_norm": True}, "its heads share heads.query_norm.weight"),
+    ):
+        whole = nn.Sequential(regard.build(name, dim=24, num_heads=3, **options))
+        with pytest.raises(
+            UnsupportedError, match=f"{name} does not support tensor parallel: {why}"
+        ):
+            tensor_plan(whole)
     routing = regard.build("routing", dim=24, num_heads=3, max_len=64)
     learns = pytest.raises(UnsupportedError, match="training on parts of a sequence: its centroid")
     with sequence(routing, ALONE), learns:
@@ -261,16 +257,12 @@ def test_what_cannot_be_cut_is_refused_in_one_sentence():
 PAIRS = torch.ones(1, 1, 2, 4, dtype=torch.bool)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "values", "why"),
-    [
-        ("nystrom", "global_tokens", (torch.ones(1, 2).bool(), None), "must give the same fields"),
-        *(
-            ("softmax", "pairwise", (torch.ones(shape).bool(), PAIRS), r"\(2, 4\), \(2, 4\)")
-            for shape in ((2, 4), (1, 1, 2, 2), (1, 1, 1, 4))
-        ),
-    ],
-)
+PARTED = [torch.ones(shape).bool() for shape in ((2, 4), (1, 1, 2, 2), (1, 1, 1, 4))]
+NO_PAIR = [("softmax", "pairwise", (wrong, PAIRS), r"\(2, 4\), \(2, 4\)") for wrong in PARTED]
+GIVEN = ("nystrom", "global_tokens", (torch.ones(1, 2).bool(), None), "must give the same fields")
+
+
+@pytest.mark.parametrize(("name", "field", "values", "why"), [GIVEN, *NO_PAIR])
 def test_masks_that_do_not_fit_together_are_refused_on_each_rank(name, field, values, why):
     mixer = regard.build(name, dim=24, num_heads=3)
 
