@@ -84,9 +84,13 @@ def observes(base, change):
     return around(base, lambda m, see, *request: change(m, see(*request), *request), "_observe")
 
 
+def place(x):
+    """[T 1]"""
+    return torch.arange(x.shape[1], device=x.device)[:, None]
+
+
 def from_token(start, x):
-    """[T 1]: True from this token on."""
-    return torch.arange(x.shape[1], device=x.device)[:, None] >= start
+    return place(x) >= start
 
 
 def first_of(x):
@@ -264,14 +268,6 @@ class BeginsDocumentsWithWhatItKept(Linear):
         return y, state
 
 
-def absent(valid):
-    return (~valid).sum(1)[:, None, None, None]
-
-
-def starts_a_chunk(x):
-    return from_token(CHUNK, x) & (torch.arange(x.shape[1], device=x.device)[:, None] % CHUNK == 0)
-
-
 ABSENT_ROWS = tokens(holds(Softmax, held=zero, seen=lambda dim: 0), counted)
 DOES_NOTHING = around(Outsider, lambda m, mix, x, context, mask: m.value(x))
 # fmt: off
@@ -301,7 +297,8 @@ BROKEN = {
     "forgets global tokens": ("sensitivity", masks(Narrow, global_tokens=None), "global"),
     "ignores pairs": ("isolation", masks(Softmax, pairwise=None)),
     "decays at absent tokens": ("streaming padding long",
-        extends(Linear, lambda m, state, valid, y, after: (y, replace(after, S=after.S * 0.9 ** (0 if valid is None else absent(valid)))))),
+        extends(Linear, lambda m, state, valid, y, after: (
+            y, after if valid is None else replace(after, S=after.S * 0.9 ** (~valid).sum(1)[:, None, None, None])))),
     "ignores documents": ("packed", around(Linear,
         lambda m, forward, x, context=None, mask=OPEN: forward(x, context=context, mask=replace(mask, documents=None)), "forward")),
     "begins documents with what it kept": ("packed", BeginsDocumentsWithWhatItKept),
@@ -358,7 +355,8 @@ BROKEN = {
         output(Softmax, lambda m, x, y, _: hooked(y, first_of(x)[0] < 0, lambda dy: dy * torch.nan)), "float32: gradient of x: error inf"),
     "silent after 64": ("long", output(Softmax, lambda m, x, y, _: y.masked_fill(from_token(64, x), 0)), "outputs of tokens 64 to 127 are zero"),
     # The first token of every chunk but the first is summed twice.
-    "wrong sum at a border": ("long", output(Linear, lambda m, x, y, mask: torch.where(mask.causal & starts_a_chunk(x), y + 1e-3 * x, y)), "extend"),
+    "wrong sum at a border": ("long", output(Linear, lambda m, x, y, mask: torch.where(
+        mask.causal & from_token(CHUNK, x) & (place(x) % CHUNK == 0), y + 1e-3 * x, y)), "extend"),
     # Its own chunks, of which `impl` knows nothing.
     "wrong sum without blocks": ("long", output(Outsider, lambda m, x, y, _: y + 1e-3 * from_token(64, x)), "67 tokens"),
     "no gradient between pieces": ("long", NoGradientBetweenPieces, "along a direction"),
@@ -391,23 +389,14 @@ def test_poison_is_caught_when_the_door_does_not_clear(monkeypatch):
         check_mixer(lambda: make(Outsider), "poison")
 
 
-def test_limits_of_a_parent_are_not_asked_of_a_class_without_its_options():
-    (verdict,) = check_mixer(lambda: make(Narrow), "limit").verdicts
-    assert verdict.outcome == "does not apply"
-
-
-def test_another_start_after_reset_is_noted():
-    (verdict,) = check_mixer(lambda: make(StartsElsewhere), "transfer").verdicts
-    assert verdict.outcome == "cannot judge"
-    assert "does not restore first.weight, whose standard deviation is" in verdict.sentence
-
-
 def test_every_law_was_seen_to_fail():
     assert {law for law, _ in CASES} | {"poison"} == set(LAWS)
 
 
 def test_an_outsiders_sound_mixer_passes_every_law():
     assert check_mixer(lambda: make(Outsider)) == list(LAWS)
+    x, causal = torch.zeros(1, 2, 24), regard.Mask(causal=True)
+    assert make(Outsider).observe(x, mask=causal) == Observation()  # it has nothing to show
 
 
 def test_what_a_law_cannot_judge_is_said():
@@ -418,6 +407,9 @@ def test_what_a_law_cannot_judge_is_said():
     found = check_mixer(lambda: make(Outsider), ["reference", "streaming", "limit"])
     assert "no oracle" in found.of("cannot judge")["reference"]
     assert found.of("does not apply")["streaming"].endswith("left out of this example")
+    assert check_mixer(lambda: make(Narrow), "limit").of("does not apply")  # of its parent
+    moved = check_mixer(lambda: make(StartsElsewhere), "transfer").of("cannot judge")["transfer"]
+    assert "does not restore first.weight, whose standard deviation is" in moved
 
 
 def test_a_broken_law_does_not_end_a_run_of_verdicts():
@@ -429,8 +421,3 @@ def test_a_broken_law_does_not_end_a_run_of_verdicts():
 def test_a_law_that_does_not_exist_is_named():
     with pytest.raises(regard.UnknownNameError, match="Did you mean 'causality'"):
         check_mixer(lambda: make(Outsider), "causalty")
-
-
-def test_observation_is_empty_where_a_mixer_has_nothing_to_show():
-    x, causal = torch.zeros(1, 2, 24), regard.Mask(causal=True)
-    assert make(Outsider).observe(x, mask=causal) == Observation()

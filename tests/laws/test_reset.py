@@ -41,10 +41,6 @@ def test_positions(name):
     require_reset(lambda: made(name).float(), placed)
 
 
-def pooled(pool):
-    return [pool(X) if pool.query_dim is None else pool(X, QUERY)]
-
-
 UNIT = {"hidden_dims": (16, 16)}
 UNITS = [("target_query", {"activation": kind, **UNIT}) for kind in ("dice", "prelu", "sigmoid")]
 
@@ -53,7 +49,8 @@ UNITS = [("target_query", {"activation": kind, **UNIT}) for kind in ("dice", "pr
 def test_pools(name, options):
     fresh = {"mixer": regard.build("softmax", dim=D, num_heads=2)}
     own = fresh if name == "cross" else options
-    require_reset(lambda: build_pool(name, D, **own), pooled)
+    given = (X,) if build_pool(name, D, **own).query_dim is None else (X, QUERY)
+    require_reset(lambda: build_pool(name, D, **own), lambda pool: [pool(*given)])
 
 
 @pytest.mark.parametrize("name", SCORES.names())
