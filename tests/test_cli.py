@@ -147,10 +147,8 @@ def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_p
     drawn = picture.read_text()
     assert "forward, float32" in drawn and "prefill, bfloat16" in drawn
     absent = found["not_run"]
-    assert [(row["mixer"], row["pass"]) for row in absent] == [
-        ("fnet", "forward"),
-        ("fnet", "prefill"),
-    ]
+    asked = [("fnet", "forward"), ("fnet", "prefill")]
+    assert [(row["mixer"], row["pass"]) for row in absent] == asked
     _, out, _ = ran(capsys, line, "--passes", "forward")
     assert "laws: not checked" in out and absent[0]["not run"] in out
 
@@ -201,12 +199,6 @@ def test_lengths_have_units():
         parse(CLASSES["recommend"], "regard recommend", ["--length", "1.5"])
 
 
-def test_show_tells_a_question(capsys):
-    (about,) = loaded(capsys, "show", "fingerprint")
-    assert (about["kind"], about["design"]) == ("question", "screen")
-    assert "softmax" in about["entries"] and "lookup" in about["columns"]
-
-
 def test_doctor_finds_this_machine_and_what_is_missing(capsys, monkeypatch):
     rows = {row["what"]: row["found"] for row in loaded(capsys, "doctor")}
     assert rows["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
@@ -217,7 +209,10 @@ def test_doctor_finds_this_machine_and_what_is_missing(capsys, monkeypatch):
     assert code == 1 and "pip install 'no-such-package>=1.0'" in out
 
 
-def test_show_gives_the_positions_that_a_mechanism_has_and_what_its_streaming_keeps(capsys):
+def test_show_tells_a_question_and_positions_of_a_mechanism_and_what_its_streaming_keeps(capsys):
+    (about,) = loaded(capsys, "show", "fingerprint")
+    assert (about["kind"], about["design"]) == ("question", "screen")
+    assert "softmax" in about["entries"] and "lookup" in about["columns"]
     mixer, *_ = loaded(capsys, "show", "transformer_xl")
     assert mixer["kind"] == "mixer" and mixer["positions"] == ["transformer_xl"]
     assert "transformer_xl" in [row["name"] for row in loaded(capsys, "ls", "positions")]
@@ -246,9 +241,9 @@ NO_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("word", "said"), NO_VALUES.items())
-def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word, said):
-    with pytest.raises(RegardError, match=re.escape(said)):
+@pytest.mark.parametrize("word", NO_VALUES)
+def test_what_is_no_pattern_is_refused_and_nothing_else_is_evaluated(word):
+    with pytest.raises(RegardError, match=re.escape(NO_VALUES[word])):
         option(word)
 
 

