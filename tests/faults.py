@@ -87,6 +87,10 @@ def said(call: Callable[..., object], *arguments: Any) -> str:
     return "done"
 
 
+Ways = Sequence[tuple[str, bool]]
+"""What is saved, and whether under one name."""
+
+
 def started(target: Callable[..., None], *arguments: Any) -> Any:
     child = FORK.Process(target=target, args=arguments)
     child.start()
@@ -96,11 +100,6 @@ def started(target: Callable[..., None], *arguments: Any) -> Any:
 def kills(counts: Counts, folder: Path, saving: int, training: int) -> None:
     _kills_in_saving(counts, folder / "saving", saving, [("checkpoint", False)])
     _kills_in_training(counts, folder / "training", training)
-
-
-def saves(counts: Counts, folder: Path, number: int) -> None:
-    ways = [(name, over) for name in ("page", "folder") for over in (False, True)]
-    _kills_in_saving(counts, folder, number, ways)
 
 
 def _save_checkpoint(path: Path, number: int) -> None:
@@ -115,14 +114,6 @@ def _read_checkpoint(path: Path) -> set[float]:
     return {stored.state["step"], *stored.model["w"].flatten().tolist()}
 
 
-def _save_page(path: Path, number: int) -> None:
-    Page(html=f"<p>{number}" * 20_000).save(path)
-
-
-def _read_page(path: Path) -> set[float]:
-    return set(map(int, path.read_text().split("<p>")[1:]))
-
-
 llama = cache(small_llama)
 
 
@@ -133,14 +124,16 @@ def _save_folder(path: Path, number: int) -> None:
     hf.save(llama(), path)
 
 
-def _read_folder(path: Path) -> set[float]:
-    return set(torch.cat([w.flatten() for w in hf.load(path).parameters()]).tolist())
-
-
-SAVERS = {
+SAVERS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], set[float]]]] = {
     "checkpoint": (_save_checkpoint, _read_checkpoint),
-    "page": (_save_page, _read_page),
-    "folder": (_save_folder, _read_folder),
+    "page": (
+        lambda path, number: Page(html=f"<p>{number}" * 20_000).save(path),
+        lambda path: set(map(float, path.read_text().split("<p>")[1:])),
+    ),
+    "folder": (
+        _save_folder,
+        lambda path: set(torch.cat([w.flatten() for w in hf.load(path).parameters()]).tolist()),
+    ),
 }
 """How each is written, so that all of it is one number, and which numbers are read from it."""
 
@@ -165,13 +158,8 @@ def _last_saved(name: str, root: Path, over: bool, moments: random.Random) -> in
     return int(log.read_text().split()[-1])
 
 
-def _kills_in_saving(
-    counts: Counts, root: Path, tries: int, ways: Sequence[tuple[str, bool]]
-) -> None:
-    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it.
-
-    ways: each (name, whether under one name).
-    """
+def _kills_in_saving(counts: Counts, root: Path, tries: int, ways: Ways) -> None:
+    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it."""
     moments = random.Random(0)
     for name, over in itertools.islice(itertools.cycle(ways), tries):
         root.mkdir(parents=True)
@@ -295,9 +283,8 @@ def _read_mutant(counts: Counts, sample: Sample, root: Path, size: int) -> None:
         # The interpreter's own tables grow now and then.
         ended, *again = _measured(sample, root)
         seconds, peak = min(seconds, again[0]), min(peak, again[1])
-    counts.check(
-        "read" if ended == "done" else "refused", re.match(OURS, ended), f"{name}, {ended}"
-    )
+    way = "read" if ended == "done" else "refused"
+    counts.check(way, re.match(OURS, ended), f"{name}, {ended}")
     counts.check(f"in {SECONDS} s", seconds <= SECONDS, name)
     counts.check(f"in twice the size and {FIXED} bytes", peak <= most, name)
     for what, value in (("seconds", seconds), ("bytes above twice the size", peak - 2.0 * size)):
@@ -319,7 +306,14 @@ def writers(counts: Counts, folder: Path, trials: int, killed: int, rounds: int)
     """Two workers sweep one ledger and are killed again and again; two processes want one run folder."""
     folder.mkdir(parents=True, exist_ok=True)
     _sweep(counts, folder / "ledger.sqlite", trials, killed)
-    _one_folder(counts, folder, rounds)
+    for number in range(rounds):
+        waits = number % 2 == 0
+        with ProcessPoolExecutor(2, mp_context=FORK) as pool:
+            pair = [pool.submit(said, _enter, folder / "run", waits) for _ in "ab"]
+        counts.done["pairs of writers on one folder"] += 1
+        for future in pair:
+            wanted = "done" if waits else "done|OptionError"
+            counts.ends("never two in one folder", wanted, future.result())
 
 
 def _toy(path: Path, trials: int, log: Path) -> None:
@@ -378,17 +372,6 @@ def _enter(path: Path, wait: bool) -> None:
         inside.rmdir()
 
 
-def _one_folder(counts: Counts, folder: Path, rounds: int) -> None:
-    for number in range(rounds):
-        waits = number % 2 == 0
-        with ProcessPoolExecutor(2, mp_context=FORK) as pool:
-            pair = [pool.submit(said, _enter, folder / "run", waits) for _ in "ab"]
-        counts.done["pairs of writers on one folder"] += 1
-        for future in pair:
-            wanted = "done" if waits else "done|OptionError"
-            counts.ends("never two in one folder", wanted, future.result())
-
-
 def disk(counts: Counts, folder: Path, every: int, mounted: bool) -> None:
     """Full and read-only disks: our error says so, what was committed is whole, and the run goes on afterwards.
 
@@ -422,9 +405,7 @@ def _goes_on(counts: Counts, run_dir: Path) -> None:
         counts.ends("what was committed is whole", "done", said(checkpoint.load, path))
 
 
-def _tried(
-    counts: Counts, what: str, wanted: str, *call: Any, first: Callable[[], None] | None = None
-) -> None:
+def _tried(counts: Counts, what: str, wanted: str, *call: Any, first: Any = None) -> None:
     """In a process of its own. first: changes its limits or rights."""
     counts.done[what] += 1
     with ProcessPoolExecutor(1, mp_context=FORK, initializer=first) as pool:
@@ -514,9 +495,10 @@ def calls(counts: Counts, folder: Path, number: int) -> None:
     counts.wrong.update(one[:200] for one in found.findings)
 
 
+OTHERS = [*itertools.product(("page", "folder"), (False, True))]
 PARTS: dict[str, tuple[Callable[..., None], tuple[int, ...], tuple[int, ...]]] = {
     "kills": (kills, (12, 4), (200, 50)),
-    "saves": (saves, (12,), (400,)),
+    "saves": (partial(_kills_in_saving, ways=OTHERS), (12,), (400,)),
     "flips": (flips, (60,), (1000,)),
     "mutants": (mutants, (300,), (10_000,)),
     "writers": (writers, (60, 3, 6), (1000, 20, 60)),

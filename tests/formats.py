@@ -95,10 +95,6 @@ def _write_checkpoint(root: Path) -> None:
     checkpoint.save(root / "step-00000004", checkpoint.Checkpoint(tensors, slots, state))
 
 
-def _read_checkpoint(root: Path) -> Any:
-    return checkpoint.load(root / "step-00000004")
-
-
 def _damage_sealed(root: Path, draw: random.Random) -> None:
     """Sealed anew, as somebody would who knows the format."""
     folder = root / "step-00000004"
@@ -162,10 +158,6 @@ def _cache(root: Path, make: Callable[[], Any]) -> Any:
         return generated.generated("sample", {"count": 3}, make)
 
 
-def _columns() -> Any:
-    return {"a": np.arange(150_000), "b": np.zeros((2, 3), np.uint8)}
-
-
 def _never() -> Any:
     raise generated.StoredDataError("there is no such folder")
 
@@ -175,12 +167,14 @@ def _write_pair(root: Path) -> None:
         (root / f"train.{end}").write_text("one\ntwo\n" * 50)
 
 
+_CHECKPOINT = _write_checkpoint, lambda root: checkpoint.load(root / "step-00000004")
+_COLUMNS = {"a": np.arange(150_000), "b": np.zeros((2, 3), np.uint8)}
 _ALL = (
-    Sample("checkpoint", _write_checkpoint, _read_checkpoint),
-    Sample("checkpoint sealed anew", _write_checkpoint, _read_checkpoint, _damage_sealed),
+    Sample("checkpoint", *_CHECKPOINT),
+    Sample("checkpoint sealed anew", *_CHECKPOINT, _damage_sealed),
     Sample("ledger", _write_ledger, _read_ledger),
     Sample("ledger chained anew", _write_ledger, _read_ledger, _damage_chained),
-    Sample("generated data", partial(_cache, make=_columns), partial(_cache, make=_never)),
+    Sample("generated data", partial(_cache, make=lambda: _COLUMNS), partial(_cache, make=_never)),
     Sample("text_files", _write_pair, OWN["text_files"].read),
     Sample(
         "delimited_texts",

@@ -17,14 +17,12 @@ def test_nothing_goes_wrong():
         assert "  done " in part and "  held " in part and "  wrong" not in part
 
 
-def test_a_flip_that_goes_unnoticed_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_verify", lambda path, written: None)
-    counts = faults.Counts()
-    faults.flips(counts, tmp_path, 60)
+def test_a_flip_that_goes_unnoticed_and_a_raw_error_are_counted(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_verify", lambda path, written: None)
+        faults.flips(counts := faults.Counts(), tmp_path, 60)
     assert any("a flip went unnoticed" in what for what in counts.wrong)
 
-
-def test_a_raw_error_is_counted(tmp_path, monkeypatch):
     def careless(path):
         raise KeyError(path)
 
