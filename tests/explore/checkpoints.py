@@ -1,5 +1,6 @@
 """Checkpoints as users have them, each trained for two steps: folders of `regard train`, and of `TableClassifier.save`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,8 @@ def of_documents(folder: Path) -> None:
     run(folder, task, model, splits=task.of(documents))
 
 
-def of_pixels(folder: Path) -> None:
-    options = SMALL | {"max_len": 64, "position": "axial", "position_options": {"shape": (8, 8)}}
-    run(folder, Digits(), models.ClassifierConfig(**Digits().facts, **options))
-
-
-def of_patches(folder: Path) -> None:
-    options = {"image_size": (8, 8), "patch_size": 4, **SMALL}
-    run(folder, Digits(), models.PatchClassifierConfig(**Digits().facts, **options))
+def of_digits(folder: Path, kind: type[models.ModelConfig], **options: Any) -> None:
+    run(folder, Digits(), kind(**Digits().facts, **SMALL, **options))
 
 
 USER = np.random.default_rng(0).integers(0, 6, 80)
@@ -76,26 +71,24 @@ YOUNG = (USER < 3).astype(float)
 def of_histories(folder: Path) -> None:
     drawn = np.random.default_rng(0).integers(0, 9, (120, 5))
     table = {"items": drawn[:, 0], "history": [list(row) for row in drawn[:, 1:]]}
-    model = TableClassifier(
-        models.DINConfig(history=("history",), dim=3), train=BRIEF, of={"history": "items"}
-    )
-    model.fit(table, drawn[:, 0] % 2).save(folder)
+    model, of = models.DINConfig(history=("history",), dim=3), {"history": "items"}
+    TableClassifier(model, train=BRIEF, of=of).fit(table, drawn[:, 0] % 2).save(folder)
 
 
-def of_fields(folder: Path) -> None:
-    model = models.AutoIntConfig(dim=4, num_heads=2, num_layers=2)
-    TableClassifier(model, train=BRIEF).fit(PEOPLE, YOUNG).save(folder)
+def of_people(folder: Path, model: models.ModelConfig, labels: Any = YOUNG) -> None:
+    TableClassifier(model, train=BRIEF).fit(PEOPLE, labels).save(folder)
 
 
-def of_two_labels(folder: Path) -> None:
-    labels = {"click": YOUNG, "buy": np.roll(YOUNG, 1)}
-    model = TableClassifier(models.MMoEConfig(num_experts=3), train=BRIEF)
-    model.fit(PEOPLE, labels).save(folder)
-
-
+GRID = {"max_len": 64, "position": "axial", "position_options": {"shape": (8, 8)}}
+SQUARES = {"image_size": (8, 8), "patch_size": 4}
+AUTOINT = models.AutoIntConfig(dim=4, num_heads=2, num_layers=2)
+BOTH = {"click": YOUNG, "buy": np.roll(YOUNG, 1)}
 KINDS = {
-    "bytes": of_bytes, "pairs": of_pairs, "documents": of_documents, "pixels": of_pixels,
-    "patches": of_patches, "din": of_histories, "autoint": of_fields, "mmoe": of_two_labels,
+    "bytes": of_bytes, "pairs": of_pairs, "documents": of_documents, "din": of_histories,
+    "pixels": partial(of_digits, kind=models.ClassifierConfig, **GRID),
+    "patches": partial(of_digits, kind=models.PatchClassifierConfig, **SQUARES),
+    "autoint": partial(of_people, model=AUTOINT),
+    "mmoe": partial(of_people, model=models.MMoEConfig(num_experts=3), labels=BOTH),
 }  # fmt: skip
 """And the name of a mixer: a classifier of texts with it."""
 

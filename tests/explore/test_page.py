@@ -8,6 +8,7 @@ import re
 import shutil
 import zlib
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -25,11 +26,7 @@ from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
-from regard.models import (
-    DINConfig,
-    HANConfig,
-    pad_documents,
-)
+from regard.models import DINConfig, HANConfig, pad_documents
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
@@ -143,9 +140,8 @@ def test_every_view_by_mouse_and_keys(explored, mechanism):
     entropies = [float(t) for t in tab.locator("#statistics td:nth-child(4)").all_text_contents()]
     assert entropies == sorted(entropies, reverse=True)
     methods = tab.locator(".method b").all_text_contents()
-    assert (
-        len(methods) + tab.locator(".notes li").count() == 5 and "integrated gradients" in methods
-    )
+    told = len(methods) + tab.locator(".notes li").count()
+    assert told == 5 and "integrated gradients" in methods
     pairs = len(methods) * (len(methods) - 1) // 2
     expect(tab.locator(".agreement tbody tr")).to_have_count(pairs)
 
@@ -257,16 +253,15 @@ def test_images_show_what_a_place_attends_to(explored, tmp_path, kind):
     expect(tab.locator(".image canvas").nth(1)).to_have_attribute("width", width)
 
 
-@pytest.mark.parametrize("width", [1400, 400])
-def test_nothing_is_cut_in_light_or_dark(opened, width):
+def test_nothing_is_cut_in_light_or_dark(opened):
     text = page(classifier(), IDS, words=[WORDS], compare=classifier(mixer="fnet")).html
     ground = "getComputedStyle(document.body).backgroundColor"
-    grounds = set()
-    for dark in (False, True):
+    grounds = []
+    for width, dark in product((1400, 400), (False, True)):
         tab = opened(text, width=width, dark=dark)
         assert tab.evaluate(WIDER) == 0
-        grounds.add(tab.evaluate(ground))
-    assert len(grounds) == 2
+        grounds.append(tab.evaluate(ground))
+    assert grounds[:2] == grounds[2:] and grounds[0] != grounds[1]
 
 
 def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
@@ -294,9 +289,8 @@ def test_twelve_layers_of_twelve_heads_at_512_tokens(opened):
         tab.select_option("#head", index=head)
         tab.evaluate(SWITCHED)
     assert tab.evaluate("[counted.unpacked, counted.pixels]") == [11, 12 * 512 * 512]
-    assert (
-        tab.evaluate("counted.elements") < 12 * 100
-    )  # of the query's table and lines, not of the grid
+    made_anew = tab.evaluate("counted.elements")  # the query's table and lines, and not the grid
+    assert made_anew < 12 * 100
 
 
 COUNTED = """(() => {
@@ -352,7 +346,7 @@ def test_nothing_that_is_shown_runs(opened):
     assert len(PAYLOADS) == 200 and not tab.evaluate(RAN)
 
 
-def test_titles_and_data_are_no_markup():
+def test_titles_and_data_are_no_markup_and_the_policy_names_exactly_what_is_on_the_page():
     def told(title):
         text = render({"title": title, "models": [title], "examples": []})
         title = html.unescape(re.search("<h1>(.*?)</h1>", text, re.S)[1])
@@ -360,24 +354,18 @@ def test_titles_and_data_are_no_markup():
 
     _, tags = told("plain")
     assert all(told(payload) == (payload, tags) for payload in PAYLOADS)
-
-
-def test_the_policy_names_exactly_what_is_on_the_page():
     text = render({"title": "x", "models": ["m"], "examples": []})
     policy = html.unescape(re.search(r'Content-Security-Policy" content="(.*?)"', text).group(1))
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     assert "require-trusted-types-for 'script'" in policy and policy.count("'sha256-") == 2
 
 
-def test_in_a_notebook_the_page_is_in_a_frame_of_its_own():
+def test_a_page_is_in_a_frame_of_its_own_in_a_notebook_and_saved_with_half_a_letter(tmp_path):
     shown = page(classifier(), IDS, words=[["</iframe><script>1</script>"] * 8])
     frame = shown._repr_html_()
     assert frame.startswith('<iframe sandbox="allow-scripts" srcdoc="') and frame.count("<") == 2
     assert html.unescape(re.search(r'srcdoc="(.*?)"', frame, re.S).group(1)) == shown.html
-
-
-def test_a_page_with_half_a_letter_is_saved(tmp_path):
-    """Whole or not at all, as `tests.faults` proves of pages."""
+    # Saved whole or not at all, as `tests.faults` proves of pages.
     Page(render({"title": "a \udcff", "models": ["m"], "examples": []})).save(tmp_path / "page")
     assert "a &#56575;" in (tmp_path / "page").read_text(encoding="utf-8")
 
