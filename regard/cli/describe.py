@@ -3,7 +3,6 @@
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from itertools import chain
@@ -112,7 +111,11 @@ _NONE = inspect.Parameter.empty
 
 def meanings(cls: type) -> dict[str, str]:
     """Option -> its meaning with the unit: a line `name: meaning` in the docstring of the class, its file or a base."""
-    docs = (doc for one in reversed(cls.__mro__) for doc in (_file(one).__doc__, one.__doc__))
+    docs = (
+        doc
+        for one in reversed(cls.__mro__)
+        for doc in (inspect.getmodule(one).__doc__, one.__doc__)
+    )
     return dict(re.findall(r"^ *(\w+): (.+)$", "\n".join(filter(None, docs)), re.M))
 
 
@@ -123,7 +126,7 @@ def presets(model: Any) -> list[str]:
     wanted = _configuration(model)
     return [
         name
-        for name, make in inspect.getmembers(_file(model), inspect.isfunction)
+        for name, make in inspect.getmembers(inspect.getmodule(model), inspect.isfunction)
         if not name.startswith("_") and get_type_hints(make).get("return") is wanted
     ]
 
@@ -221,24 +224,15 @@ def _text(entry: Any) -> str:
     """The docstring of the defining file, then the entry's own, without the meanings of options."""
     if hasattr(entry, "about"):
         return entry.about
-    parts = _file(entry).__doc__, _own_text(entry)
+    parts = inspect.getmodule(entry).__doc__, vars(entry).get("__doc__")
     texts = (inspect.cleandoc(part).partition("\n\nArgs:\n")[0] for part in parts if part)
     return "\n\n".join(dict.fromkeys(texts))
-
-
-def _file(entry: Any) -> Any:
-    """The module of a class, or of a value's class."""
-    return sys.modules[entry.__module__]
-
-
-def _own_text(entry: Any) -> str | None:
-    return vars(entry).get("__doc__")
 
 
 def _summary(kind: str, entry: Any) -> str:
     if kind == "feed_forwards":
         return ", ".join(f"{one['name']} {one['default']}" for one in _settings(entry))
-    own = _own_text(entry) if kind in ("positions", "scores") else None
+    own = vars(entry).get("__doc__") if kind in ("positions", "scores") else None
     return (own or _text(entry)).strip().partition("\n")[0]
 
 
