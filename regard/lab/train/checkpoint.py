@@ -51,9 +51,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
             except SafetensorError as error:
                 raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
-        (partial / STATE).write_text(
-            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
-        )
+        body = json.dumps({"format": FORMAT, "files": files, "state": checkpoint.state})
+        (partial / STATE).write_text(body[:-1] + _seal(body.encode()).decode())
 
 
 def load(folder: Path) -> Checkpoint:
@@ -63,7 +62,8 @@ def load(folder: Path) -> Checkpoint:
     """
     content = _unsealed(folder / STATE)
     for name in (MODEL, OPTIMIZER):
-        _verify(folder / name, content["files"].get(name))
+        if fingerprint(_there(folder / name)) != content["files"].get(name):
+            raise _damaged(folder / name, "was truncated or altered")
     try:
         model = load_file(folder / MODEL)
         optimizer = load_file(folder / OPTIMIZER)
@@ -99,16 +99,10 @@ def fingerprint(path: Path) -> State:
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
 
 
-def _verify(path: Path, written: Any) -> None:
+def _there(path: Path) -> Path:
     if not path.is_file():
         raise _damaged(path, "is missing, or no plain file")
-    if fingerprint(path) != written:
-        raise _damaged(path, "was truncated or altered")
-
-
-def _sealed(content: State) -> str:
-    body = json.dumps(content)
-    return body[:-1] + _seal(body.encode()).decode()
+    return path
 
 
 def _seal(body: bytes) -> bytes:
@@ -120,9 +114,7 @@ _SEAL = len(_seal(b""))  # bytes
 
 def _unsealed(path: Path) -> State:
     """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
-    if not path.is_file():
-        raise _damaged(path, "is missing, or no plain file")
-    raw = path.read_bytes()
+    raw = _there(path).read_bytes()
     if raw[-_SEAL:] != _seal(raw[:-_SEAL] + b"}"):
         raise _damaged(path, "was truncated or altered")
     try:
