@@ -254,9 +254,9 @@ def _distinct_iso_dates(words: list) -> bool:
 def _values(name: str, column: list, kind: str) -> list:
     """The values in the cells, without missing ones. Raises OptionError for what cannot be one."""
     if kind == "sequence":
-        column = [value for cell in column for value in _members(name, cell) if value is not None]
-    known = [value for value in column if value is not None]
-    known = [value.item() if isinstance(value, np.generic) else value for value in known]
+        column = [value for cell in column for value in _members(name, cell)]
+    given = (value for value in column if value is not None)
+    known = [value.item() if isinstance(value, np.generic) else value for value in given]
     for cls, value in {type(value): value for value in reversed(known)}.items():
         if issubclass(cls, _LISTS):
             raise OptionError(f"column {name!r} holds single values, and {value!r} is none")
