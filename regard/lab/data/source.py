@@ -135,10 +135,11 @@ def _imported(name: str, path: Path, whole: bool) -> tuple[str, ...]:
         return ()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = [package] if whole else []
-    for one in (one for node in ast.walk(tree) for one in _named(node, package)):
-        parts = one.split(".")
-        first = len(parts) if parts[0] == LIBRARY else 1
-        found += (".".join(parts[:end]) for end in range(first, len(parts) + 1))
+    for node in ast.walk(tree):
+        for one in _named(node, package):
+            parts = one.split(".")
+            first = len(parts) if parts[0] == LIBRARY else 1
+            found += (".".join(parts[:end]) for end in range(first, len(parts) + 1))
     return tuple(dict.fromkeys(found))
 
 
