@@ -25,10 +25,9 @@ _NO_FIELDS = ("education", "education_years", "marital_status", "weight", "incom
 
 
 COLUMNS = (
-    *("age", "workclass", "weight", "education", "education_years", "marital_status"),
-    *("occupation", "relationship", "race", "sex", "capital_gain", "capital_loss"),
-    *("hours", "country", "income"),
-)
+    "age", "workclass", "weight", "education", "education_years", "marital_status", "occupation",
+    "relationship", "race", "sex", "capital_gain", "capital_loss", "hours", "country", "income",
+)  # fmt: skip
 
 
 def parse_adult(content: bytes) -> dict[str, list]:
