@@ -239,11 +239,11 @@ def _require_streamed(mixer: Mixer, x: Tensor) -> None:
     state = mixer.initial_state(B)
     for chunk in x.split((5, 1, T - 6), dim=1):
         y, state = mixer.extend(chunk, state)
-        fields = {k: z for k, z in tensors(state).items() if z.is_floating_point()}
         _require_types({"output": y}, x.dtype, "extend")
-        for name, value in fields.items():
-            wide = wide_type(x) if name in sum_names(state) else x.dtype
-            _require_types({name: value}, wide, "extend")
+        for name, value in tensors(state).items():
+            if value.is_floating_point():
+                wide = wide_type(x) if name in sum_names(state) else x.dtype
+                _require_types({name: value}, wide, "extend")
 
 
 def _require_types(found: Mapping[str, Tensor | None], dtype: torch.dtype, label: str) -> None:
