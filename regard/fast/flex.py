@@ -189,5 +189,5 @@ def _attend(
 
     lengths = (q.shape[2], q.shape[2])
     sizes = (BLOCK, BLOCK)
-    block_mask: Any = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
+    block_mask = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
     return flex_attention(q, k, v, block_mask=block_mask, scale=scale)

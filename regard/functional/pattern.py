@@ -78,7 +78,7 @@ def pattern_attention(
             y = pattern_attention(*own, max_global=max_global, impl=impl, **how)
             found |= dict(zip(heads, y.unbind(1), strict=True))
         return torch.stack([found[h] for h in range(len(found))], 1)
-    first: Prefix | None = None
+    first = None
     rows: list[tuple[Tensor, Tensor]] = []
     if prefix is not None or mask.global_tokens is not None:
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
@@ -113,7 +113,7 @@ def attend(q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, ti
     """All rows but those of global tokens. first: the tensors of a `Prefix`, or none."""
     prefix = Prefix(*first) if first else None
     earlier: list[Pattern] = []
-    parts: list[Tensor] = []
+    parts = []
     groups = sharing(pattern)
     for terms in groups:
         merged = len(groups) > 1

@@ -221,7 +221,7 @@ def _same_as_context(config: AttentionConfig) -> bool:
 @cache
 def _reads_earlier_queries(config: AttentionConfig) -> bool:
     """True if what a query finds in a context depends on the queries before it, or on their number."""
-    mixer: Any = _mixer(config, 2, 2, 8)
+    mixer = _mixer(config, 2, 2, 8)
     if not mixer.capabilities.cross:
         return False
     k, v = torch.randn(2, 1, config.max_len, 16, generator=torch.Generator().manual_seed(0))

@@ -37,7 +37,7 @@ class FNet(Mixer):
     def __init__(self, dim: int, *, norm: Norm = "backward", impl: Impl = "auto"):
         super().__init__(dim)
         self.impl = check_impl(self.name, impl, "fourier")
-        self.norm: Norm = norm
+        self.norm = norm
 
     def mix(self, x, context, mask):
         return fourier_mixing(x, mask=mask, norm=self.norm, impl=self.impl)

@@ -163,7 +163,7 @@ class Sinkhorn(HeadsMixer):
         sums, new = widened(state.total, x)
         total = sums[:, None] + new.cumsum(1)
         summary = side_by_side(q) if self.sort_net is None else total.type_as(x)
-        how: dict[str, Any] = {"valid": valid, "join": self._how["join"], "donate": donate}
+        how = {"valid": valid, "join": self._how["join"], "donate": donate}
         y, after = extend(q, k, v, state, summary=summary, sort=self._scores, **how)
         if self.mixture:
             last = place(state.length, None, x.shape[1])[..., None]

@@ -147,7 +147,7 @@ class Softmax(CachedMixer, HeadsMixer):
         key: Int[Tensor, "#b S"] | None = None,
     ) -> dict[str, Any]:
         """What weighs queries and keys at these positions, by default the first."""
-        how: dict[str, Any] = {
+        how = {
             "scale": self.scale,
             "soft_cap": self.soft_cap,
             "exclude_self": self.shared_qk,

@@ -217,7 +217,7 @@ def pattern(mixers: str | Sequence[Entry]) -> tuple[Layer, ...]:
 
     >>> pattern("gated_delta*3 softmax")
     """
-    layers: list[Layer] = []
+    layers = []
     for part in mixers.split() if isinstance(mixers, str) else mixers:
         if isinstance(part, str):
             name, star, times = part.partition("*")

@@ -86,7 +86,7 @@ class Sampling(metaclass=CheckedOptions):
         state = prompt.state
         eos = prompt.eos
         ended = logits.new_zeros(len(logits), dtype=torch.bool)
-        made: list[Tensor] = []
+        made = []
         while True:
             new = self.draw(logits)
             if eos is not None:

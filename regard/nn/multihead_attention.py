@@ -239,7 +239,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         q, k, v = map(F.linear, tokens, weights, biases)
         x = packed(self.mixer, q, *((k, v) if one_axis else ()))
         context = None if one_axis else packed(self.mixer, None, k, v)
-        mixer: Any = self.mixer if added is None else self.mixer.adding(added)  # type: ignore[operator]
+        mixer = self.mixer if added is None else self.mixer.adding(added)  # type: ignore[operator]
         y = self.out_proj(mixer(x, context=context, mask=mask))
         if not need_weights:
             return y, None

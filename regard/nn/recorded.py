@@ -30,7 +30,7 @@ class Call(NamedTuple):
 @contextmanager
 def recorded(model: nn.Module, only: Collection[nn.Module] | None = None) -> Iterator[list[Call]]:
     """While open, the calls of the model's mixers in this thread enter the list; those of mixers inside mixers do not, unless they are among `only`."""
-    calls: list[Call] = []
+    calls = []
     ours = get_ident()
     times: Counter[str] = Counter()
 

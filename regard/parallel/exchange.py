@@ -68,7 +68,7 @@ def whole_mask(
     ranks: Ranks, x: Tensor, source: Tensor, mask: Mask
 ) -> tuple[Sequence[int], Sequence[int], Mask]:
     """Lengths of the parts of x and of its keys' source, and the mask of all."""
-    fields: dict[str, Any] = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
+    fields = {n: z for n in FIELDS if (z := getattr(mask, n)) is not None}
     shape = None if mask.pairwise is None else tuple(mask.pairwise.shape)
     facts = ranks.facts((x.shape[1], source.shape[1], mask.valid is not None, [*fields], shape))
     lengths, keys, padded, names, shapes = zip(*facts, strict=True)

@@ -54,7 +54,7 @@ class Ranks:
 
     def facts(self, own: object) -> list[Any]:
         """The small value of every rank."""
-        found: list[Any] = [None] * self.size
+        found = [None] * self.size
         dist.all_gather_object(found, own, group=self.group)
         return found
 

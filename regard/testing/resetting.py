@@ -50,7 +50,7 @@ def _not_restored(
     reset: nn.Module, again: nn.Module, built: nn.Module, other: nn.Module
 ) -> tuple[list[str], list[str]]:
     """Tensors that keep the memory's content, or are other constants; and random parameters that start elsewhere."""
-    left: list[str] = []
+    left = []
     elsewhere: list[str] = []
     parameters = dict(built.named_parameters())
     states = [tensors(module) for module in (again, built, other)]

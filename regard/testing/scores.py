@@ -42,7 +42,7 @@ def formula(subject: ScoreSubject) -> None:
         return subject.cannot_judge("values: no oracle is given")
     q = subject.q.clone().requires_grad_()
     k = subject.k.clone().requires_grad_()
-    params: dict[str, Tensor] = {f"score.{name}": z for name, z in subject.score.named_parameters()}
+    params = {f"score.{name}": z for name, z in subject.score.named_parameters()}
     pairs = product(range(B), range(H), range(T), range(S))
     one_by_one = [subject.oracle(params, h, q[b, h, i], k[b, h, j], j) for b, h, i, j in pairs]
     expected = torch.stack(one_by_one).reshape(B, H, T, S)

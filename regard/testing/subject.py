@@ -108,7 +108,7 @@ class Subject(Judged):
         self.name = first.name
         self.can = first.capabilities
         self.dim = first.dim
-        self.num_heads: int = getattr(first, "num_heads", 1)
+        self.num_heads = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
         self.streams = self.can.streaming == "exact"  # `extend` equals `forward`, however it is cut
         self.options = first.options

@@ -153,7 +153,7 @@ def _bias(
     h = max(map(len, places))
     j = torch.cat([z.expand(h, -1, -1) for z in places], -1)
     some = i[:1] if all(map(same, [*terms, *earlier])) else i
-    own: list[Tensor] = []
+    own = []
     for n, (term, at) in enumerate(zip(terms, places, strict=True)):
         pairs = term.contains(some[None, None], at[None])
         before = (*earlier, *terms[:n])

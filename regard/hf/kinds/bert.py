@@ -1,7 +1,5 @@
 """BERT and its kin: RoBERTa, Longformer, BigBird, FNet."""
 
-from typing import Any
-
 from torch import nn
 
 from regard.core import Mixer, UnsupportedError
@@ -59,7 +57,7 @@ def bert(request: LoadRequest) -> Stack:
 def _mixer(request: LoadRequest, name: str, i: int) -> Mixer:
     w, c, _ = request
     parts = "self.query", "self.key", "self.value", "output.dense"
-    options: dict[str, Any] = {}
+    options = {}
     kind = "softmax"
     if c["model_type"] == "longformer":
         kind, window = "longformer", c["attention_window"]

@@ -150,7 +150,7 @@ class Results:
         self.columns = {column["name"]: column for column in config["columns"]}
         self.trained = [name for name, one in self.columns.items() if one["kind"] == "trained"]
         self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
-        self.lines: list[str] = config["lines"]
+        self.lines = config["lines"]
         self.old: dict[str, int] = Counter()
         self.history = list[Row]()
         self.laws = dict[str, Row]()

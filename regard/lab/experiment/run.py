@@ -200,7 +200,7 @@ class Asking:
 
     def _search(self, cells: Sequence[Cell]) -> None:
         """Every cell from the first seeds at each rate; in a comparison, rates are widened until the best is inside."""
-        grids: dict[str, list[Any]] = {cell.id: self._grid(cell) for cell in cells}
+        grids = {cell.id: self._grid(cell) for cell in cells}
         wider = True
         while wider:
             columns = ([(cell, rate) for rate in grids[cell.id]] for cell in cells)

@@ -194,7 +194,7 @@ class TextPairs(Task):
     def score(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         if self.metric not in METRICS:
             return super().score(model, batches)
-        found: list[str] = []
+        found = []
         references: list[str] = []
         with evaluating(model), torch.no_grad():
             for batch in batches:

@@ -8,7 +8,7 @@ Unlike the releases of Qwen3 and Gemma 3, the eps of norms is 1e-5 (theirs: 1e-6
 from regard.models.config import Layer
 from regard.models.published.stack import Preset, Published, sizes
 
-_PLAIN: Preset = {
+_PLAIN = {
     "feed_forward": "swiglu",
     "norm": "rms",
     "position": "rotary",

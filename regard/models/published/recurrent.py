@@ -10,7 +10,7 @@ from regard.models.config import Layer
 from regard.models.published.decoders import _PLAIN, _SMALL
 from regard.models.published.stack import Preset, Published, mixed, sizes
 
-_STATES: Preset = {**_PLAIN, "position": "none", "tied": False}
+_STATES = {**_PLAIN, "position": "none", "tied": False}
 
 
 def _retention(dim: int, num_heads: int, num_layers: int, **more: Any) -> Preset:

@@ -17,9 +17,9 @@ code's are blocks and the block before, no dropout on weights.
 """
 
 from regard.models.config import Layer
-from regard.models.published.stack import SMALL, Preset, Published, mixed, sizes
+from regard.models.published.stack import SMALL, Published, mixed, sizes
 
-_LARGE: Preset = {
+_LARGE = {
     "feed_forward": "relu",
     "feed_forward_bias": True,
     "residual": "reversible",

@@ -26,7 +26,7 @@ def refusals(subject: Subject) -> None:
     def masked(**fields: object) -> Call:
         return lambda: mixer(x, mask=replace(mask, **fields))  # type: ignore[arg-type]
 
-    asks: Calls = {
+    asks = {
         "causal": masked(causal=True),
         "bidirectional": masked(causal=False),
         "padding": masked(valid=marks),

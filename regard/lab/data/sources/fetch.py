@@ -202,7 +202,7 @@ def open_archive(path: Path, name: str) -> Files:
     content = path.read_bytes()
     if path.suffix not in (".gz", ".tgz", ".deb"):
         return {name: content}
-    files: Files = {}
+    files = {}
     raw = BytesIO(_deb_data(content) if path.suffix == ".deb" else content)
     with tarfile.open(fileobj=raw) as tar:
         for member in tar:
