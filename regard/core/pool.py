@@ -12,6 +12,9 @@ from regard.core.mask import Mask
 from regard.core.options import Recorded
 from regard.core.request import check_mask, check_tokens, clear, first_parameter
 
+Members = Float[Tensor, "B S D"]  # the tokens of a set
+Query = Float[Tensor, "B Q K"] | None  # None: the queries are the pool's own
+
 
 class Pool(Recorded):
     """y_q = sum_s w_qs x_s. A mechanism writes `weigh`; one whose values are not x itself writes `pool` too.
@@ -45,8 +48,8 @@ class Pool(Recorded):
     @final  # type: ignore[misc]
     def forward(
         self,
-        x: Float[Tensor, "B S D"],
-        query: Float[Tensor, "B Q K"] | None = None,
+        x: Members,
+        query: Query = None,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q D"]:
@@ -61,8 +64,8 @@ class Pool(Recorded):
     @final
     def weights(
         self,
-        x: Float[Tensor, "B S D"],
-        query: Float[Tensor, "B Q K"] | None = None,
+        x: Members,
+        query: Query = None,
         *,
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B Q S"]:
@@ -74,23 +77,23 @@ class Pool(Recorded):
     @abstractmethod
     def weigh(
         self,
-        x: Float[Tensor, "B S D"],
-        query: Float[Tensor, "B Q K"] | None,
+        x: Members,
+        query: Query,
         valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
     def pool(
         self,
-        x: Float[Tensor, "B S D"],
-        query: Float[Tensor, "B Q K"] | None,
+        x: Members,
+        query: Query,
         valid: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
     def _checked(
         self, x: Tensor, query: Tensor | None, valid: Tensor | None
-    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
+    ) -> tuple[Members, Bool[Tensor, "B S"]]:
         """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)

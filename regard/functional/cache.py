@@ -16,6 +16,9 @@ from regard.core.mask import OPEN, Mask
 from regard.core.states import longest
 from regard.functional.rows import plain_alone, upto
 
+Lengths = Int[Tensor, "B"]  # valid tokens of each row
+Valid = Bool[Tensor, "B N"] | None  # new tokens that are no padding; None: all
+
 
 class Columns(NamedTuple):
     """Columns of the next N tokens, and those that are read for them. Absent tokens come last, and are written over later."""
@@ -25,8 +28,8 @@ class Columns(NamedTuple):
     start: int | None  # the first of them, where all rows share it and lengths may be read
     room: int  # columns of the store after the step
     seen: int  # the first columns, which are read
-    valid: Bool[Tensor, "B N"] | None
-    length: Int[Tensor, "B"]  # tokens after the step
+    valid: Valid
+    length: Lengths  # tokens after the step
 
     @property
     def key(self) -> Int[Tensor, "B S"]:
@@ -46,7 +49,7 @@ class Columns(NamedTuple):
 
 def columns(
     state: Any,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     N: int,
     store: Float[Tensor, "B G C K"],
     donate: bool,
@@ -70,7 +73,7 @@ def columns(
     return Columns(query, new, start, room, seen, valid, advance(length, valid, N))
 
 
-def most_in(length: Int[Tensor, "B"], known: int | None) -> int | None:
+def most_in(length: Lengths, known: int | None) -> int | None:
     """No row has more tokens than this: read where that needs no device sync, else the bound that is known; None: there is none."""
     if readable(length):
         return max(length.tolist())
@@ -117,31 +120,27 @@ def is_ours(donate: bool, *tensors: Tensor) -> bool:
     return not any(z.is_inference() or (recorded and z.requires_grad) for z in tensors)
 
 
-def place(
-    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
-) -> Int[Tensor, "B N"]:
+def place(length: Lengths, valid: Valid, N: int) -> Int[Tensor, "B N"]:
     """Positions of the next N tokens of each row; -1 where there is no token."""
     position = length[:, None]
     position = position if N == 1 else position + upto(N, length)
     return position if valid is None else torch.where(valid, position, -1)
 
 
-def advance(
-    length: Int[Tensor, "B"], valid: Bool[Tensor, "B N"] | None, N: int
-) -> Int[Tensor, "B"]:
+def advance(length: Lengths, valid: Valid, N: int) -> Lengths:
     """Lengths after N more tokens."""
     return length + (N if valid is None else valid.sum(1))
 
 
 def last_rows(
-    kept: Float[Tensor, "B M D"], new: Float[Tensor, "B N D"], count: Int[Tensor, "B"]
+    kept: Float[Tensor, "B M D"], new: Float[Tensor, "B N D"], count: Lengths
 ) -> Float[Tensor, "B M D"]:
     """The last M rows of those that were kept and the first `count` new ones."""
     row = count[:, None] + upto(kept.shape[1], new)
     return torch.cat([kept, new], 1).take_along_dim(row[..., None], 1)
 
 
-def same_in_all(length: Int[Tensor, "B"]) -> int | None:
+def same_in_all(length: Lengths) -> int | None:
     """The number that every row holds, if there is one and it is readable."""
     if not readable(length):
         return None

@@ -17,17 +17,30 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, append, is_ours, most_in, place, readable, same_in_all
+from regard.functional.cache import (
+    Lengths,
+    Valid,
+    advance,
+    append,
+    is_ours,
+    most_in,
+    place,
+    readable,
+    same_in_all,
+)
 from regard.functional.rows import TILE, Impl, choose, cleared, in_chunks, pick, tiled, upto
 from regard.functional.softmax import attend as attend_rows, softmax_rows
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
+Slots = Float[Tensor, "B H C K"]
+New = Float[Tensor, "B H N K"]  # tokens of a step
+One = Float[Tensor, "B H 1 K"]  # token of each row
 
 
 class First(NamedTuple):
     """A slot before the others, which every query sees."""
 
-    k: Float[Tensor, "B H 1 K"]
+    k: One
     v: Float[Tensor, "B H 1 V"]
     late: bool  # the others appear one token after they are complete
 
@@ -68,9 +81,7 @@ def compressed_attention(
     return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
-def complete(
-    z: Float[Tensor, "B H S K"], factor: int, compress: Compress
-) -> Float[Tensor, "B H C K"]:
+def complete(z: Float[Tensor, "B H S K"], factor: int, compress: Compress) -> Slots:
     """The slots of all complete groups."""
     # The last group is dropped afterwards: a slice of z has a gradient full of zeros.
     return compress(filled(z, factor))[:, :, : z.shape[2] // factor]
@@ -83,7 +94,7 @@ def filled(z: Shaped[Tensor, "B H S K"], factor: int) -> Shaped[Tensor, "B H S2 
 
 def slot_attention(
     q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H C K"],
+    k: Slots,
     v: Float[Tensor, "B H C V"],
     last: Int[Tensor, "b T"],
     *,
@@ -114,27 +125,27 @@ def slot_attention(
 
 @as_state
 class State(Streamed):
-    k: Float[Tensor, "B H C K"]  # the first slot, if any, then length // factor slots
+    k: Slots  # the first slot, if any, then length // factor slots
     v: Float[Tensor, "B H C V"]
     rest_k: Float[Tensor, "B H s K"]  # factor - 1; length % factor of them wait for their slot
     rest_v: Float[Tensor, "B H s V"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 def extend(
-    q: Float[Tensor, "B H N K"],
-    k: Float[Tensor, "B H N K"],
-    v: Float[Tensor, "B H N K"],
+    q: New,
+    k: New,
+    v: New,
     state: State,
     *,
     factor: int,
     compress_k: Compress,
     compress_v: Compress,
     first: First | None,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     donate: bool,
     impl: Impl,
-) -> tuple[Float[Tensor, "B H N K"], State]:
+) -> tuple[New, State]:
     """The causal form for the next N tokens. first: the slot that a row gets with its first token."""
     N, lead = q.shape[2], int(first is not None)
     length = advance(state.length, valid, N)
@@ -176,9 +187,9 @@ def extend(
 
 
 def _extend_one(
-    q: Float[Tensor, "B H 1 K"],
-    k: Float[Tensor, "B H 1 K"],
-    v: Float[Tensor, "B H 1 K"],
+    q: One,
+    k: One,
+    v: One,
     state: State,
     at: int,
     factor: int,
@@ -187,7 +198,7 @@ def _extend_one(
     first: First | None,
     donate: bool,
     impl: Impl,
-) -> tuple[Float[Tensor, "B H 1 K"], State]:
+) -> tuple[One, State]:
     """One token at place `at` of every row: no mask, and no copy of the store."""
     keys = state.k
     values = state.v
@@ -219,8 +230,8 @@ def _extend_one(
 
 def _append_rest(
     rest: Float[Tensor, "B H s K"],
-    new: Float[Tensor, "B H N K"],
-    length: Int[Tensor, "B"],
+    new: New,
+    length: Lengths,
     factor: int,
 ) -> Float[Tensor, "B H n K"]:
     """The waiting tokens and the new ones behind them, without a gap in any row."""
@@ -231,7 +242,7 @@ def _append_rest(
 
 
 def write(
-    store: Float[Tensor, "B H C K"],
+    store: Slots,
     new: Float[Tensor, "B H n K"],
     at: Int[Tensor, "B n"],
     exists: Bool[Tensor, "B n"],

@@ -29,6 +29,8 @@ from regard.functional.rows import least, unit_norm, wide_type
 Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
 Stabiliser = Literal["strict", "published"]
 RandomKernel = Literal["fourier", "arc_cosine"]
+Total = Float[Tensor, "B H T 1"]  # what the sum of a query's values is divided by
+Projection = Float[Tensor, "h M K"]  # random rows of each head, or of all
 
 EPS = 1e-6
 KERNEL_EPS = 1e-3
@@ -84,17 +86,17 @@ def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "b S"] | None) -> 
 Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by
 
 
-def positive(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+def positive(total: Total) -> Total:
     """The denominator of features that are never negative: eps is added."""
     return total + least(total, EPS)
 
 
-def floored(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+def floored(total: Total) -> Total:
     """Nothing is added; a denominator that has vanished gives zero, and no gradient."""
     return torch.where(total < torch.finfo(total.dtype).tiny ** 0.5, torch.inf, total)
 
 
-def signed(total: Float[Tensor, "B H T 1"]) -> Float[Tensor, "B H T 1"]:
+def signed(total: Total) -> Total:
     """The denominator of features of either sign: n -> sgn(n) max(|n|, eps), with sgn(0) = 1."""
     eps = least(total, EPS)
     return torch.where(total < 0, total.clamp_max(-eps), total.clamp_min(eps))
@@ -113,7 +115,7 @@ def arc_cosine(x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]) -> Float[
 
 
 def unit_features(
-    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], kernel: RandomKernel
+    x: Float[Tensor, "B H T K"], w: Projection, kernel: RandomKernel
 ) -> Float[Tensor, "B H T m"]:
     """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
     return (fourier if kernel == "fourier" else arc_cosine)(unit_norm(x, UNIT_EPS), w)
@@ -121,7 +123,7 @@ def unit_features(
 
 def unit_keys(
     k: Float[Tensor, "B H S K"],
-    w: Float[Tensor, "h M K"],
+    w: Projection,
     kernel: RandomKernel,
     gate: Float[Tensor, "B H S"] | None,
     valid: Bool[Tensor, "B S"] | None,
@@ -143,7 +145,7 @@ def kernel_of(features: Favor) -> Callable[[Tensor], Tensor] | None:
 
 def favor_queries(
     q: Float[Tensor, "B H T K"],
-    w: Float[Tensor, "h M K"],
+    w: Projection,
     features: Favor,
     stabiliser: Stabiliser,
     *,
@@ -161,7 +163,7 @@ def favor_queries(
 
 def favor_keys(
     k: Float[Tensor, "B H S K"],
-    w: Float[Tensor, "h M K"],
+    w: Projection,
     features: Favor,
     stabiliser: Stabiliser,
     *,
@@ -204,7 +206,7 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def projected(
-    x: Float[Tensor, "B H T K"], w: Float[Tensor, "h M K"], features: Favor
+    x: Float[Tensor, "B H T K"], w: Projection, features: Favor
 ) -> tuple[Float[Tensor, "B H T m"], Float[Tensor, "B H T"]]:
     """w x and |x|^2 / 2 of the scaled tokens, in float32 at least where exponentials are to be taken."""
     scale = x.shape[-1] ** -0.25

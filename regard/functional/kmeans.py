@@ -19,20 +19,22 @@ from regard.core.mask import OPEN, Mask
 from regard.functional.rows import Impl, masked_softmax, scores, take_each, upto
 from regard.functional.sorted import last_of_group, pairs_at, sorted_attention
 
+Centers = Float[Tensor, "H N K"]  # of the clusters of each head
+
 
 def standardised(z: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     """Layer norm without gain and bias: on the sphere of radius sqrt(K)."""
     return F.layer_norm(z, z.shape[-1:])
 
 
-def nearest(z: Float[Tensor, "B H T K"], centroids: Float[Tensor, "H N K"]) -> Int[Tensor, "B H T"]:
+def nearest(z: Float[Tensor, "B H T K"], centroids: Centers) -> Int[Tensor, "B H T"]:
     """The cluster of each token."""
     return scores(z, centroids.expand(z.shape[0], -1, -1, -1), 1.0).argmax(-1)
 
 
 def members(
     z: Float[Tensor, "B H T K"],
-    centroids: Float[Tensor, "H N K"],
+    centroids: Centers,
     window_size: int,
     valid: Bool[Tensor, "B T"] | None,
 ) -> Int[Tensor, "B H N W"]:
@@ -52,7 +54,7 @@ Assigned = dict[str, Int[Tensor, "..."]]
 def assign(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B H S K"],
-    centroids: Float[Tensor, "H N K"],
+    centroids: Centers,
     window_size: int,
     mask: Mask,
     *,
@@ -164,7 +166,7 @@ def routed_attention(
     k: Float[Tensor, "B H S K"],
     v: Float[Tensor, "B H S V"],
     *,
-    centroids: Float[Tensor, "H N K"],
+    centroids: Centers,
     window_size: int,
     mask: Mask = OPEN,
     scale: float | None = None,

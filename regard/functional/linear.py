@@ -25,6 +25,7 @@ from regard.functional.features import (
     Favor,
     RandomKernel,
     Stabiliser,
+    Total,
     elu_plus_one,
     favor_keys,
     favor_queries,
@@ -251,7 +252,7 @@ def summed(
 
 def read(
     phi_q: Float[Tensor, "B H T M"], S: Float[Tensor, "B H M V"], z: Float[Tensor, "B H M"]
-) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H T 1"]]:
+) -> tuple[Float[Tensor, "B H T V"], Total]:
     """Sums of the values, and of the weights."""
     return phi_q @ S, phi_q @ z[..., None]
 

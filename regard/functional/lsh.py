@@ -7,18 +7,16 @@ The strict and the published order differ in the four integers of a window: see 
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Count
 from regard.functional.rows import Impl, wide_type
-from regard.functional.sorted import Window, chunks, last_of_group, sorted_attention
+from regard.functional.sorted import Ranks, Window, chunks, last_of_group, sorted_attention
 
 
-def angular_hash(
-    q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K _"]]
-) -> Int[Tensor, "B H R T"]:
+def angular_hash(q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K _"]]) -> Ranks:
     """h(q) = argmax([q R; -q R]) in each round and head (cross-polytope hash, arXiv 1509.02897).
 
     Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
@@ -35,14 +33,14 @@ def angular_hash(
 
 
 def sort_plan(
-    buckets: Int[Tensor, "B H R T"],
+    buckets: Ranks,
     *,
     chunk_size: int,
     chunks_before: Count,
     chunks_after: Count,
     same_bucket_only: bool,
     mask: Mask,
-) -> tuple[Int[Tensor, "B H R T"], Window]:
+) -> tuple[Ranks, Window]:
     """Groups and window. Padding is sorted last, so that chunk borders do not depend on it."""
     if mask.valid is not None:
         behind = buckets.amax(-1, keepdim=True) + 1
@@ -59,7 +57,7 @@ def lsh_attention(
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
-    buckets: Int[Tensor, "B H R T"],
+    buckets: Ranks,
     chunk_size: int,
     mask: Mask = OPEN,
     scale: float = 1.0,

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, is_ours, same_in_all
+from regard.functional.cache import Lengths, Valid, advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
 from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type, widened
 
@@ -24,7 +24,7 @@ class State(Streamed):
     P: Float[Tensor, "B H K V"]  # sum over the chunk that is being filled
     k: Float[Tensor, "B H C K2"]  # near keys of that chunk; length % C of the rows are filled
     v: Float[Tensor, "B H C V"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 def initial_state(
@@ -44,7 +44,7 @@ def extend(
     v: Float[Tensor, "B H N V"],
     state: State,
     *,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""

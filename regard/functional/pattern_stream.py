@@ -10,11 +10,11 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, columns, put
+from regard.functional.cache import Lengths, Valid, advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
@@ -46,7 +46,7 @@ class State(Streamed):
     v: Float[Tensor, "B H C V"]
     first_k: Float[Tensor, "B H sinks K"]
     first_v: Float[Tensor, "B H sinks V"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 def extend(
@@ -56,7 +56,7 @@ def extend(
     state: State,
     *,
     pattern: Pattern,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     donate: bool,
     prefix: KeysAndValues | None,
     impl: Impl,

@@ -6,11 +6,11 @@ A token is stored with its places of all rounds, so that the rings are read by t
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance, is_ours
+from regard.functional.cache import Lengths, Valid, advance, is_ours
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.sorted import GAP, last_of_group
 
@@ -26,7 +26,7 @@ class State(Streamed):
     v: Float[Tensor, "B H R G1 W V"]
     place: Int[Tensor, "B H R G1 W R"]  # in every round: GAP group + the number of earlier ones
     counts: Int[Tensor, "B H R G1"]  # tokens of each group so far
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 def empty(like: Float[Tensor, "B H 0 K"], rounds: int, groups: int, width: int) -> State:
@@ -48,7 +48,7 @@ def extend(
     scale: float | None,
     exclude_self: bool,
     count_once: bool = True,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """`attend` with `last_of_group` for the next N tokens, and the state after them."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import columns, put
+from regard.functional.cache import Lengths, Valid, columns, put
 from regard.functional.rows import cleared, in_time, masked_softmax, pick, scores, upto, wide_type
 from regard.functional.softmax import attend as attend_rows
 
@@ -27,7 +27,7 @@ Join = Literal["joint", "separate"]
 
 def balance(
     logits: Float[Tensor, "B H N N"],
-    present: Bool[Tensor, "B N"] | None,
+    present: Valid,
     *,
     num_iterations: int,
 ) -> Float[Tensor, "B H N N"]:
@@ -134,7 +134,7 @@ class State(Streamed):
     sorted_k: Float[Tensor, "B H C K"]  # for the block that has begun
     sorted_v: Float[Tensor, "B H C V"]
     total: Float[Tensor, "B D"]  # of all tokens
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 Sort = Callable[[Float[Tensor, "b G D"], Float[Tensor, "b H S K"]], Float[Tensor, "b H G N"]]
@@ -149,7 +149,7 @@ def extend(
     *,
     summary: Float[Tensor, "B N D"],
     sort: Sort,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     join: Join,
     donate: bool,
 ) -> tuple[Float[Tensor, "B H N V"], State]:

@@ -36,6 +36,8 @@ TILE = 64
 GAP = 1 << 32
 """Between the places of two groups: more than any window."""
 
+Ranks = Int[Tensor, "B H R T"]  # a number of each token in each round
+
 
 class Window(NamedTuple):
     """The keys that a query sees, by their places."""
@@ -65,7 +67,7 @@ def sorted_attention(
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
-    group: Int[Tensor, "B H R T"],
+    group: Ranks,
     window: Window,
     mask: Mask,
     scale: float | None,
@@ -135,9 +137,7 @@ def attend(
     return torch.where(seen, y.sum(2), alone(v, mask) if exclude_self else 0)
 
 
-def places(
-    group: Int[Tensor, "B H R T"], window: Window
-) -> tuple[Int[Tensor, "B H R T"], Int[Tensor, "B H R T"], Int[Tensor, "B H R T"]]:
+def places(group: Ranks, window: Window) -> tuple[Ranks, Ranks, Ranks]:
     """The place of each token, the token of each rank, and the rank of each token."""
     source = group.argsort(dim=-1, stable=True)
     order = torch.arange(group.shape[3], device=group.device).expand_as(source)
@@ -146,7 +146,7 @@ def places(
 
 
 def _blocks(
-    source: Int[Tensor, "B H R T"], window: Window, tile: int
+    source: Ranks, window: Window, tile: int
 ) -> tuple[Int[Tensor, "B H R N c"], Int[Tensor, "B H R N s"], Bool[Tensor, "N 1 s"]]:
     """Tokens of the queries and the keys of each block, and which of these keys there are."""
     T, size = source.shape[3], window.size

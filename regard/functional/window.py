@@ -14,13 +14,13 @@ stands at the last key. So a stream is nothing else: its w d latest keys come be
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Above0
 from regard.core.states import Streamed, as_state
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, Valid, advance
 from regard.functional.rows import (
     Impl,
     choose,
@@ -133,7 +133,7 @@ class State(Streamed):
 
     k: Float[Tensor, "B G R K"]
     v: Float[Tensor, "B G R V"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 def extend(
@@ -146,7 +146,7 @@ def extend(
     dilation: int,
     soft_cap: float | None,
     sinks: Float[Tensor, "H"] | None,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: Valid,
     impl: Impl,
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""

@@ -20,7 +20,7 @@ from regard.core import (
     as_state,
 )
 from regard.core.request import existing, first_parameter
-from regard.functional.cache import advance, place
+from regard.functional.cache import Lengths, advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl
 from regard.nn.heads import Heads
@@ -52,7 +52,7 @@ ONE_AXIS = No("relative positions need queries and keys on one axis")
 class ContextState(Streamed):
     kept: tuple[Any, ...]  # what queries read of a context
     answered: Bool[Tensor, "B 1 1"]  # rows whose context has a token
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class SplitMixer(Mixer):
@@ -144,7 +144,7 @@ class SplitMixer(Mixer):
         length = advance(before, valid, N)
         return self._merge(x, mixed) * state.answered, replace(state, length=length)
 
-    def _start(self, length: Int[Tensor, "B"], max_len: int | None) -> Any:
+    def _start(self, length: Lengths, max_len: int | None) -> Any:
         """The state before the first token, with `length` of zeros."""
         raise NotImplementedError
 

@@ -1,11 +1,11 @@
 """Base class of mixers whose stream keeps what it needs of every token."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask, Streamed, as_state
-from regard.functional.cache import columns, put
+from regard.functional.cache import Lengths, columns, put
 from regard.mixers._base import SplitMixer
 
 
@@ -13,7 +13,7 @@ from regard.mixers._base import SplitMixer
 class State(Streamed):
     k: Float[Tensor, "B G C K"]
     v: Float[Tensor, "B H C V"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class CachedMixer(SplitMixer):

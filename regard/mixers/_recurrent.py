@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import OPEN, Mask, No, Streamed, as_state
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, chosen_sums, read, summed
 from regard.functional.rows import widened
@@ -19,7 +19,7 @@ class State(Streamed):
     sums = ("S", "z")
     S: Float[Tensor, "B H M V"]
     z: Float[Tensor, "B H M"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class RecurrentMixer(HeadsMixer):

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No, Streamed, as_state
 from regard.core.shapes import check_divisible
-from regard.functional.cache import advance, last_rows
+from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
 from regard.functional.rows import apart, least, ranged, wide_type, widened
@@ -28,7 +28,7 @@ class State(Streamed):
     sums = ("S",)
     S: Float[Tensor, "B H K V"]
     inputs: Float[Tensor, "B taps C"]  # the convolution's last
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class ScanMixer(SplitMixer):
@@ -88,7 +88,7 @@ class ScanMixer(SplitMixer):
         q: Float[Tensor, "B H T K"],
         k: Float[Tensor, "B H T K"],
         v: Float[Tensor, "B H T V"],
-        after: Int[Tensor, "B"] | None,
+        after: Lengths | None,
     ) -> Terms:
         """q, k, v, b [B H T] (None: nothing is erased), log a [B H T] or [B H T K]; `after`: tokens before the first (None: there are none)."""
         raise NotImplementedError

@@ -13,11 +13,11 @@ Args:
 
 from typing import Literal
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask, No, Streamed, as_state
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, advance
 from regard.functional.efficient import (
     causal_means,
     efficient_attention,
@@ -37,7 +37,7 @@ class State(Streamed):
     S: Float[Tensor, "B H K V"]  # sum of exp(k - m) v in every channel
     z: Float[Tensor, "B H K"]  # sum of exp(k - m)
     m: Float[Tensor, "B H K"]
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class Efficient(HeadsMixer):

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import OPEN, Mask, Observation, OptionError, UnsupportedError
 from regard.core.request import check_request
 from regard.core.states import Streamed, as_state, bounded
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, advance
 from regard.mixers._base import HeadsMixer
 from regard.mixers._groups import HeadGroup, made, together, told
 from regard.mixers.linear import Linear
@@ -36,7 +36,7 @@ Given = tuple[Tensor, Tensor | None, Mask]
 @as_state
 class State(Streamed):
     parts: tuple[Any, ...]  # the state of each group
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class HeadGroups(HeadsMixer):
@@ -112,7 +112,7 @@ class HeadGroups(HeadsMixer):
         x: Tensor,
         context: Tensor | None,
         mask: Mask,
-        after: Int[Tensor, "B"] | None = None,
+        after: Lengths | None = None,
     ) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
         split = (

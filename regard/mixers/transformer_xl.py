@@ -35,7 +35,7 @@ from regard.core import OPEN, Mask, No, ShapeError, UnsupportedError
 from regard.core.options import Rate
 from regard.core.request import check_request, compaction, existing, permute
 from regard.core.states import Streamed, as_state, bounded
-from regard.functional.cache import advance, last_rows
+from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.relative import (
     Segments,
     Terms,
@@ -51,7 +51,7 @@ from regard.positions.relative import RelativePosition, SegmentTerm
 @as_state
 class State(Streamed):
     memory: Float[Tensor, "B M D"]  # newest last; min(length, M) rows of it are tokens
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class TransformerXL(HeadsMixer):

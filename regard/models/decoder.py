@@ -11,13 +11,13 @@ from dataclasses import field
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
 from regard.core.options import Depth
 from regard.core.request import compaction, permute
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build
 from regard.models.block import ResidualPaths
@@ -64,7 +64,7 @@ class EncoderDecoderConfig(StackConfig):
 @as_state
 class State(Streamed):
     blocks: tuple[tuple[Any, Any], ...]  # (self mixer's, cross mixer's) for each block
-    length: Int[Tensor, "B"]
+    length: Lengths
 
 
 class DecoderBlock(ResidualPaths):

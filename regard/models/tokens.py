@@ -11,7 +11,7 @@ from regard.core import ShapeError, Streamed
 from regard.core.errors import shown
 from regard.core.request import clear
 from regard.core.shapes import is_dense
-from regard.functional.cache import advance
+from regard.functional.cache import Lengths, advance
 from regard.functional.rows import first_places
 from regard.nn.fields import outside
 
@@ -96,7 +96,7 @@ def check_length(who: str, what: str, length: int, most: int | None) -> None:
         raise ShapeError(f"{who}: {what} ({length}) exceeds max_len ({most})")
 
 
-def longest(lengths: Int[Tensor, "B"]) -> int:
+def longest(lengths: Lengths) -> int:
     """The greatest length of a row; 0 in an empty batch."""
     return int(lengths.max()) if len(lengths) else 0
 

@@ -26,7 +26,7 @@ from regard.core import ShapeError, Streamed, as_state
 from regard.core.memory import require_memory
 from regard.core.options import Count, check_option
 from regard.core.request import clear, compaction, existing, permute
-from regard.functional.cache import last_rows, readable
+from regard.functional.cache import Lengths, last_rows, readable
 from regard.functional.rows import recomputed, upto
 from regard.models.config import Model
 from regard.models.tokens import (
@@ -62,7 +62,7 @@ class XLNetConfig(TrunkConfig):
 @as_state
 class State(Streamed):
     memory: tuple[Float[Tensor, "B M D"], ...]  # one for each layer, newest token last
-    length: Int[Tensor, "B"]  # tokens so far; min(length, M) rows of a memory are tokens
+    length: Lengths  # tokens so far; min(length, M) rows of a memory are tokens
 
 
 class Trunk(nn.Module):

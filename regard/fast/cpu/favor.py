@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.core.mask import Mask
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
-from regard.functional.features import EPS, Favor, kernel_of, lowest, present, projected
+from regard.functional.features import EPS, Favor, Projection, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored
 from regard.functional.rows import Form, recomputed, wide_type, with_ones
 
@@ -122,7 +122,7 @@ def _queries(q: Tensor, w: Tensor, features: Favor, *, causal: bool) -> Float[Te
 
 def _keys(
     k: Float[Tensor, "B H t K"],
-    w: Float[Tensor, "h M K"],
+    w: Projection,
     c: Float[Tensor, "B H 1"],
     features: Favor,
     valid: Bool[Tensor, "B t"] | None,
