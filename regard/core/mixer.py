@@ -28,6 +28,7 @@ from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
 NAMED = 5  # mixers that an error names as those that can
+Context = Float[Tensor, "B S D"] | None  # tokens of another sequence; None: the tokens themselves
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -109,7 +110,7 @@ class Mixer(Recorded):
         self,
         x: Float[Tensor, "B T D"],
         *wrong: Any,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
         **unknown: Any,
     ) -> Float[Tensor, "B T D"]:
@@ -145,7 +146,7 @@ class Mixer(Recorded):
         batch_size: int,
         *,
         max_len: int | None = None,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         valid: Bool[Tensor, "B S"] | None = None,
     ) -> Any:
         """The state before the first token. `max_len` reserves room; `valid` belongs to `context`.
@@ -223,7 +224,7 @@ class Mixer(Recorded):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
     ) -> Float[Tensor, "B H T S"]:
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
@@ -237,7 +238,7 @@ class Mixer(Recorded):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
         weights: bool = True,
     ) -> Observation:
@@ -262,7 +263,7 @@ class Mixer(Recorded):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, blocks) that `forward` uses, for oracles; positions count the valid tokens of the row.
@@ -281,7 +282,7 @@ class Mixer(Recorded):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
     ) -> Float[Tensor, ""] | None:
         """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
@@ -304,9 +305,7 @@ class Mixer(Recorded):
     # ------------------------------------------------------------------ for mechanisms
 
     @abstractmethod
-    def mix(
-        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S D"] | None, mask: Mask
-    ) -> Tensor:
+    def mix(self, x: Float[Tensor, "B T D"], context: Context, mask: Mask) -> Tensor:
         """The mechanism itself. The request fits its capabilities; raises UnsupportedError for what these cannot say."""
 
     def _initial_state(

@@ -51,6 +51,8 @@ from regard.functional.rows import (
     wide_type,
 )
 
+Decays = Float[Tensor, "B H S"] | None  # logarithms, at most 0; None: nothing decays
+
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
 
@@ -83,7 +85,7 @@ def random_feature_attention(
     k: Float[Tensor, "B H S K"],
     v: Float[Tensor, "B H S V"],
     w: Float[Tensor, "#H M K"],
-    gate: Float[Tensor, "B H S"] | None = None,
+    gate: Decays = None,
     *,
     mask: Mask = OPEN,
     features: RandomKernel = "fourier",
@@ -136,7 +138,7 @@ def weighted_sums(
     phi_q: Float[Tensor, "B H T M"],
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
-    log_decay: Float[Tensor, "B H S"] | None = None,
+    log_decay: Decays = None,
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
@@ -187,7 +189,7 @@ def chosen_sums(
     phi_q: Float[Tensor, "B H T M"],
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
-    log_decay: Float[Tensor, "B H S"] | None = None,
+    log_decay: Decays = None,
     S: Float[Tensor, "B H M V"] | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
@@ -241,7 +243,7 @@ def turned_sums(
 def summed(
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
-    log_decay: Float[Tensor, "B H S"] | None = None,
+    log_decay: Decays = None,
 ) -> tuple[Float[Tensor, "B H M V"], Float[Tensor, "B H M"]]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:

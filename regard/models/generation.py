@@ -28,7 +28,7 @@ from regard.core.options import WIDEST, CheckedOptions, Part, Range
 from regard.core.shapes import check_positive
 from regard.core.states import refusal, stamped
 from regard.functional.rows import upto, wide_type
-from regard.models.config import Model
+from regard.models.config import Logits, Model
 from regard.models.encoder import Embedding
 from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest
 
@@ -52,7 +52,7 @@ class Continuation:
     """
 
     step: Callable[[Tensor, Any], tuple[Tensor, Any]]
-    logits: Float[Tensor, "B V"]
+    logits: Logits
     state: Any
     max_new_tokens: int
     eos: int | None
@@ -70,7 +70,7 @@ class Sampling(metaclass=CheckedOptions):
     top_p: Part | None = None
     generator: torch.Generator | None = None
 
-    def draw(self, logits: Float[Tensor, "B V"]) -> Int[Tensor, "B"]:
+    def draw(self, logits: Logits) -> Int[Tensor, "B"]:
         if self.temperature == 0:
             return logits.argmax(-1)
         logits = logits.float()
@@ -98,9 +98,7 @@ class Sampling(metaclass=CheckedOptions):
             logits, state = prompt.step(new[:, None], state)
 
 
-def restrict(
-    logits: Float[Tensor, "B V"], top_k: int | None, top_p: float | None
-) -> Float[Tensor, "B V"]:
+def restrict(logits: Logits, top_k: int | None, top_p: float | None) -> Logits:
     """-inf for tokens outside the k most likely, then outside the smallest set that holds probability top_p.
 
     Of equal logits the ones with smaller ids count as more likely.

@@ -15,6 +15,8 @@ from regard.core.catalog import Catalog
 from regard.core.options import Above0, CheckedOptions
 from regard.functional.rows import ranged
 
+Vectors = Float[Tensor, "*b D"]
+
 
 class LayerNorm(nn.LayerNorm, metaclass=CheckedOptions):
     """torch's, under a name, with a gain that begins at `start`. eps: added to the variance."""
@@ -42,15 +44,15 @@ class RMSNorm(nn.RMSNorm, metaclass=CheckedOptions):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.weight, self.start)
 
-    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+    def forward(self, x: Vectors) -> Vectors:
         if self.weight.dtype != torch.float16:
             return super().forward(x)
         return rms_norm(x, self.weight, self.eps).to(torch.float16)
 
 
 def rms_norm(
-    x: Float[Tensor, "*b D"], gain: Float[Tensor, "D"] | None = None, eps: float | None = 1e-5
-) -> Float[Tensor, "*b D"]:
+    x: Vectors, gain: Float[Tensor, "D"] | None = None, eps: float | None = 1e-5
+) -> Vectors:
     """RMSNorm's function; float16 is squared in float32. gain: None: one."""
     wide, gain = ranged(x, gain)
     return F.rms_norm(wide, wide.shape[-1:], gain, eps).type_as(x)
@@ -71,7 +73,7 @@ class ScaleNorm(nn.Module, metaclass=CheckedOptions):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.gain, self.start)
 
-    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+    def forward(self, x: Vectors) -> Vectors:
         wide, gain = ranged(x, self.gain)
         return (gain * wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(
             x.dtype

@@ -21,10 +21,10 @@ def unfit(x: Tensor, *, mask: Mask, norm: Norm, form: Form) -> str | None:
 
 class _Transform(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Float[Tensor, "B T D"], norm: Norm) -> Float[Tensor, "B T D"]:
+    def forward(ctx, x: Tensor, norm: Norm) -> Tensor:
         ctx.norm = norm
         return plain(x, norm=norm)
 
     @staticmethod
-    def backward(ctx, dy: Float[Tensor, "B T D"]):
+    def backward(ctx, dy: Tensor):
         return plain(dy, norm=ctx.norm), None
