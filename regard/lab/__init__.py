@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from regard.core.options import check_calls
 
 if TYPE_CHECKING:
-    from regard.lab.experiment.entry import Entry
     from regard.lab.experiment.question import (
         Claim,
         Column,
+        Entry,
         Expected,
         Fitted,
         Question,
+        Setting,
         Shell,
         above,
         below,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         stays_below,
     )
     from regard.lab.experiment.run import ask
-    from regard.lab.experiment.speed import Setting
 
 __all__ = [
     "Claim", "Column", "Entry", "Expected", "Fitted", "Question", "Setting", "Shell",
