@@ -55,8 +55,7 @@ class Pool(Recorded):
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
         x, valid = self._checked(x, query, valid)
-        y = self.pool(x, query, valid)
-        return clear(y, valid.any(1, keepdim=True))
+        return clear(self.pool(x, query, valid), valid.any(1, keepdim=True))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -71,8 +70,7 @@ class Pool(Recorded):
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
         x, valid = self._checked(x, query, valid)
-        weights = self.weigh(x, query, valid)
-        return torch.where(valid[:, None], weights, 0)
+        return torch.where(valid[:, None], self.weigh(x, query, valid), 0)
 
     @abstractmethod
     def weigh(

@@ -74,8 +74,7 @@ def _lack(*scores: Scores) -> bool:
 def _ranks(z: Scores) -> Scores:
     z = z.double()
     below = (z[None] < z[:, None]).sum(1)
-    same = (z[None] == z[:, None]).sum(1)
-    return below + (same - 1).double() / 2
+    return below + ((z[None] == z[:, None]).sum(1) - 1).double() / 2
 
 
 # ---------------------------------------------------------------------- gold alignments

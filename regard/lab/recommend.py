@@ -118,8 +118,7 @@ def recommend(case: Case, rows: Iterable[Row] = (), own: Sequence[Entry] = ()) -
         case = replace(case, task=near[0])
     ranked, excluded = _able(case, known)
     choice, sentence = _choice(case, ranked)
-    notes = _notes(case, known, ranked)
-    return Recommendation(case, sentence, choice, ranked, excluded, notes)
+    return Recommendation(case, sentence, choice, ranked, excluded, _notes(case, known, ranked))
 
 
 def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: float = 8.0, progress: bool = False) -> list[Row]:  # fmt: skip

@@ -166,8 +166,7 @@ class Routing(HeadsMixer):
         return attend(q, k, v, assigned, self.window_size, impl=self.impl, **self._rules)
 
     def _start(self, length, max_len):
-        like = self.heads.zeros(len(length), 0)
-        return empty(like, 1, self.num_clusters, self.window_size)
+        return empty(self.heads.zeros(len(length), 0), 1, self.num_clusters, self.window_size)
 
     def _step(self, x, state, valid, donate):
         mask = Mask(causal=True, valid=valid, compact=True)

@@ -176,13 +176,11 @@ class StackConfig(SizesConfig):
 
     @property
     def mixer_name(self) -> str:
-        names = [resolve(layer.mixer).name for layer in self.layers]
-        return ", ".join(dict.fromkeys(names))
+        return ", ".join(dict.fromkeys(resolve(layer.mixer).name for layer in self.layers))
 
     def __post_init__(self):
-        if self.mixers:
-            if self.mixer != "softmax":
-                raise OptionError(f"{self.name} takes one of mixer and mixers")
+        if self.mixers and self.mixer != "softmax":
+            raise OptionError(f"{self.name} takes one of mixer and mixers")
         if self.mixers or not isinstance(self.mixer, str | type):
             object.__setattr__(self, "mixer", pattern(self.mixers or cast(Any, self.mixer)))
         object.__setattr__(self, "mixers", ())

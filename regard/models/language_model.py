@@ -44,8 +44,8 @@ class LanguageModel(GenerativeModel):
         super().__init__(config)
         self.encoder = Encoder(config, causal=True)
         width = self.encoder.width
-        own = not config.tied or width != config.dim
         wider = width != config.dim
+        own = wider or not config.tied
         self.own_logits = nn.Linear(width, config.vocab_size, bias=wider) if own else None
         start_gain(self.encoder.last_norm, first_gain(config.dim, config.vocab_size))
         self.who = self.encoder.who

@@ -50,5 +50,4 @@ def block_scores(
 def gumbel(like: Tensor) -> Tensor:
     """Gumbel(0, 1) noise, from torch's own generator."""
     uniform = torch.rand_like(like, dtype=wide_type(like))
-    tiny = torch.finfo(uniform.dtype).tiny
-    return -(-uniform.clamp(min=tiny, max=1 - 1e-7).log()).log()
+    return -(-uniform.clamp(min=torch.finfo(uniform.dtype).tiny, max=1 - 1e-7).log()).log()

@@ -48,8 +48,7 @@ def attend(
     even = all(isinstance(term, EVEN) for term in pattern.terms)
     merged = len(pattern.terms) > 1
     scale = K**-0.5 if scale is None else scale
-    call = Call(each, mask, marks, scale, even, merged, *first[2:])
-    return _tiled(call, q, k, v, *first[:2])
+    return _tiled(Call(each, mask, marks, scale, even, merged, *first[2:]), q, k, v, *first[:2])
 
 
 def window(q, k, v, *, window: int, dilation: int, mask: Mask, form: Form) -> Tensor:

@@ -23,8 +23,7 @@ from regard.models.published.stack import (
 
 
 def _encoder(window_size: int) -> Preset:
-    own = mixed("longformer", window_size=window_size, max_global=1)
-    return {**own, "global_tokens": 1}
+    return {**mixed("longformer", window_size=window_size, max_global=1), "global_tokens": 1}
 
 
 def _character(num_layers: int, dense: int, each: int) -> Preset:

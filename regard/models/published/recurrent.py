@@ -34,8 +34,7 @@ retnet = Published(
 
 def _mamba(dim: int, num_layers: int, key_dim: int = 128, head_dim: int = 64) -> Preset:
     own = mixed("scalar_decay", form="mamba2", key_dim=key_dim, value_dim=head_dim)
-    shape = sizes(dim, 2 * dim // head_dim, num_layers, hidden_dim=0, tied=True)
-    return _STATES | own | shape
+    return _STATES | own | sizes(dim, 2 * dim // head_dim, num_layers, hidden_dim=0, tied=True)
 
 
 mamba2 = Published(
