@@ -173,7 +173,12 @@ class Ledger:
         """Key -> row, oldest first; what is new is read."""
         for found in self._read(f"{_SELECT} WHERE number > ? ORDER BY number", self._last):
             stored = self._intact(_StoredRow(*found))
-            row = self._decode(stored)
+            try:
+                row = read_row(json.loads(stored.result))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise self._damaged(
+                    f"has a row that cannot be read: {stored.number}, {error}", mended=False
+                ) from error
             self._last = stored.number
             self._known[stored.key] = row
             self._cells.setdefault(row.cell, []).append(row)
@@ -231,14 +236,6 @@ class Ledger:
                 f"has an altered row: {row.number} ({row.kind}, key {str(row.key)[:12]})"
             )
         return row
-
-    def _decode(self, row: "_StoredRow") -> Row:
-        try:
-            return read_row(json.loads(row.result))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._damaged(
-                f"has a row that cannot be read: {row.number}, {error}", mended=False
-            ) from error
 
     def _damaged(self, what: str, *, mended: bool = True) -> StoredDataError:
         instead = "Restore it from a copy, or" if mended else "Use that version of regard, or"
