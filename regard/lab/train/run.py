@@ -122,8 +122,14 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     if run:
         model = _filled(run.model, (splits or Splits.of(run.task)).facts).build()
     else:
+        _, found = newest(run_dir, "load")
         try:
-            model = _stored(run_dir).build()
+            config = from_json(found.state.get("run", {}).get("model"))
+            if not config:
+                raise OptionError(
+                    f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
+                )
+            model = config.build()
         except UnknownNameError as error:  # a function of one's own
             raise OptionError(f"load: {error} Pass the Run that made {run_dir}.") from None
     left = take_weights(model, run_dir, who="load").left
@@ -132,17 +138,6 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
             f"load: the run in {run_dir} has no {left[0]}. Pass the Run that made it."
         )
     return model.eval()
-
-
-def _stored(run_dir: str | Path) -> ModelConfig:
-    """The configuration that the run's newest checkpoint names."""
-    _, found = newest(run_dir, "load")
-    config = from_json(found.state.get("run", {}).get("model"))
-    if not config:
-        raise OptionError(
-            f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
-        )
-    return config
 
 
 def from_json(told: Any) -> ModelConfig | None:
