@@ -131,7 +131,16 @@ class _Trainer:
         self.splits = splits
         self.config = config
         processes = accelerator.num_processes
-        self.batches = self._batches(splits.train, processes)
+        size = len(splits.train)
+        if config.batch_size > size:
+            raise OptionError(
+                f"batch_size is {config.batch_size}, and {task.name} has {size} training items. Choose a smaller batch_size."
+            )
+        if config.batch_size % processes:
+            raise OptionError(
+                f"batch_size ({config.batch_size}) must be a multiple of the {processes} processes"
+            )
+        self.batches = Batches(splits.train.lengths, config.batch_size, config.seed, config.bucket)
         self.steps = config.steps or steps_for_tokens(config.tokens or 0, self.batches)
         self.collate = packing(task, model, splits.train) if config.packing else task.collate
         set_seed(config.seed, device_specific=processes > 1)
@@ -146,19 +155,6 @@ class _Trainer:
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step
-
-    def _batches(self, data: Records, processes: int) -> Batches:
-        batch_size = self.config.batch_size
-        size = len(data)
-        if batch_size > size:
-            raise OptionError(
-                f"batch_size is {batch_size}, and {self.task.name} has {size} training items. Choose a smaller batch_size."
-            )
-        if batch_size % processes:
-            raise OptionError(
-                f"batch_size ({batch_size}) must be a multiple of the {processes} processes"
-            )
-        return Batches(data.lengths, batch_size, self.config.seed, self.config.bucket)
 
     def run(self, show: Callable[..., None], log: Callable[..., None]) -> None:
         state = self.state
