@@ -78,8 +78,7 @@ def growth(cost: str, low: int, high: int) -> float:
         raise OptionError(f"growth: lengths ({low}, {high}) must rise, and be above 1")
 
     def term_slope(term: str) -> float:
-        powers = re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term)
-        slope = sum(float(p or 1) for p in powers)
+        slope = sum(float(p or 1) for p in re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term))
         if "log T" in term:
             slope += math.log(math.log(high) / math.log(low)) / math.log(high / low)
         return slope
