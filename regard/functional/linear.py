@@ -52,6 +52,8 @@ from regard.functional.rows import (
 )
 
 Decays = Float[Tensor, "B H S"] | None  # logarithms, at most 0; None: nothing decays
+Features = Float[Tensor, "B H T M"]  # of queries, or of as many keys
+Sums = Float[Tensor, "B H M V"]  # of features times values
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -135,11 +137,11 @@ def favor_attention(
 
 
 def weighted_sums(
-    phi_q: Float[Tensor, "B H T M"],
+    phi_q: Features,
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
     log_decay: Decays = None,
-    S: Float[Tensor, "B H M V"] | None = None,
+    S: Sums | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
     mask: Mask = CAUSAL,
@@ -186,11 +188,11 @@ def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]
 
 
 def chosen_sums(
-    phi_q: Float[Tensor, "B H T M"],
+    phi_q: Features,
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
     log_decay: Decays = None,
-    S: Float[Tensor, "B H M V"] | None = None,
+    S: Sums | None = None,
     z: Float[Tensor, "B H M"] | None = None,
     *,
     mask: Mask = CAUSAL,
@@ -215,12 +217,12 @@ def chosen_sums(
 
 
 def turned_sums(
-    phi_q: Float[Tensor, "B H T M"],
-    phi_k: Float[Tensor, "B H T M"],
+    phi_q: Features,
+    phi_k: Features,
     v: Float[Tensor, "B H T V"],
-    a: Float[Tensor, "B H T M"],
-    e: Float[Tensor, "B H T M"],
-    S: Float[Tensor, "B H M V"] | None,
+    a: Features,
+    e: Features,
+    S: Sums | None,
     z: Float[Tensor, "B H M"] | None,
     *,
     causal: bool,
@@ -244,7 +246,7 @@ def summed(
     phi_k: Float[Tensor, "B H S M"],
     v: Float[Tensor, "B H S V"],
     log_decay: Decays = None,
-) -> tuple[Float[Tensor, "B H M V"], Float[Tensor, "B H M"]]:
+) -> tuple[Sums, Float[Tensor, "B H M"]]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:
         G = log_decay.cumsum(-1, dtype=wide_type(log_decay))
@@ -253,17 +255,17 @@ def summed(
 
 
 def read(
-    phi_q: Float[Tensor, "B H T M"], S: Float[Tensor, "B H M V"], z: Float[Tensor, "B H M"]
+    phi_q: Features, S: Sums, z: Float[Tensor, "B H M"]
 ) -> tuple[Float[Tensor, "B H T V"], Total]:
     """Sums of the values, and of the weights."""
     return phi_q @ S, phi_q @ z[..., None]
 
 
 def accumulated(
-    state: Float[Tensor, "B H M V"],
+    state: Sums,
     gain: Float[Tensor, "B H N M V"],
     log_decay: Float[Tensor, "B H N R"] | None = None,
-) -> tuple[Float[Tensor, "B H N M V"], Float[Tensor, "B H M V"]]:
+) -> tuple[Float[Tensor, "B H N M V"], Sums]:
     """States S_n = exp(d_n) S_(n-1) + gain_n, before every chunk and after the last; no decay: d = 0. R = 1, or M for one of each row.
 
     With a decay: in groups, and then over the groups, so that no axis is walked and no product is wider than N / GROUP.
