@@ -10,7 +10,7 @@ with several (y [n K], NaN where one is missing) it holds a probability for each
 """
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -48,6 +48,7 @@ class NotFitted(RegardError, NotFittedError):
     """Raised for a prediction before `fit`."""
 
 
+@dataclass(eq=False, repr=False)
 class TableClassifier(ClassifierMixin, BaseEstimator):
     """One or more yes-or-no labels of the rows of a table, by AutoInt, DIN, MMoE, a factorisation machine, logistic regression.
 
@@ -55,26 +56,15 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     it shares. numeric, min_count: as in Schema.infer. valid_share: of the rows, held out. seed: of the initial weights and of what is held out.
     """
 
-    def __init__(
-        self,
-        model: ModelConfig,
-        *,
-        train: TrainConfig | None = None,
-        of: Mapping[str, str] | None = None,
-        numeric: Collection[str] | None = None,
-        min_count: int = 1,
-        valid_share: Annotated[float, Range(ABOVE_0, BELOW_1, "between 0 and 1")] = 0.1,
-        seed: DataSeed = 0,
-        progress: bool = False,
-    ):
-        self.model = model
-        self.train = train
-        self.of = of
-        self.numeric = numeric
-        self.min_count = min_count
-        self.valid_share = valid_share
-        self.seed = seed
-        self.progress = progress
+    model: ModelConfig
+    _: KW_ONLY
+    train: TrainConfig | None = None
+    of: Mapping[str, str] | None = None
+    numeric: Collection[str] | None = None
+    min_count: int = 1
+    valid_share: Annotated[float, Range(ABOVE_0, BELOW_1, "between 0 and 1")] = 0.1
+    seed: DataSeed = 0
+    progress: bool = False
 
     def fit(self, X: Columns, y: Any) -> "TableClassifier":
         """Raises OptionError and ShapeError before anything is trained."""
@@ -209,7 +199,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def _check(self) -> None:
         for name, kind in annotations(type(self).__init__).items():
-            check_option("TableClassifier", name, getattr(self, name), kind)
+            if name != "return":
+                check_option("TableClassifier", name, getattr(self, name), kind)
         if "table" not in self.model.kinds:
             raise OptionError(f"TableClassifier: {self.model.name} is no model of tables")
 
