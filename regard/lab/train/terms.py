@@ -37,8 +37,10 @@ class Terms:
         mixers = [module for module in model.modules() if isinstance(module, Mixer)]
 
         def having(term: str, fits: Callable[[Any], bool], what: str) -> list[Any]:
-            found = [m for m in mixers if fits(m)] if getattr(config, term) else []
-            if getattr(config, term) and not found:
+            if not getattr(config, term):
+                return []
+            found = [m for m in mixers if fits(m)]
+            if not found:
                 raise OptionError(f"{term}: {who} has no mixer with {what}")
             return found
 
