@@ -123,8 +123,9 @@ def packed(collate: Collate, items: Sequence[Any]) -> Batch:
     The longest come first, each in the first row with room for it (first fit).
     """
     batch = collate(items)
-    if (valid := batch.pop("valid")) is None:
-        return batch | {"valid": None}
+    if batch["valid"] is None:
+        return batch
+    valid = batch.pop("valid")
     lengths = valid.sum(1).tolist()
     rows = list[list[int]]()
     for item in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
