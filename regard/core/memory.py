@@ -45,10 +45,8 @@ def require_memory(who: str, what: str, size: int, device: torch.device, instead
 
 
 def spelled_bytes(size: int) -> str:
-    """`spelled_bytes(3 * 2**30)` -> "3.0 GiB"."""
-    power = min(max(size.bit_length() - 1, 0) // 10, 8)
-    unit = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")[power]
-    return f"{size / 1024**power:.{1 if power else 0}f} {unit}" if size < 2**100 else "over 1e6 YiB"
+    """`spelled_bytes(3 * 2**30)` -> "3.00 GiB"."""
+    return f"{size / 2**30:,.2f} GiB"
 
 
 def require_room(who: str, make: Callable[[], Any], options: Any) -> None:

@@ -56,7 +56,7 @@ def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken_which_meta_te
     with torch.device("meta"):
         assert regard.build("softmax", dim=10**6, num_heads=1).dim == 10**6
     assert free_bytes(torch.device("meta")) is None
-    assert spelled_bytes(3 << 30) == "3.0 GiB" and spelled_bytes(900) == "900 bytes"
+    assert spelled_bytes(3 << 30) == "3.00 GiB" and spelled_bytes(1 << 63) == "8,589,934,592.00 GiB"
 
 
 @pytest.mark.parametrize(

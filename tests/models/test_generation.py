@@ -175,7 +175,7 @@ def test_a_billion_tokens_and_a_million_beams_are_refused(mixer, monkeypatch):
             monkeypatch.setattr(f"{module}.free_bytes", lambda device: bytes)
 
     free(10 << 30)
-    said = r" needs .*iB, and 10.0 GiB are free on cpu. At most \d+ would fit"
+    said = r" needs .*iB, and 10.00 GiB are free on cpu. At most \d+ would fit"
     with pytest.raises(OptionError, match=r"max_new_tokens \(1000000000\)" + said):
         model.generate(TOKENS, max_new_tokens=10**9)
     with pytest.raises(OptionError, match="100000000 beams" + said):
