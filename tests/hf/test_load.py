@@ -204,6 +204,16 @@ def test_a_folder(linked, tmp_path):
         regard.hf.load(folder)
 
 
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_files_of_every_kind_are_read_as_the_state_dict_is(name, tmp_path):
+    """Transformers gives some tensors other names in files."""
+    original, (ids, _) = model(name), tokens()
+    original.save_pretrained(tmp_path)
+    found, expected = regard.hf.load(tmp_path), as_stack(original)
+    assert found.left == expected.left
+    torch.testing.assert_close(found(ids), expected(ids), rtol=0, atol=0)
+
+
 def pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)

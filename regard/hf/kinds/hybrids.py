@@ -1,6 +1,7 @@
 """Stacks with recurrent layers, without experts: Qwen3-Next, Kimi Linear and Mamba-2."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from regard.core import Mixer
 from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary, rotary_base
 from regard.hf.stack import Stack, TokenEmbedding
-from regard.hf.weights import LoadRequest, linear
+from regard.hf.weights import LoadRequest, Weights, linear
 from regard.mixers.build import build
 from regard.models.block import Block
 
@@ -44,9 +45,25 @@ def qwen3_next(request: LoadRequest) -> Stack:
 
 def kimi_linear(request: LoadRequest) -> Stack:
     """Kimi Delta Attention, and latent attention without positions."""
+    _as_in_a_model(request.weights)
     dense = ["dense"] * len(request.config["layer_types"])
     request.require(attention_bias=False, mlp_layer_types=dense)
     return _hybrid(request, {"linear_attention": _kimi_delta, "full_attention": _latent})
+
+
+def _as_in_a_model(weights: Weights) -> None:
+    """Names of files become those of the state dict, as in Transformers' from_pretrained."""
+    gate = r"(?<=self_attn\.)(?=f_[ab]_proj|dt_bias|A_log)"
+    tensors = {
+        re.sub(gate, "forget_gate.", name).replace("block_sparse_moe", "mlp"): z
+        for name, z in weights.tensors.items()
+    }
+    weights.tensors, weights.left = tensors, set(tensors)
+    for name in [name for name in tensors if name.endswith("q_conv1d.weight")]:
+        parts = [weights[name.replace("q_conv", f"{part}_conv")] for part in "qkv"]
+        joint = name.replace("q_conv", "conv")
+        tensors[joint] = torch.cat(parts)
+        weights.left.add(joint)
 
 
 def mamba2(request: LoadRequest) -> Stack:
