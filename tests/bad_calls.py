@@ -51,7 +51,7 @@ FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
 VALUES: tuple[Any, ...] = (
     *("zz", "false", "", "softmax", b"x"),
     *(None, True, False, ..., object(), int, abs, NotImplemented),
-    *(-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**400, -(10**400)),
+    *(-1, 0, 1, 2, 3, 7, 2**31, 10**13, 10**20, 10**400, -(10**400)),
     *(0.5, 1.0, 1.5, -0.1, 1e300, float("nan"), float("inf"), float("-inf"), 1j),
     *([], (), {}, set(), [1], (1, 2)),
     *(["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
@@ -154,7 +154,7 @@ def _tensor(good: Tensor, rng: random.Random) -> Any:
 
 _DTYPES = (
     *(torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.complex64),
-    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
+    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn),
 )
 
 

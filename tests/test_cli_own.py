@@ -166,6 +166,7 @@ WRONG = {
     "train mine:sums --model.mixer mine:Lake": "'Lake' in mine is not a subclass of regard.Mixer",
     "train mine:QUESTION/softmax/sum": "Did you mean 'sums'?",
     "train mine:QUESTION/softmx": "Did you mean 'softmax'?",
+    "train mine:QUESTION/softmax/sums/x": "unknown column of own 'sums/x'",
     "arena mine:Mine": "'Mine' in mine is not an instance of regard.lab.Question",
     "arena mine:Question": "'Question' in mine is not an instance of regard.lab.Question",
     "show mine:Question": "nor an instance of regard.lab.Question",

@@ -117,9 +117,9 @@ def run(name: str) -> Any:
     """The Run of TASK, TASK/MODEL or QUESTION/ENTRY/COLUMN, or what `module:function` returns. Raises UnknownNameError, OptionError."""
     from regard.lab.train import Run, run_for
 
-    first, *rest = name.split("/")
+    first, *rest = name.split("/", 2)
     if rest and (":" in first or first in catalog("questions")):
-        return _trial(entry("questions", first), *rest[:2])
+        return _trial(entry("questions", first), *rest)
     if ":" not in name:
         entry("tasks", first)  # whose error knows more spellings
         return run_for(name)

@@ -33,6 +33,7 @@ class Range:
 
 SIZE = Range(1, LARGEST, "a positive integer")
 WIDEST = 3.4e38  # what float32 holds
+WORD = 2**63  # beyond what a tensor's whole numbers hold
 FINITE = Range(-WIDEST, WIDEST, "a finite number")
 
 
@@ -96,7 +97,8 @@ def _numbers(kind: type, allowed: Range) -> _Values:
 
     def hold(value: Any) -> bool:
         number = isinstance(value, types) and not isinstance(value, bool)
-        return number and allowed.low <= value <= allowed.high
+        stored = isinstance(value, float) or -WORD <= value < WORD if number else False
+        return stored and allowed.low <= value <= allowed.high
 
     return _Values(allowed.words, hold)
 

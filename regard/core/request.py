@@ -32,9 +32,9 @@ def check_tokens(who: str, name: str, x: Any, dim: int, weight: Tensor | None = 
         raise ShapeError(f"{who}: {name} must have shape [B, T, {dim}], got {list(shape)}")
     if shape[1] < 1:
         raise ShapeError(f"{who}: {name} must hold at least one token, got {list(shape)}")
-    if not x.is_floating_point():
+    if not x.is_floating_point() or x.itemsize < 2:
         raise ShapeError(
-            f"{who}: {name} must be floating point, got {x.dtype}. Embed token ids first."
+            f"{who}: {name} must be floating point of 16 bits or more, got {x.dtype}. Embed token ids first."
         )
     if weight is not None and (weight.dtype != x.dtype or weight.device != x.device):
         check_place(who, name, x, weight)

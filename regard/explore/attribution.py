@@ -19,13 +19,14 @@ import torch
 from einops import reduce
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
-from regard.explore.readout import Weights, kind_of, require_calls
+from regard.explore.readout import Weights, check_taken, kind_of, require_calls
+from regard.explore.statistics import below_one
 from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid
 from regard.models.tokens import Hidden, Tokens, Valid
@@ -113,7 +114,7 @@ def _stochastic(
             )
         if not weights.isfinite().all():
             raise OptionError(f"{who}: maps[{depth}] must hold finite numbers")
-        one = reduce(weights.abs(), "b h t s -> b t s", heads)
+        one = reduce(below_one(weights, 1, 3), "b h t s -> b t s", heads)
         total = one.sum(-1, keepdim=True)
         own = torch.eye(one.shape[-1], dtype=one.dtype, device=one.device)
         one = one / total.clamp(min=torch.finfo(one.dtype).tiny)
@@ -175,6 +176,7 @@ def integrated_gradients(
             "integrated_gradients does not support torch.inference_mode, which records nothing. Leave it first"
         )
     valid = kwargs.get("valid")
+    check_taken(model, tokens, *args, **kwargs)
     with evaluating(model):
         with torch.no_grad():
             with _looked_up(model, tokens, valid) as tables:
@@ -223,6 +225,7 @@ def gradient_times_attention(
     F: the logit of `label` (None: the largest).
     Raises UnsupportedError, with the mechanism's name, where there are no weights or no mixer, or mixed is not weights @ values.
     """
+    check_taken(model, *args, **kwargs)
     with evaluating(model), torch.enable_grad():
         with recorded(model) as calls:
             of = _answered(model, kwargs, kwargs.get("valid"))
@@ -282,11 +285,17 @@ def leave_one_out(
 ) -> PerToken:
     """F(x) - F(x without token t), where the token is as if absent (`valid` of the model); zero for padding.
 
-    F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T].
+    F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T], and others that have not a row for each.
     """
     B, T = tokens.shape
     given = kwargs.pop("valid", None)
     valid = torch.ones_like(tokens, dtype=torch.bool) if given is None else given
+    check_taken(model, tokens, *args, valid=valid, **kwargs)
+    for z in tree_leaves((valid, args, kwargs)):
+        if isinstance(z, Tensor) and (not z.ndim or len(z) != B):
+            raise ShapeError(
+                f"leave_one_out: tensors must have {B} rows, as tokens, got {shown(z)}"
+            )
     scores = []
     with evaluating(model), torch.no_grad():
         for row in range(B):

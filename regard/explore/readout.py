@@ -146,6 +146,16 @@ def require_calls(who: str, model: nn.Module, calls: Sequence[Call]) -> None:
         )
 
 
+def check_taken(model: nn.Module, *args: Any, **kwargs: Any) -> None:
+    """Raises OptionError for arguments that the model's forward does not take."""
+    try:
+        inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise OptionError(
+            f"{type(model).__name__}: {error}. Give what its forward takes."
+        ) from None
+
+
 @torch.no_grad()
 def layers(
     model: nn.Module,
@@ -161,12 +171,7 @@ def layers(
     model has no mixer.
     """
     with evaluating(model):
-        try:
-            inspect.signature(model.forward).bind(*args, **kwargs)
-        except TypeError as error:
-            raise OptionError(
-                f"{type(model).__name__}: {error}. Give what its forward takes."
-            ) from None
+        check_taken(model, *args, **kwargs)
         with recorded(model) as calls:
             model(*args, **kwargs)
         require_calls("layers", model, calls)

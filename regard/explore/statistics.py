@@ -81,6 +81,12 @@ def head_divergence(weights: Weights) -> Float[Tensor, "B H H"]:
 
 def _shares(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of magnitudes that sum to 1, and the queries that see anything."""
-    sizes = weights.abs().to(torch.promote_types(weights.dtype, torch.float32))
+    sizes = below_one(weights.to(torch.promote_types(weights.dtype, torch.float32)), -1)
     total = sizes.sum(-1, keepdim=True)
     return sizes / total.clamp(min=torch.finfo(sizes.dtype).tiny), total[..., 0] > 0
+
+
+def below_one(weights: Tensor, *axes: int) -> Tensor:
+    """Magnitudes over the largest along these axes, so that no sum of them is infinite, and none is lost."""
+    sizes = weights.abs()
+    return sizes / sizes.amax(axes, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)

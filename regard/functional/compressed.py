@@ -38,7 +38,7 @@ One = Float[Tensor, "B H 1 K"]  # token of each row
 
 
 class First(NamedTuple):
-    """A slot before the others, which every query sees."""
+    """A slot before the others, which every query sees that is not before the first key."""
 
     k: One
     v: Float[Tensor, "B H 1 V"]

@@ -9,6 +9,7 @@ The strict and the published order differ in the four integers of a window: see 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from regard.core.mask import OPEN, Mask
 from regard.core.options import Count
@@ -45,6 +46,7 @@ def sort_plan(
     if mask.valid is not None:
         behind = buckets.amax(-1, keepdim=True) + 1
         buckets = torch.where(mask.valid[:, None, None], buckets, behind)
+    chunk_size = chunk_size if is_compiling() else min(chunk_size, buckets.shape[3])
     if mask.causal:
         return buckets, last_of_group(chunk_size)
     return buckets, chunks(

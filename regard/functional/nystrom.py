@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
 from regard.functional.projected import segment_means
-from regard.functional.rows import masked_softmax, ranged, upto
+from regard.functional.rows import fitted, masked_softmax, ranged, upto
 
 STEPS = 6
 """Steps of the inverse."""
@@ -47,6 +47,7 @@ def landmarks(
 ) -> tuple[Float[Tensor, "B H m K"], Bool[Tensor, "b m"]]:
     """Means of runs of valid tokens, and which there are: a row of fewer tokens has one for each."""
     S = z.shape[2]
+    count = fitted(count, S)
     length = (z.new_ones(1, S, dtype=torch.bool) if valid is None else valid).sum(1)
     used = length.clamp_max(count)
     means = segment_means(length, S, count, z.dtype, used)

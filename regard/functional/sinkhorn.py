@@ -17,7 +17,16 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, columns, put
-from regard.functional.rows import cleared, in_time, masked_softmax, pick, scores, upto, wide_type
+from regard.functional.rows import (
+    cleared,
+    fitted,
+    in_time,
+    masked_softmax,
+    pick,
+    scores,
+    upto,
+    wide_type,
+)
 from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
@@ -73,7 +82,7 @@ def sinkhorn_attention(
     join: one softmax over both blocks, or the sum of two.
     """
     T = q.shape[2]
-    C = block_size
+    C = fitted(block_size, T)
     N = sorting.shape[3]
     valid = q.new_ones(1, T, dtype=torch.bool) if mask.valid is None else mask.valid
     q, k, v = (cleared(z, mask.valid) for z in (q, k, v))

@@ -87,6 +87,8 @@ def attend(
 
     w = torch.sym_min(window, S)
     c = torch.sym_min(tile, (T + d - 1) // d)
+    free = torch.compiler.is_compiling() and of_any_length(T)
+    c = torch.sym_max(c, 2) if free else c  # also for one token
     step = torch.arange(
         -w, c if mask.causal else c + w, device=q.device
     )  # from a block's first query to its keys
@@ -94,7 +96,7 @@ def attend(
     near = (ahead >= -w) & (ahead <= (0 if mask.causal else w))
 
     N = (T + d * c - 1) // (d * c)
-    if torch.compiler.is_compiling() and of_any_length(T):
+    if free:
         N += 1  # torch writes down that there is one block, or that there are more, and a program of any length has both
     first = d * c * torch.arange(N, device=q.device)[:, None, None]
     first = first + torch.arange(d, device=q.device)[:, None]  # N d 1: each block's first query

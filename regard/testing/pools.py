@@ -1,9 +1,13 @@
 """The laws of a pool: x [B S D], query [B Q K] -> y [B Q D]."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck
+from torch.autograd.gradcheck import GradcheckError
+from torch.func import functional_call
 
 from regard.core.pool import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
@@ -13,6 +17,7 @@ from regard.testing.subject import Oracle, made, normal, require_same, results, 
 from regard.testing.verdicts import (
     Checked,
     Judged,
+    LawError,
     NotDeclared,
     Verdict,
     judge,
@@ -152,10 +157,37 @@ def empty_batch(subject: PoolSubject) -> None:
     require_same(pool.state_dict(), before, 0.0, "a buffer changed")
 
 
+def derivative(subject: PoolSubject) -> None:
+    """Gradients of tokens and parameters are differences of outputs."""
+    pool = subject.pool
+    x = subject.x.clone().requires_grad_()
+    own = dict(pool.named_parameters())
+
+    def call(x: Tensor, *values: Tensor) -> Tensor:
+        named = dict(zip(own, values, strict=True))
+        return functional_call(pool, named, (x, subject.query), {"valid": subject.valid})
+
+    try:
+        gradcheck(call, (x, *own.values()))
+    except GradcheckError as error:
+        said = str(error).partition("\n")[0]
+        raise LawError(f"finite difference and gradient differ: {said}") from error
+
+
 def second_derivative(subject: PoolSubject) -> None:
     """A derivative may be differentiated again."""
     pool = subject.pool
     equals_finite_differences(lambda x: pool(x, subject.query), pool, subject.x)
+
+
+def transfer(subject: PoolSubject) -> None:
+    """A state dict and a deep copy keep the function."""
+    torch.manual_seed(1)
+    other = made(subject.factory, Pool).double().eval()
+    other.load_state_dict(subject.pool.state_dict())
+    y = subject.pool(subject.x, subject.query)
+    for what, twin in (("a state dict", other), ("a deep copy", deepcopy(subject.pool))):
+        require_close(twin(subject.x, subject.query), y, 0.0, what)
 
 
 def transforms(subject: PoolSubject) -> None:
@@ -167,7 +199,9 @@ POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
     law.__name__: law
     for law in (
         oracle,
+        derivative,
         second_derivative,
+        transfer,
         transforms,
         padding,
         poison,

@@ -47,6 +47,10 @@ def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
         attribute(random_maps(3, 1), heads="median")
     with pytest.raises(OptionError, match=r"maps\[0\] must hold finite numbers"):
         attribute([torch.full((1, 1, 3, 3), torch.nan)], normalise=True)
+    even, *ends = (
+        attribute([torch.full((1, 2, 3, 3), size)], normalise=True) for size in (1.0, 2e38, 1e-40)
+    )
+    assert all(torch.allclose(end, even, atol=1e-4) for end in ends)  # 1e-40 has few digits
 
 
 def test_flow_through_two_layers_is_what_both_let_through():
@@ -146,6 +150,16 @@ def test_wrong_models_labels_and_outputs_are_refused():
     for read in (layers, explore.gradient_times_attention):
         with pytest.raises(UnsupportedError, match="none of its mixers"):
             read(torch.nn.Linear(3, 3), torch.zeros(2, 3))
+    for read in (
+        layers,
+        explore.gradient_times_attention,
+        integrated_gradients,
+        explore.leave_one_out,
+    ):
+        with pytest.raises(OptionError, match="unexpected keyword argument 'zork'"):
+            read(classifier(), prompts(), zork=1)
+    with pytest.raises(ShapeError, match="must have 3 rows, as tokens"):
+        explore.leave_one_out(classifier(), prompts(), valid=torch.ones(4, 7, dtype=torch.bool))
     with pytest.raises(OptionError, match=r"label \(9\) must be one of 5 classes"):
         explore.leave_one_out(classifier(), prompts(), label=9)
     with pytest.raises(ShapeError, match="answer="):

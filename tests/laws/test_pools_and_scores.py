@@ -73,6 +73,17 @@ def shifted(self, x, query, valid):
     return Pool.pool(self, x - x.max().detach(), query, valid) + x.max().detach()
 
 
+def half(self, x, query, valid):
+    """The right value, and half its gradient."""
+    y = Pool.pool(self, x, query, valid)
+    return (y + y.detach()) / 2
+
+
+def drawn(self, dim):
+    Sound.__init__(self, dim)
+    self.drawn = torch.rand(())
+
+
 def weighs(change):
     """Weights of changed tokens."""
     return {"weigh": lambda self, x, *given: Sound.weigh(self, change(x), *given)}
@@ -86,7 +97,9 @@ BROKEN_POOLS = {
     "sensitivity": {"pool": lambda self, x, query, valid: torch.ones_like(x[:, :1])},
     "empty": {"weigh": divided},
     "empty_batch": {"pool": shifted},
+    "derivative": {"pool": half},
     "second_derivative": weighs(Squared.apply),
+    "transfer": {"__init__": drawn, "weigh": lambda self, *z: Sound.weigh(self, *z) * self.drawn},
     "transforms": weighs(Squared.apply),
 }
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.export import Dim, export
 
 from regard import MIXERS, Mask, OptionError, ShapeError, UnsupportedError, build
 from regard.functional.fourier import fourier_mixing
@@ -28,6 +29,26 @@ def test_the_state_of_compressed_grows_by_one_slot_for_every_few_tokens():
         place = state.k.data_ptr()
         _, state = feed(mixer, x, state, [1] * 13, donate=True)
     assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [("nystrom", "num_landmarks"), ("reformer", "chunk_size"), ("sinkhorn", "block_size")],
+)
+def test_sizes_beyond_the_row_are_those_of_the_row(name, size):
+    fitting, large = (build(name, **FACTS, max_len=13, **{size: n}) for n in (13, 10**6))
+    large.load_state_dict(fitting.state_dict())
+    x = torch.randn(2, 13, 24)
+    torch.testing.assert_close(large(x), fitting(x))
+
+
+def test_a_program_of_local_for_any_length_serves_one_token():
+    mixer, any_size = build("local", **FACTS, window_size=2), {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    program = export(
+        mixer, (torch.randn(2, 16, 24),), dynamic_shapes={"x": any_size}, prefer_deferred_runtime_asserts_over_guards=True
+    ).module()  # fmt: skip
+    x = torch.randn(3, 1, 24)
+    torch.testing.assert_close(program(x), mixer(x))
 
 
 def test_a_prediction_of_luong_local_at_its_end_looks_at_the_last_key():
