@@ -137,20 +137,24 @@ class _Canvas:
         turn = np.linspace(-np.pi / 2, np.pi / 2, 181)
         weight = np.cos(turn) ** 2
         drawn = self.rng.choice(turn, (len(angle), _DRAWS), p=weight / weight.sum())
-        there = np.isfinite(new[:, 2, 0])
+        there = _placed(new)
         tip = np.repeat(np.where(there[:, None], new[:, 2], 0.0)[:, None], _DRAWS, 1)
         found = self.place(tip, angle[:, None] + drawn, self.drawing.gap, there)
         self.mark(new)
         return found
 
     def mark(self, new: Floats) -> None:
-        there = np.flatnonzero(np.isfinite(new[:, 2, 0]))
+        there = np.flatnonzero(_placed(new))
         near = self.cells(new[there])[..., None] + self.near[:, None, None]
         self.taken[there[:, None, None], *near] = True
 
     def only(self, rows: NDArray[np.bool_]) -> None:
         self.taken = self.taken[rows]
         self.paddles = [paddle[rows] for paddle in self.paddles]
+
+
+def _placed(points: Floats) -> NDArray[np.bool_]:
+    return np.isfinite(points[:, 2, 0])
 
 
 def _way(angles: Floats) -> Floats:
@@ -194,7 +198,7 @@ def _distractors(canvas: _Canvas) -> None:
         for _ in range(length - 1):
             new, angle = canvas.further(new, angle)
         canvas.mark(new)
-        whole = np.isfinite(new[:, 2, 0])
+        whole = _placed(new)
         missing -= whole
         canvas.taken[~whole] = before[~whole]
         for paddle in canvas.paddles[begun:]:
@@ -210,9 +214,9 @@ def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> Bytes:
     strokes = [(points, drawing.thickness / 2) for points in paddles]
     strokes += [(end[:, None].repeat(3, 1), drawing.disc) for end in ends.swapaxes(0, 1)]
     for points, radius in strokes:
-        there = np.flatnonzero(np.isfinite(points[:, 2, 0]))
+        there = np.flatnonzero(_placed(points))
         start = points[there, :1]
-        along = points[there, 2:] - points[there, :1]
+        along = points[there, 2:] - start
         grid = points[there, 1:2].round().astype(int) + window
         length = (along**2).sum(-1, keepdims=True)
         share = ((grid - start) * along).sum(-1, keepdims=True) / np.maximum(length, 1e-9)
