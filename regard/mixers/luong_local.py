@@ -23,10 +23,10 @@ Args:
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, No, OptionError
+from regard.core import OPEN, Mask, No, OptionError
 from regard.functional.cache import advance, place
 from regard.functional.rows import Impl, upto, wide_type
 from regard.functional.scored import Windows, dot_product, luong_attention
@@ -113,23 +113,17 @@ class LuongLocal(CachedMixer, HeadsMixer):
 
     def mix(self, x, context, mask):
         q, k, v = self._split(x, context)
-        y = self._read_windows(q, k, v, self._windows(q, k, mask), mask.pairwise)
-        return self.heads.merge(y)
+        return self.heads.merge(self._attend(q, k, v, mask))
 
-    def _attend(self, q, k, v, mask, query=None, key=None):
-        return self._read_windows(q, k, v, self._windows(q, k, mask, query), mask.pairwise)
-
-    def _read_windows(
-        self, q: Tensor, k: Tensor, v: Tensor, windows: Windows, pairwise: Tensor | None = None
-    ) -> Float[Tensor, "B H T V"]:
+    def _attend(self, q, k, v, mask, query=None, key=None, windows: Windows | None = None):
         return luong_attention(
             self.score.queries(q),
             k,
             v,
             pairs=dot_product if self.score.product else self.score.pairs,
-            windows=windows,
+            windows=windows or self._windows(q, k, mask, query),
             renormalise=self.renormalise,
-            pairwise=pairwise,
+            pairwise=mask.pairwise,
             impl=self.impl,
         )
 
@@ -169,7 +163,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         k, v = (torch.cat(z, 2) for z in zip((state.k, state.v), new, strict=True))
         start = upto(N, x)[None]  # column c: the token at length - D_w + c
         windows = Windows(start[:, None], D_w + 1, start + D_w, low=D_w - state.length)
-        y = self._read_windows(q, k, v, windows)
+        y = self._attend(q, k, v, OPEN, windows=windows)
         length = advance(state.length, valid, N)
         last = (length - state.length)[:, None] + upto(D_w, x)
         k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
