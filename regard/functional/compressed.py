@@ -200,27 +200,21 @@ def _extend_one(
     impl: Impl,
 ) -> tuple[One, State]:
     """One token at place `at` of every row: no mask, and no copy of the store."""
-    keys = state.k
-    values = state.v
     lead = int(first is not None)
-    if first is not None and at == 0:
-        keys = append(keys, first.k, 0, donate)
-        values = append(values, first.v, 0, donate)
     column, waiting = lead + at // factor, at % factor
-    rest_k, rest_v = (
-        torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], 2)
-        for rest, new in ((state.rest_k, k), (state.rest_v, v))
-    )
-    if waiting == factor - 1:  # the slot is complete
-        keys = append(keys, compress_k(rest_k), column, donate)
-        values = append(values, compress_v(rest_v), column, donate)
-        rest_k = rest_k[:, :, :waiting]
-        rest_v = rest_v[:, :, :waiting]
-    elif not is_ours(
-        donate, keys, values
-    ):  # the owner of the earlier state may write behind its slots
-        keys = keys[:, :, :column]
-        values = values[:, :, :column]
+
+    def kept(store, rest, new, begin, compress) -> tuple[Tensor, Tensor]:
+        """Slots and waiting tokens of one side."""
+        if begin is not None and at == 0:
+            store = append(store, begin, 0, donate)
+        rest = torch.cat([rest[:, :, :waiting], new, rest[:, :, waiting + 1 :]], 2)
+        if waiting == factor - 1:  # the slot is complete
+            return append(store, compress(rest), column, donate), rest[:, :, :waiting]
+        # Where it is not ours, the owner of the earlier state may write behind its slots.
+        return store if is_ours(donate, store) else store[:, :, :column], rest
+
+    keys, rest_k = kept(state.k, state.rest_k, k, first and first.k, compress_k)
+    values, rest_v = kept(state.v, state.rest_v, v, first and first.v, compress_v)
     seen = lead + (at + 1 - int(first is not None and first.late)) // factor
     y = torch.zeros_like(q)
     if seen:
