@@ -50,10 +50,10 @@ class FactorizationOrder(NamedTuple):
         itself = torch.eye(T, dtype=torch.bool, device=r.device)
         memory = held[:, None, :].expand(-1, T, -1)
         content, query = (
-            torch.cat([memory, sees & self.valid[:, None, :]], 2)
+            Mask(pairwise=torch.cat([memory, sees & self.valid[:, None, :]], 2)[:, None])
             for sees in (before | itself, before)
         )
-        return Mask(pairwise=content[:, None]), Mask(pairwise=query[:, None])
+        return content, query
 
 
 class TwoStreamLayer(Block):
