@@ -81,6 +81,7 @@ class Convert(Declared):
             found |= self._taught(student, teacher, ids)  # type: ignore[arg-type]
         save(student, self.out)
         for name in TOKENIZER:
+            (self.out / name).unlink(missing_ok=True)  # of another model
             if (self.folder / name).is_file():
                 shutil.copyfile(self.folder / name, self.out / name)
         found["folder"] = self.out

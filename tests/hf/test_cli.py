@@ -45,6 +45,9 @@ def test_a_taught_model_is_nearer_and_is_read_back(folders, capsys):
     assert [mixer.name for mixer in again.mixers] == ["softmax", "local"]
     loaded(capsys, f"convert new linear --layers 0 --out newer {TAUGHT}")
     assert [m.name for m in regard.hf.load("newer").mixers] == ["linear", "local"]
+    (folders / "gpt2" / "tokenizer.json").unlink()
+    loaded(capsys, "convert gpt2 linear --out newer")
+    assert not (folders / "newer" / "tokenizer.json").exists()  # it was of another model
 
 
 def test_a_killed_teaching_goes_on(folders, capsys, monkeypatch):
