@@ -97,7 +97,7 @@ def alignment_error_rate(
 ) -> Float[Tensor, "*b"]:
     """Error rate of linking each target word with the source word of its largest weight, against gold links (all sure).
 
-    Target words without weights link nothing. Leading dimensions (heads, layers) are kept; there are T targets.
+    Target words without weights link nothing; the rate is NaN where a weight is. Leading dimensions (heads, layers) are kept; there are T targets.
     Raises ShapeError where the dimensions of the links are not the last of the weights.
     """
     if weights.shape[-links.dim() :] != links.shape:
@@ -107,4 +107,5 @@ def alignment_error_rate(
     best = torch.zeros_like(weights, dtype=torch.bool)
     best = best.scatter(-1, weights.argmax(-1, keepdim=True), True)
     best = best & (weights != 0).any(-1, keepdim=True)
-    return error_rate(count_links(best, links.expand_as(best)))
+    rate = error_rate(count_links(best, links.expand_as(best)))
+    return rate.masked_fill(weights.isnan().any(-1).any(-1), nan)

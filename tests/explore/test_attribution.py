@@ -210,6 +210,10 @@ def test_correlations_are_those_of_scipy_and_overlap_counts_the_largest():
     assert explore.kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert explore.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
     assert explore.kendall(a, -a) == -1 and explore.spearman(a, a) == pytest.approx(1)
+    rates = explore.alignment_error_rate(
+        torch.tensor([[[1.0, 0]], [[1, torch.nan]]]), torch.tensor([[True, False]])
+    )
+    assert rates[0] == 0 and rates[1].isnan()
     lacking = a.where(a > 0, torch.nan)
     assert all(z != z for z in explore.agreement({"a": lacking, "b": b})[0][2:])
     # Overlap counts the largest by magnitude.
