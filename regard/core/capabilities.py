@@ -31,7 +31,7 @@ class Capabilities(Declared):
     "T log T D", "H K V". Memory is that of one forward pass beyond its inputs; state is the streaming state's.
     finite_to: in float16, the scale of inputs up to which outputs and gradients are finite. Above it, and in all other types, they are so
     wherever softmax's are and their true values fit into the type.
-    A global token may see, and be seen by, every token; where all tokens already do, it changes nothing.
+    A global token may see, and be seen by, every token; where all tokens already do, or all but those that `Mixer.delay` holds back, it changes nothing.
     exchange: what ranks that hold parts of a row send each other in any order of time (see `regard.parallel`): "halo", the tokens up to `reach` before
     and behind a part; of context states, "sums", "means" with the logarithms of their weights, "slots" that tokens add to by their places, or
     "keys", all tokens; a No: the tokens themselves. States of causal streams, and heads that are alike, are exchanged without it.

@@ -227,7 +227,7 @@ class Mixer(Recorded):
         context: Context = None,
         mask: Mask = OPEN,
     ) -> Float[Tensor, "B H T S"]:
-        """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed."""
+        """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed. Columns of keys that are no tokens come first."""
         self.require("attention_map")
         weights = self.observe(x, context=context, mask=mask).weights
         assert weights is not None, f"{self.name} declares a map, and _observe gives no weights"

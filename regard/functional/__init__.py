@@ -1,4 +1,7 @@
-"""Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA."""
+"""Parameter-free mathematics by kernel family. q [B H T K], k [B G S K], v [B G S V], as in torch's own SDPA.
+
+Absent tokens (`Mask.valid`) are weighed with zero, and must hold finite numbers: mixers clear them before.
+"""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -78,6 +81,10 @@ LACKS = {
 
 _GROUPS = (lambda a: a.H % a.G == 0), "the heads of q must be a multiple of those of k and v"
 _ORDER = (lambda a: a.window is None or a.mask.causal), "window needs Mask(causal=True)"
+_NO_MARKS = (
+    (lambda a: a.window is None or a.mask.global_tokens is None),
+    "window is without global tokens: window_attention has them",
+)
 _WIDTHS = (
     (lambda a: a.A == a.C or a.pairs is not dot_product),
     "dot products need q and k of one width",
@@ -100,6 +107,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "softmax_attention": (
         _GROUPS,
         _ORDER,
+        _NO_MARKS,
         (
             (lambda a: not a.exclude_self or a.T == a.S),
             "exclude_self needs as many queries as keys",
@@ -108,6 +116,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "window_attention": (_GROUPS, ((lambda a: a.S >= a.T), "there must be a key for each query")),
     "relative_attention": (
         _ORDER,
+        _NO_MARKS,
         (
             (lambda a: len(a.terms.r) == len(distances(a.T, a.S, a.mask.causal, a.q.device))),
             "terms.r must be of the distances that `distances` gives",

@@ -6,7 +6,9 @@ n_i is the number of keys that i may see, or a constant. A row needs no maximum 
 """
 
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -54,8 +56,10 @@ def weights(
     """a_ij of the allowed pairs (None: all), zero elsewhere."""
     scores = q @ k.mT
     scores = scores if bias is None else scores + bias
-    a = scores.relu().square()
-    if allowed is None:
-        return a / (k.shape[-2] if divisor is None else divisor)
-    n = allowed.sum(-1, keepdim=True).clamp_min(1) if divisor is None else divisor
-    return a * (allowed.type_as(a) / n)
+    n: Any = divisor or k.shape[-2]
+    if allowed is not None:
+        scores = torch.where(
+            allowed, scores, 0
+        )  # before they are squared: a hidden one may be large
+        n = divisor or allowed.sum(-1, keepdim=True).clamp_min(1)
+    return scores.relu().square() / n

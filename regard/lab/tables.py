@@ -150,8 +150,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._check_fitted()
         if Path(folder).exists():
             raise OptionError(f"{folder} is there already: save into another folder")
-        if from_json(model := as_json(self._config())) is None:
-            raise OptionError(f"{self.model} holds what is no name or number: it cannot be stored")
+        fitted = self.module_.config  # `model` may be of the next fit
+        if from_json(model := as_json(fitted)) is None:
+            raise OptionError(f"{fitted} holds what is no name or number: it cannot be stored")
         state = {
             "model": model,
             "schema": self.schema_.plain(),

@@ -164,9 +164,15 @@ def test_tokens_that_do_not_come_first_are_refused_where_they_must():
     sinkhorn = partial(
         functional.sinkhorn_attention, x, x, x, sorting=torch.rand(1, 1, 2, 2), block_size=2
     )
+    marked = regard.Mask(causal=True, global_tokens=torch.ones(1, x.shape[2]).bool())
     first, ordered = "needs valid tokens to come first", regard.Mask(causal=True)
     assert_refused(
         (UnsupportedError, first, partial(sinkhorn, mask=between)),
         (UnsupportedError, first, partial(functional.fourier_mixing, x[0], mask=between)),
+        (
+            ShapeError,
+            "window is without global tokens",
+            partial(functional.softmax_attention, x, x, x, window=2, mask=marked),
+        ),
         (ShapeError, "sort_cut has no causal order", partial(sinkhorn, mask=ordered, sort_cut=1)),
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import Mask
-from regard.functional import efficient_attention
+from regard.functional import efficient_attention, squared_relu_attention
 from regard.functional.rows import exp, exp_
 from regard.mixers.mixed_chunk import MixedChunk
 
@@ -27,6 +27,16 @@ def test_queries_before_the_first_key_leave_gradients_finite(impl):
         q, k, v = (torch.randn(1, 1, n, 4).requires_grad_() for n in (100, keys, keys))
         y = efficient_attention(q, k, v, mask=Mask(causal=True, valid=valid), impl=impl)
         assert all(z.isfinite().all() for z in torch.autograd.grad(y.sum(), (q, k, v)))
+
+
+def test_a_hidden_pair_whose_square_no_number_holds_is_hidden():
+    q = torch.randn(1, 1, 3, 4, generator=torch.Generator().manual_seed(0))
+    k = q.clone()
+    k[:, :, 2] = 1e30 * q[:, :, 0].sign()
+    q, k = q.requires_grad_(), k.requires_grad_()
+    for mask in (Mask(causal=True), Mask(valid=torch.tensor([[True, True, False]]))):
+        y = squared_relu_attention(q, k, torch.ones_like(q), mask=mask)[:, :, :2]
+        assert all(z.isfinite().all() for z in (y, *torch.autograd.grad(y.sum(), (q, k))))
 
 
 def test_scores_of_mixed_chunks_overflow_no_exponential():

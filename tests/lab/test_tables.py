@@ -122,11 +122,14 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_a_fit_that_ends_in_an_error_leaves_the_last_whole(fitted):
+def test_a_fit_that_ends_in_an_error_leaves_the_last_whole(fitted, tmp_path):
     model = copy.deepcopy(fitted).set_params(train=TrainConfig(steps=1, batch_size=10**6))
     with pytest.raises(OptionError, match="batch_size is 1000000"):
         model.fit(OTHER, 1 - CLICKED_THERE)
     assert np.array_equal(model.predict_proba(OTHER), fitted.predict_proba(OTHER))
+    model.set_params(model=m.AutoIntConfig(dim=4)).save(tmp_path / "saved")
+    again = TableClassifier.load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(OTHER), fitted.predict_proba(OTHER))
 
 
 @pytest.mark.parametrize(("labels", "message"), REFUSED, ids=range(len(REFUSED)))
