@@ -51,8 +51,9 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
             except SafetensorError as error:
                 raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
-        body = json.dumps({"format": FORMAT, "files": files, "state": checkpoint.state})
-        (partial / STATE).write_text(body[:-1] + _seal(body.encode()).decode())
+        (partial / STATE).write_text(
+            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
+        )
 
 
 def load(folder: Path) -> Checkpoint:
@@ -62,8 +63,7 @@ def load(folder: Path) -> Checkpoint:
     """
     content = _unsealed(folder / STATE)
     for name in (MODEL, OPTIMIZER):
-        if fingerprint(_there(folder / name)) != content["files"].get(name):
-            raise _damaged(folder / name, "was truncated or altered")
+        _verify(folder / name, content["files"].get(name))
     try:
         model = load_file(folder / MODEL)
         optimizer = load_file(folder / OPTIMIZER)
@@ -99,10 +99,16 @@ def fingerprint(path: Path) -> State:
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
 
 
-def _there(path: Path) -> Path:
+def _verify(path: Path, written: Any) -> None:
     if not path.is_file():
         raise _damaged(path, "is missing, or no plain file")
-    return path
+    if fingerprint(path) != written:
+        raise _damaged(path, "was truncated or altered")
+
+
+def _sealed(content: State) -> str:
+    body = json.dumps(content)
+    return body[:-1] + _seal(body.encode()).decode()
 
 
 def _seal(body: bytes) -> bytes:
@@ -114,7 +120,9 @@ _SEAL = len(_seal(b""))  # bytes
 
 def _unsealed(path: Path) -> State:
     """The sealed content; it is compared with its seal before it is read, which takes many times its memory."""
-    raw = _there(path).read_bytes()
+    if not path.is_file():
+        raise _damaged(path, "is missing, or no plain file")
+    raw = path.read_bytes()
     if raw[-_SEAL:] != _seal(raw[:-_SEAL] + b"}"):
         raise _damaged(path, "was truncated or altered")
     try:
