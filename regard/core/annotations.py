@@ -97,8 +97,9 @@ def _numbers(kind: type, allowed: Range) -> _Values:
 
     def hold(value: Any) -> bool:
         number = isinstance(value, types) and not isinstance(value, bool)
-        stored = isinstance(value, float) or -WORD <= value < WORD if number else False
-        return stored and allowed.low <= value <= allowed.high
+        if not number or not allowed.low <= value <= allowed.high:
+            return False
+        return isinstance(value, float) or -WORD <= value < WORD
 
     return _Values(allowed.words, hold)
 

@@ -46,7 +46,7 @@ Owner = tuple[tuple[str, str], ...]
 """("mixer", name), and the name and value of each option that a state depends on."""
 
 Facts = tuple[Owner, bool] | None
-"""Of a state's origin, its owner and whether it was given away: what a pytree keeps beside the tensors."""
+"""A state's owner, and whether it was given away: what a pytree keeps beside the tensors."""
 
 AnyState = TypeVar("AnyState")
 

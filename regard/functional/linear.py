@@ -87,7 +87,7 @@ def random_feature_attention(
     k: Float[Tensor, "B H S K"],
     v: Float[Tensor, "B H S V"],
     w: Float[Tensor, "#H M K"],
-    gate: Decays = None,
+    gate: Float[Tensor, "B H S"] | None = None,
     *,
     mask: Mask = OPEN,
     features: RandomKernel = "fourier",

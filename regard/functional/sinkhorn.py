@@ -36,7 +36,7 @@ Join = Literal["joint", "separate"]
 
 def balance(
     logits: Float[Tensor, "B H N N"],
-    present: Valid,
+    present: Bool[Tensor, "B N"] | None,
     *,
     num_iterations: int,
 ) -> Float[Tensor, "B H N N"]:

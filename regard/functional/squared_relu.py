@@ -56,10 +56,9 @@ def weights(
     """a_ij of the allowed pairs (None: all), zero elsewhere."""
     scores = q @ k.mT
     scores = scores if bias is None else scores + bias
-    n: Any = divisor or k.shape[-2]
+    n: Any = k.shape[-2]
     if allowed is not None:
-        scores = torch.where(
-            allowed, scores, 0
-        )  # before they are squared: a hidden one may be large
-        n = divisor or allowed.sum(-1, keepdim=True).clamp_min(1)
-    return scores.relu().square() / n
+        # Before they are squared: a hidden score may be large.
+        scores = torch.where(allowed, scores, 0)
+        n = allowed.sum(-1, keepdim=True).clamp_min(1)
+    return scores.relu().square() / (n if divisor is None else divisor)
