@@ -118,9 +118,7 @@ def teach(
             least, weights = error, copy.deepcopy(student.state_dict())
 
     try:
-        for number, batch in enumerate(batches):
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise OptionError(f"teach: a batch must be (tokens, valid), got {shown(batch)}")
+        for number, batch in enumerate(map(_pair, batches)):
             if number % every == 0:
                 compare()
             loss = measured(student, teacher, *batch)
@@ -138,6 +136,12 @@ def teach(
     finally:
         if weights is not None:
             student.load_state_dict(weights)
+
+
+def _pair(batch: Any) -> Any:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise OptionError(f"teach: a batch must be (tokens, valid), got {shown(batch)}")
+    return batch
 
 
 def _stacks(*given: nn.Module) -> list[Any]:
