@@ -69,12 +69,7 @@ NO_OUT = "nearest: no output projection"
 
 PAIRS: tuple[Pair, ...] = (
     *(
-        Pair(
-            mixer="softmax",
-            scope="core",
-            causal=causal,
-            peers=(SDPA,),
-        )
+        Pair(mixer="softmax", scope="core", causal=causal, peers=(SDPA,))
         for causal in (False, True)
     ),
     *(
@@ -317,12 +312,7 @@ PAIRS: tuple[Pair, ...] = (
         for form in ("factorized_random", "factorized_dense")
     ),
     *(
-        Pair(
-            mixer=f"synthesizer_{form}",
-            scope="layer",
-            causal=False,
-            most=_short(4096),
-        )
+        Pair(mixer=f"synthesizer_{form}", scope="layer", causal=False, most=_short(4096))
         for form in ("dense", "random")
     ),
     *(

@@ -39,8 +39,7 @@ def _fold(inner: nn.Module, *inputs: Tensor) -> Tensor:
 
 def sdpa(case: Any) -> nn.Module:
     return Called(
-        None,
-        lambda _, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=case.causal),
+        None, lambda _, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=case.causal)
     )
 
 
@@ -139,10 +138,7 @@ def hf_bigbird(case: Any) -> nn.Module:
     present = torch.ones(case.batch, case.length)
     blocked, band, from_mask, to_mask = BigBirdModel.create_masks_for_block_sparse_attn(present, 64)
     inner = _AlwaysTraining(BigBirdBlockSparseAttention(config, seed=0))
-    return Called(
-        inner,
-        lambda inner, x: inner(x, band, from_mask, to_mask, blocked, blocked)[0],
-    )
+    return Called(inner, lambda inner, x: inner(x, band, from_mask, to_mask, blocked, blocked)[0])
 
 
 def reformer(case: Any) -> nn.Module:

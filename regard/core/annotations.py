@@ -5,16 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, SimpleNamespace, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from jaxtyping import jaxtyped
 from torch import Tensor

@@ -221,11 +221,7 @@ class Mixer(Recorded):
 
     @final
     def attention_map(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Context = None,
-        mask: Mask = OPEN,
+        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
     ) -> Float[Tensor, "B H T S"]:
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed. Columns of keys that are no tokens come first."""
         self.require("attention_map")
@@ -260,11 +256,7 @@ class Mixer(Recorded):
 
     @final
     def plan(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Context = None,
-        mask: Mask = OPEN,
+        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, blocks) that `forward` uses, for oracles; positions count the valid tokens of the row.
 
@@ -279,11 +271,7 @@ class Mixer(Recorded):
         return self._plan(request.x, request.context, request.mask)
 
     def auxiliary_loss(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Context = None,
-        mask: Mask = OPEN,
+        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
     ) -> Float[Tensor, ""] | None:
         """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
 

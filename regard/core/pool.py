@@ -47,11 +47,7 @@ class Pool(Recorded):
 
     @final  # type: ignore[misc]
     def forward(
-        self,
-        x: Members,
-        query: Query = None,
-        *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        self, x: Members, query: Query = None, *, valid: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
         x, valid = self._checked(x, query, valid)
@@ -62,31 +58,17 @@ class Pool(Recorded):
 
     @final
     def weights(
-        self,
-        x: Members,
-        query: Query = None,
-        *,
-        valid: Bool[Tensor, "B S"] | None = None,
+        self, x: Members, query: Query = None, *, valid: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
         x, valid = self._checked(x, query, valid)
         return torch.where(valid[:, None], self.weigh(x, query, valid), 0)
 
     @abstractmethod
-    def weigh(
-        self,
-        x: Members,
-        query: Query,
-        valid: Bool[Tensor, "B S"],
-    ) -> Float[Tensor, "B Q S"]:
+    def weigh(self, x: Members, query: Query, valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
-    def pool(
-        self,
-        x: Members,
-        query: Query,
-        valid: Bool[Tensor, "B S"],
-    ) -> Float[Tensor, "B Q D"]:
+    def pool(self, x: Members, query: Query, valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
     def _checked(

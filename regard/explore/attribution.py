@@ -43,11 +43,7 @@ Pooled = Literal["mean", "max", "min"]
 
 
 def rollout(
-    maps: Maps,
-    *,
-    heads: Pooled = "mean",
-    residual: Rate = 0.5,
-    normalise: bool = False,
+    maps: Maps, *, heads: Pooled = "mean", residual: Rate = 0.5, normalise: bool = False
 ) -> Float[Tensor, "B T T"]:
     """R = A_L ... A_1 with A_l = (1 - residual) P_l + residual I, rows sum to 1: the share of each input token in each position.
 

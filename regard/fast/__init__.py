@@ -155,9 +155,7 @@ def _chosen(operation: str, form: Form, tensors: Sequence[Any], options: dict) -
 
 
 def twice_differentiable(
-    fast: Callable[..., Made],
-    plain: Callable[..., Made],
-    *inputs: Tensor | None,
+    fast: Callable[..., Made], plain: Callable[..., Made], *inputs: Tensor | None
 ) -> Made:
     """fast(*inputs), where plain(*inputs) is the same function in operations that autograd can differentiate again.
 
@@ -176,9 +174,7 @@ def twice_differentiable(
 
 
 def by_autograd(
-    plain: Callable[..., Made],
-    inputs: Sequence[Tensor | None],
-    gradients: Sequence[Tensor | None],
+    plain: Callable[..., Made], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Gradients of the inputs from those of plain(*inputs), differentiable themselves; None for inputs that need none."""
     # Aliases: an input that was made from another one is not differentiated through here.

@@ -39,12 +39,7 @@ def unfit(*tensors: Tensor | None, form: Form, **options) -> str | None:
 
 
 def synthesized(
-    v: Float[Tensor, "B H S V"],
-    *tensors: Tensor,
-    logits: Logits,
-    T: int,
-    mask: Mask,
-    form: Form,
+    v: Float[Tensor, "B H S V"], *tensors: Tensor, logits: Logits, T: int, mask: Mask, form: Form
 ) -> Float[Tensor, "B H T V"]:
     """Factors of logits as queries and keys."""
     B, H, S, _ = v.shape

@@ -21,11 +21,7 @@ from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.efficient import efficient_attention
 from regard.functional.fourier import fourier_mixing
 from regard.functional.kmeans import routed_attention
-from regard.functional.linear import (
-    favor_attention,
-    linear_attention,
-    random_feature_attention,
-)
+from regard.functional.linear import favor_attention, linear_attention, random_feature_attention
 from regard.functional.lsh import lsh_attention
 from regard.functional.nystrom import nystrom_attention
 from regard.functional.pattern import pattern_attention

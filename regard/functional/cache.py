@@ -48,11 +48,7 @@ class Columns(NamedTuple):
 
 
 def columns(
-    state: Any,
-    valid: Valid,
-    N: int,
-    store: Float[Tensor, "B G C K"],
-    donate: bool,
+    state: Any, valid: Valid, N: int, store: Float[Tensor, "B G C K"], donate: bool
 ) -> Columns:
     """The columns of a store that the next N tokens after this state fill, and those that are read.
 

@@ -223,10 +223,7 @@ def _extend_one(
 
 
 def _append_rest(
-    rest: Float[Tensor, "B H s K"],
-    new: New,
-    length: Lengths,
-    factor: int,
+    rest: Float[Tensor, "B H s K"], new: New, length: Lengths, factor: int
 ) -> Float[Tensor, "B H n K"]:
     """The waiting tokens and the new ones behind them, without a gap in any row."""
     column = upto(rest.shape[2] + new.shape[2], new)

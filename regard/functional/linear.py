@@ -243,9 +243,7 @@ def turned_sums(
 
 
 def summed(
-    phi_k: Float[Tensor, "B H S M"],
-    v: Float[Tensor, "B H S V"],
-    log_decay: Decays = None,
+    phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"], log_decay: Decays = None
 ) -> tuple[Sums, Float[Tensor, "B H M"]]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:
@@ -262,9 +260,7 @@ def read(
 
 
 def accumulated(
-    state: Sums,
-    gain: Float[Tensor, "B H N M V"],
-    log_decay: Float[Tensor, "B H N R"] | None = None,
+    state: Sums, gain: Float[Tensor, "B H N M V"], log_decay: Float[Tensor, "B H N R"] | None = None
 ) -> tuple[Float[Tensor, "B H N M V"], Sums]:
     """States S_n = exp(d_n) S_(n-1) + gain_n, before every chunk and after the last; no decay: d = 0. R = 1, or M for one of each row.
 

@@ -40,12 +40,7 @@ def initial_state(
 
 
 def extend(
-    sums: Sums,
-    v: Float[Tensor, "B H N V"],
-    state: State,
-    *,
-    valid: Valid,
-    donate: bool,
+    sums: Sums, v: Float[Tensor, "B H N V"], state: State, *, valid: Valid, donate: bool
 ) -> tuple[Float[Tensor, "B H N V"], State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     C, (B, _, N, _) = state.k.shape[2], v.shape

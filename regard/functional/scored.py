@@ -145,12 +145,7 @@ def luong_attention(
 
 
 def _weights(
-    q: Tensor,
-    k: Tensor,
-    windows: Windows,
-    pairwise: Tensor | None,
-    pairs: Pairs,
-    renormalise: bool,
+    q: Tensor, k: Tensor, windows: Windows, pairwise: Tensor | None, pairs: Pairs, renormalise: bool
 ) -> tuple[Float[Tensor, "B H T W"], Int[Tensor, "b h T W"]]:
     S = k.shape[2]
     j = windows.start[..., None] + upto(windows.width, q)

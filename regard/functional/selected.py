@@ -15,14 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.mask import Mask
-from regard.functional.rows import (
-    in_chunks,
-    masked_softmax,
-    scores,
-    tiled,
-    unrounded,
-    visible_keys,
-)
+from regard.functional.rows import in_chunks, masked_softmax, scores, tiled, unrounded, visible_keys
 
 ROOM = 1 << 24
 """Bytes of the keys of an example that are copied at once, for all queries of a tile together."""

@@ -35,10 +35,7 @@ Join = Literal["joint", "separate"]
 
 
 def balance(
-    logits: Float[Tensor, "B H N N"],
-    present: Bool[Tensor, "B N"] | None,
-    *,
-    num_iterations: int,
+    logits: Float[Tensor, "B H N N"], present: Bool[Tensor, "B N"] | None, *, num_iterations: int
 ) -> Float[Tensor, "B H N N"]:
     """Sinkhorn's doubly stochastic matrix: rows, then columns, divided by their sums, in logarithms.
 

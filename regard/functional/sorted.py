@@ -94,17 +94,7 @@ def sorted_attention(
 
 
 def attend(
-    q,
-    k,
-    v,
-    *,
-    group,
-    window: Window,
-    mask,
-    scale=None,
-    exclude_self,
-    count_once,
-    tile=TILE,
+    q, k, v, *, group, window: Window, mask, scale=None, exclude_self, count_once, tile=TILE
 ) -> Tensor:
     rules = group, window, mask, scale, exclude_self, count_once
     if mask.global_tokens is not None:

@@ -56,14 +56,7 @@ def window_attention(
     softmax, of no value. With global tokens, of which any token may be one, every query is compared with every key: time grows as T S.
     """
     return choose("window", attend, impl, tile=TILE)(
-        q,
-        k,
-        v,
-        window=window,
-        dilation=dilation,
-        soft_cap=soft_cap,
-        sinks=sinks,
-        mask=mask,
+        q, k, v, window=window, dilation=dilation, soft_cap=soft_cap, sinks=sinks, mask=mask
     )
 
 

@@ -13,11 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from transformers.masking_utils import (
-    bidirectional_mask_function,
-    causal_mask_function,
-    sdpa_mask,
-)
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
 from regard.core import Mask, ShapeError, UnsupportedError
 from regard.core.mask import check_integers
@@ -33,11 +29,7 @@ Rule = Callable[..., Any]  # a mask function of Transformers
 
 
 def documents(
-    who: str,
-    shape: Sequence[int],
-    valid: Valid,
-    given: Mapping[str, Any],
-    known: Numbers = None,
+    who: str, shape: Sequence[int], valid: Valid, given: Mapping[str, Any], known: Numbers = None
 ) -> Numbers:
     """Numbers of the documents, as `Mask` takes them; None where each row is one. given: arguments by name, those of PACKING are read.
     known: numbers that are known already.

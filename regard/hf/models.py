@@ -109,11 +109,7 @@ class RegardModel(PreTrainedModel):
         return self._output(y, labels, others)
 
     def _run(
-        self,
-        ids: Tokens,
-        attention_mask: Tensor | None,
-        position: Position,
-        others: Others,
+        self, ids: Tokens, attention_mask: Tensor | None, position: Position, others: Others
     ) -> tuple[Tensor, Numbers]:
         """What the model inside gives, and the numbers of documents."""
         valid = None if attention_mask is None else marks("attention_mask", attention_mask)

@@ -197,11 +197,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def make_mixer(
-    name: str,
-    dim: int,
-    num_heads: int,
-    projections: Iterable[nn.Linear],
-    **options: Any,
+    name: str, dim: int, num_heads: int, projections: Iterable[nn.Linear], **options: Any
 ) -> Mixer:
     """A mixer with these projections to queries, keys, values, and out of the heads, of any width."""
     query, key, value, out = projections

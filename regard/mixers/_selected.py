@@ -8,14 +8,7 @@ from torch import Tensor
 
 from regard.core import Mask, No
 from regard.functional.rows import TILE
-from regard.functional.selected import (
-    ROOM,
-    Index,
-    bounds,
-    divergence,
-    largest,
-    selected_attention,
-)
+from regard.functional.selected import ROOM, Index, bounds, divergence, largest, selected_attention
 from regard.mixers._base import ALL, HeadsMixer
 from regard.mixers._cached import CachedMixer
 

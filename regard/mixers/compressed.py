@@ -28,13 +28,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import No
-from regard.functional.compressed import (
-    First,
-    State,
-    compressed_attention,
-    extend,
-    filled,
-)
+from regard.functional.compressed import First, State, compressed_attention, extend, filled
 from regard.functional.rows import Impl, apart, in_chunks, side_by_side
 from regard.functional.softmax import attend
 from regard.mixers._base import ALL, HeadsMixer

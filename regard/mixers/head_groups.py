@@ -108,11 +108,7 @@ class HeadGroups(HeadsMixer):
         )
 
     def _given(
-        self,
-        x: Tensor,
-        context: Tensor | None,
-        mask: Mask,
-        after: Lengths | None = None,
+        self, x: Tensor, context: Tensor | None, mask: Mask, after: Lengths | None = None
     ) -> Iterator[tuple[Any, Given]]:
         """Each member with what it is called with: its heads of q, k and v side by side, and its heads of the mask."""
         split = (

@@ -40,9 +40,7 @@ class Softmax(CachedMixer, HeadsMixer):
     paper = "Vaswani et al. 2017, arXiv 1706.03762"
     operations = ("softmax",)
     capabilities = ALL.but(
-        positions=frozenset({"absolute", "rotary", "alibi", "t5"}),
-        state="T G K",
-        exchange="keys",
+        positions=frozenset({"absolute", "rotary", "alibi", "t5"}), state="T G K", exchange="keys"
     )
     variants = {
         "grouped": {"num_kv_heads": 1, "bias": True},
@@ -147,11 +145,7 @@ class Softmax(CachedMixer, HeadsMixer):
         key: Int[Tensor, "#b S"] | None = None,
     ) -> dict[str, Any]:
         """What weighs queries and keys at these positions, by default the first."""
-        how = {
-            "scale": self.scale,
-            "soft_cap": self.soft_cap,
-            "exclude_self": self.shared_qk,
-        }
+        how = {"scale": self.scale, "soft_cap": self.soft_cap, "exclude_self": self.shared_qk}
         of = self.position
         added = self.added
         dtype = q.dtype

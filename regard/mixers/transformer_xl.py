@@ -36,13 +36,7 @@ from regard.core.options import Rate
 from regard.core.request import check_request, compaction, existing, permute
 from regard.core.states import Streamed, as_state, bounded
 from regard.functional.cache import Lengths, advance, last_rows
-from regard.functional.relative import (
-    Segments,
-    Terms,
-    distances,
-    last_aligned,
-    relative_attention,
-)
+from regard.functional.relative import Segments, Terms, distances, last_aligned, relative_attention
 from regard.functional.rows import Impl, upto
 from regard.mixers._base import ALL, HeadsMixer
 from regard.positions.relative import RelativePosition, SegmentTerm

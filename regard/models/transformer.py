@@ -127,11 +127,7 @@ class Transformer(GenerativeModel):
         return [restored_weights(weights, order, None) for weights in maps]
 
     def initial_state(
-        self,
-        source: Source,
-        *,
-        valid: SourceValid = None,
-        max_len: int | None = None,
+        self, source: Source, *, valid: SourceValid = None, max_len: int | None = None
     ) -> State:
         """Encodes the source: the state before the first target token; `max_len` reserves room for so many."""
         memory = self.encoder(source, valid=valid)

@@ -180,12 +180,7 @@ class XLNet(Model):
         return self._read(tokens, state, order, valid, segments)
 
     def _read(
-        self,
-        tokens: Tensor,
-        state: State,
-        order: Tensor,
-        valid: Valid,
-        segments: Numbers,
+        self, tokens: Tensor, state: State, order: Tensor, valid: Valid, segments: Numbers
     ) -> tuple[Float[Tensor, "B N vocab"], State]:
         exists = existing(tokens, valid)
         source, back, valid = compaction(exists)

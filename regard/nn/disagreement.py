@@ -28,10 +28,7 @@ _FIELDS = {"subspace": "v", "position": "weights", "output": "heads"}
 
 
 def disagreement(
-    observation: Observation,
-    kind: Kind = "output",
-    *,
-    valid: Bool[Tensor, "B N"] | None = None,
+    observation: Observation, kind: Kind = "output", *, valid: Bool[Tensor, "B N"] | None = None
 ) -> Float[Tensor, ""]:
     """A number <= 0, larger where heads agree less; differentiable through `mixer.observe`, whose weights are those before dropout.
 

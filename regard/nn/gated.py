@@ -92,10 +92,7 @@ class RelativeBias(nn.Module):
             nn.init.normal_(self.weight, std=0.02)
 
     def turned(
-        self,
-        views: Float[Tensor, "B n T K"],
-        position: Int[Tensor, "b T"],
-        scale: float,
+        self, views: Float[Tensor, "B n T K"], position: Int[Tensor, "b T"], scale: float
     ) -> list[Float[Tensor, "B 1 T _"]]:
         """The views, each turned by its positions.
 

@@ -115,13 +115,7 @@ class FactorizedDenseLogits(DenseLogits):
     """
 
     def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        *,
-        hidden: int,
-        factors: tuple[int, int],
-        tiling: str,
+        self, dim: int, num_heads: int, *, hidden: int, factors: tuple[int, int], tiling: str
     ):
         super().__init__(dim, num_heads, sum(factors), hidden=hidden)
         self.factors = factors

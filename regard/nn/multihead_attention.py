@@ -247,11 +247,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         return y, found.mean(1) if average else found
 
     def _masks(
-        self,
-        given: dict[str, Tensor],
-        is_causal: bool,
-        tokens: list[Tensor],
-        one_axis: bool,
+        self, given: dict[str, Tensor], is_causal: bool, tokens: list[Tensor], one_axis: bool
     ) -> tuple[Mask, Float[Tensor, "b h T S"] | None]:
         """The mask, and what is added to scores; where anything is, padding is among the pairs, so that tokens keep their places."""
         B, T, S = *tokens[0].shape[:2], tokens[1].shape[1]

@@ -49,12 +49,7 @@ def glorot(module: nn.Module, *, bias: float = 0.0) -> None:
 
 
 def projection(
-    dim: int,
-    width: int,
-    rank: int | None = None,
-    *,
-    bias: float | None = None,
-    norm: bool = False,
+    dim: int, width: int, rank: int | None = None, *, bias: float | None = None, norm: bool = False
 ) -> nn.Module:
     """Glorot's layer to `width` channels, through `rank` of them (None: of full rank), which a norm may follow. bias: its start; None: there is none."""
     last = Glorot(rank or dim, width, bias=bias is not None)

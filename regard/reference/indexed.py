@@ -3,15 +3,7 @@
 from torch.nn.functional import layer_norm
 
 from regard.reference._rotary import turned
-from regard.reference._rows import (
-    attend,
-    heads,
-    linear,
-    normed,
-    oracle,
-    products,
-    softmax,
-)
+from regard.reference._rows import attend, heads, linear, normed, oracle, products, softmax
 
 
 @oracle

@@ -89,10 +89,7 @@ def check_mixer(
 
 
 def judge_mixer(
-    factory: Callable[[], Mixer],
-    laws: str | Iterable[str] = "all",
-    *,
-    oracle: Oracle | None = None,
+    factory: Callable[[], Mixer], laws: str | Iterable[str] = "all", *, oracle: Oracle | None = None
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(Subject(factory, oracle or own_oracle(factory())), named(laws, LAWS))

@@ -94,10 +94,7 @@ class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
     def __init__(
-        self,
-        factory: Callable[[], Mixer],
-        oracle: Oracle | None = None,
-        blocks: Blocks = "tiny",
+        self, factory: Callable[[], Mixer], oracle: Oracle | None = None, blocks: Blocks = "tiny"
     ):
         super().__init__()
         self.blocks = blocks

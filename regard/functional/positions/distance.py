@@ -20,11 +20,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 def t5_bucket(
-    distance: Int[Tensor, "*b"],
-    *,
-    num_buckets: int,
-    max_distance: int,
-    bidirectional: bool,
+    distance: Int[Tensor, "*b"], *, num_buckets: int, max_distance: int, bidirectional: bool
 ) -> Int[Tensor, "*b"]:
     """Bucket of each distance (query position - key position) (Raffel et al. 2019, arXiv 1910.10683).
 
@@ -54,9 +50,7 @@ def t5_borders(num_buckets: int, max_distance: int, bidirectional: bool) -> list
 
 
 def relative_scores(
-    q: Float[Tensor, "B H T K"],
-    r: Float[Tensor, "N H K"],
-    distance: Int[Tensor, "b T S"],
+    q: Float[Tensor, "B H T K"], r: Float[Tensor, "N H K"], distance: Int[Tensor, "b T S"]
 ) -> Float[Tensor, "B H T S"]:
     """q_i . r_(i-j), where r holds distances -(N-1)/2 .. (N-1)/2 (Dai et al. 2019, arXiv 1901.02860).
 

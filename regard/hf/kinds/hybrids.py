@@ -141,10 +141,7 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
 def _softmax(request: LoadRequest, layer: str) -> Mixer:
     w, c, _ = request
     at = f"{layer}.self_attn."
-    shapes = {
-        "q_proj.weight": "2*num_attention_heads*head_dim",
-        "q_norm.weight": "head_dim",
-    }
+    shapes = {"q_proj.weight": "2*num_attention_heads*head_dim", "q_norm.weight": "head_dim"}
     request.agree(at, shapes)
     rope = c.get("rope_parameters") or {}
     H, K = c["num_attention_heads"], c["head_dim"]

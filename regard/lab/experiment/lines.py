@@ -34,11 +34,7 @@ _ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, positions=frozenset(
 class Unmixed(_Line):
     name = "unmixed"
     capabilities = Capabilities(
-        pairwise=_UNSEEING,
-        global_tokens=_UNSEEING,
-        cross=_UNSEEING,
-        attention_map=True,
-        **_ALIKE,
+        pairwise=_UNSEEING, global_tokens=_UNSEEING, cross=_UNSEEING, attention_map=True, **_ALIKE
     )
 
     def mix(self, x, context, mask):

@@ -103,10 +103,7 @@ class DebianSummary(TextPairs):
         """The source's first words, as many as the median summary has, and the most frequent summary."""
         length = round(median(len(pair.target.split()) for pair in train))
         common = Counter(pair.target for pair in train).most_common(1)[0][0]
-        return [
-            [" ".join(source.split()[:length]) for source in sources],
-            [common] * len(sources),
-        ]
+        return [[" ".join(source.split()[:length]) for source in sources], [common] * len(sources)]
 
 
 _DIRECTION = re.compile(r"\[[^\]]*\]?")

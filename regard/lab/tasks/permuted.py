@@ -40,8 +40,7 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
         labels = np.where(order == CONTEXT, np.int32(IGNORED), tokens)
         columns = {"tokens": tokens, "order": order, "label": labels}
         return Records(
-            {name: Ragged.even(column) for name, column in columns.items()},
-            counted=("tokens",),
+            {name: Ragged.even(column) for name, column in columns.items()}, counted=("tokens",)
         )
 
     def collate(self, items: Items) -> Batch:

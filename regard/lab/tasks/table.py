@@ -38,11 +38,7 @@ class Figures:
     rows: int  # with a label
 
 
-def figures(
-    probabilities: Each,
-    labels: Each,
-    groups: Groups | None = None,
-) -> Figures:
+def figures(probabilities: Each, labels: Each, groups: Groups | None = None) -> Figures:
     """Raises OptionError where the labels are not of both kinds."""
     from sklearn.metrics import log_loss
 

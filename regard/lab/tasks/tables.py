@@ -226,10 +226,7 @@ def next_items(found: Behaviours, *, history: int, targets: int, seed: int) -> l
 
 
 def _others(
-    asked: Sequence[Asked],
-    items: Integers,
-    touched: dict[int, set[int]],
-    rng: Generator,
+    asked: Sequence[Asked], items: Integers, touched: dict[int, set[int]], rng: Generator
 ) -> list[int]:
     """Draws for each target one of the items that its user never touched."""
     known = set(items.tolist())

@@ -43,10 +43,7 @@ def rouge_l(found: Texts, references: Texts) -> float:
     return 100 * sum(scores) / len(scores)
 
 
-METRICS: Mapping[str, Callable[[Texts, Texts], float]] = {
-    "bleu": bleu,
-    "rouge_l": rouge_l,
-}
+METRICS: Mapping[str, Callable[[Texts, Texts], float]] = {"bleu": bleu, "rouge_l": rouge_l}
 
 
 Metric = Literal["bleu", "rouge_l", "bits_per_byte"]

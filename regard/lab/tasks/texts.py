@@ -18,14 +18,7 @@ from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_labelled
 from regard.lab.data.records import Examples, Integers, Items, Ragged, Records
 from regard.lab.data.sources import archive
-from regard.lab.data.splits import (
-    SPLITS,
-    apart,
-    first_of_each,
-    spaced,
-    split_of,
-    stratified,
-)
+from regard.lab.data.splits import SPLITS, apart, first_of_each, spaced, split_of, stratified
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.task import Batch, Classify, Columns, Splits, Task, padded
 

@@ -66,10 +66,7 @@ def steps_for_tokens(tokens: int, batches: Batches) -> int:
 
 
 def loaded(
-    data: Records,
-    collate: Collate,
-    shares: Iterable[Sequence[int]],
-    workers: int = 0,
+    data: Records, collate: Collate, shares: Iterable[Sequence[int]], workers: int = 0
 ) -> Iterator[Batch]:
     """A batch for each share of items, in order. Workers make them ahead, in processes of their own.
 
@@ -86,11 +83,7 @@ def loaded(
 
 
 def in_order(
-    data: Records,
-    batch_size: int,
-    collate: Collate,
-    rank: int = 0,
-    processes: int = 1,
+    data: Records, batch_size: int, collate: Collate, rank: int = 0, processes: int = 1
 ) -> Iterator[Batch]:
     """Every item once, in the order of the data; the last batch may be smaller.
 

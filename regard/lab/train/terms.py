@@ -50,9 +50,7 @@ class Terms:
             "centroids. Mixers that do: routing, head_groups",
         )
         self.selecting = having(
-            "auxiliary",
-            lambda m: has_own_loss(type(m)),
-            "an auxiliary loss. indexed has",
+            "auxiliary", lambda m: has_own_loss(type(m)), "an auxiliary loss. indexed has"
         )
         self.headed = having(
             "disagreement", lambda m: getattr(m, "num_heads", 1) > 1, "several heads"

@@ -8,12 +8,7 @@ Unlike the releases of Qwen3 and Gemma 3, the eps of norms is 1e-5 (theirs: 1e-6
 from regard.models.config import Layer
 from regard.models.published.stack import Preset, Published, sizes
 
-_PLAIN = {
-    "feed_forward": "swiglu",
-    "norm": "rms",
-    "position": "rotary",
-    "embedding_scale": 1.0,
-}
+_PLAIN = {"feed_forward": "swiglu", "norm": "rms", "position": "rotary", "embedding_scale": 1.0}
 _SMALL = sizes(64, 4, 2, max_len=256)
 _LLAMA = {**_PLAIN, "position_options": {"base": 500000.0}, "tied": False}
 
