@@ -243,7 +243,7 @@ def extended_documents(
     first[:, 0] = order.valid[:, 0]
     _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
     runs = permute(changed.cumsum(1), order.target)
-    y = x.new_zeros(x.shape)
+    y: Any = 0
     state = with_facts(state, document=None)
     for run in range(int(runs[present].max()) + 1):
         here = present & (runs == run)

@@ -44,8 +44,8 @@ def check_flag(**flags: bool) -> None:
 
 
 def is_dense(x: object) -> TypeGuard[Tensor]:
-    """True for a tensor that is neither sparse nor nested, nor of floats of 8 bits, which torch stores alone."""
-    if not isinstance(x, Tensor) or x.layout != torch.strided or x.is_nested:
+    """True for a tensor that is neither sparse, nested nor quantised, nor of floats of 8 bits, which torch stores alone."""
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.is_nested or x.is_quantized:
         return False
     return x.itemsize > 1 or not x.is_floating_point()
 

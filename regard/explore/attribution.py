@@ -98,9 +98,9 @@ def _stochastic(
 ) -> list[Tensor]:
     if len(maps) == 0:
         raise OptionError(f"{who}: maps must hold one layer or more")
-    shapes = {(len(z), *z.shape[2:]) for z in maps}
+    shapes = {(len(z), *z.shape[2:], z.dtype) for z in maps}
     if len(shapes) > 1:
-        raise ShapeError(f"{who}: maps must be of one batch and length, got [B, T, T] of {shapes}")
+        raise ShapeError(f"{who}: maps must be of one batch, length and type, got [B, T, T, type] of {shapes}")
     mixed = []
     for depth, weights in enumerate(maps):
         if not normalise and (kind := kind_of(weights)) != "stochastic":

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
+from regard.core.shapes import is_dense
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
@@ -118,9 +119,10 @@ class DIN(FieldsModel):
         self.check(batch)
         for name, size in vocabularies(self.config.fields).items():
             found = counts.get(name) if isinstance(counts, Mapping) else None
-            if not isinstance(found, Tensor) or found.shape != (size,):
+            readable = is_dense(found) and not (found.is_meta or found.is_complex())
+            if not readable or found.shape != (size,):
                 raise ShapeError(
-                    f"din: counts of {name!r} must be a tensor [{size}], got {shown(found)}"
+                    f"din: counts of {name!r} must be a dense tensor [{size}] of numbers, got {shown(found)}"
                 )
         return self.embedding.batch_l2(batch, counts)
 

@@ -159,8 +159,8 @@ class HAN(Model):
         valid = existing(tokens, valid)
         B, S, T = tokens.shape
         rows = (B, S * T) if self.sentences is None else (B * S, T)
-        h = self.embedding(tokens.masked_fill(~valid, 0).view(rows))
-        h, words = _level(self.words, self.word_pool, h, valid.view(rows), weights)
+        h = self.embedding(tokens.masked_fill(~valid, 0).reshape(rows))
+        h, words = _level(self.words, self.word_pool, h, valid.reshape(rows), weights)
         words = words.view(B, S, T)
         if self.sentences is None or self.sentence_pool is None:
             return Reading(self.head(h), words, words.sum(-1))

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
 from regard.core.errors import shown
 from regard.core.request import check_place
+from regard.core.shapes import is_dense
 from regard.functional.rows import first_places
 from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary
@@ -135,7 +136,7 @@ class PatchClassifier(Model):
         Raises ShapeError for images of another size.
         """
         wanted = [self.config.channels, *self.config.image_size]
-        if not isinstance(images, Tensor) or images.ndim != 4 or [*images.shape[1:]] != wanted:
+        if not is_dense(images) or images.ndim != 4 or [*images.shape[1:]] != wanted:
             raise ShapeError(
                 f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {shown(images)}"
             )

@@ -34,8 +34,11 @@ class Named(metaclass=CheckedOptions):
     name: str
 
     def __post_init__(self):
-        if not self.name or "." in self.name:
-            raise OptionError(f"a field's name must be a string without dots, got {self.name!r}")
+        whole = self.name.encode(errors="ignore").decode()  # without halves of characters
+        if not self.name or "." in self.name or self.name != whole:
+            raise OptionError(
+                f"a field's name must be a string of whole characters without dots, got {self.name!r}"
+            )
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,10 @@ def test_rows_without_tokens_give_zeros_and_absent_tokens_have_no_number():
     assert SOFTMAX(X[:0], mask=regard.Mask(documents=DOCUMENTS[:0])).shape == (0, 12, 24)
     y, state = SOFTMAX.extend(X, SOFTMAX.initial_state(1), valid=absent, documents=DOCUMENTS)
     assert y.abs().max() == 0 and state.length.tolist() == [0]
+    with torch.autocast("cpu", torch.bfloat16):
+        for valid in (None, ~absent, absent):
+            y, _ = SOFTMAX.extend(X, SOFTMAX.initial_state(1), valid=valid, documents=DOCUMENTS)
+            assert y.dtype == SOFTMAX(X).dtype == torch.bfloat16
     # A number that comes again behind a gap of padding is the same document.
     valid = torch.ones(1, 12, dtype=torch.bool)
     valid[:, 3] = False

@@ -61,8 +61,10 @@ def test_flow_through_two_layers_is_what_both_let_through():
     unseen = torch.tensor([[[[1.0, 0, 0], [1, 0, 0], [1, 0, 0]]]], dtype=torch.float64)
     assert flow([unseen], residual=0.0)[0].tolist() == [1, 0, 0]
     for attribute in (flow, rollout):
-        with pytest.raises(ShapeError, match="maps must be of one batch and length"):
+        with pytest.raises(ShapeError, match="maps must be of one batch, length and type"):
             attribute([*maps, unseen[..., :2, :2]])
+        with pytest.raises(ShapeError, match="of one batch, length and type"):
+            attribute([maps[0], maps[1].float()])
 
 
 def test_integrated_gradients_are_complete():

@@ -203,6 +203,8 @@ def test_weights_of_words_and_sentences_are_those_of_the_equations():
         for s, row in enumerate(words):
             torch.testing.assert_close(found.words[b, s], pad(row, (0, 4 - len(row))))
     assert not found.sentences[3].any()
+    turned = (z.mT.contiguous().mT for z in (tokens, valid))
+    torch.testing.assert_close(model(next(turned), valid=next(turned)), found.logits)
     flat = made("han_flat").eval().read(tokens, valid=valid)
     torch.testing.assert_close(flat.sentences[0], torch.tensor([3, 1, 4, 0]).double() / 8)
 

@@ -112,7 +112,7 @@ REFUSED = {
             fields=(ITEM, Sequence("h", Categorical("items", 10))))),
         ("fields are not known", lambda: m.LogisticRegressionConfig().build()),
         ("at least one layer", lambda: m.CompressedInteractionConfig(maps=())),
-        ("without dots", lambda: Categorical("a.b", 3)),
+        *(("without dots", lambda odd=odd: Categorical(odd, 3)) for odd in ("a.b", "\ud800")),
         ("has one expert: num_experts is 4", lambda: mmoe(gate="none", num_experts=4)),
         ("has no options", lambda: mmoe(gate_options={"score": "dot"})),
         ("must not hold num_queries: it is num_tasks", lambda: mmoe(
@@ -177,14 +177,15 @@ REFUSED = {
         ("outside the vocabulary", lambda: image(vocab_size=9)(torch.full((1, 24), 9))),
         (r"images must be \[B, 1, 4, 6\]", lambda: image().read(torch.zeros(1, 1, 6, 4))),
         (r"images must be \[B, 1, 4, 6\], got None", lambda: image().read(None)),
+        (r"images must be \[B, 1, 4, 6\]", lambda: image().read(torch.zeros(1, 1, 4, 6).to_sparse())),
         ("images has dtype torch.int64, the module", lambda: image().read(
             torch.zeros(1, 1, 4, 6).long())),
         *(("pad_documents: documents must be lists of sentences", lambda x=x: m.pad_documents(x))
           for x in ([[1, 2]], "ab", [[[1.5]]], [[[[1]]]])),
         ("histories must be aligned", lambda: din().double()(
             BATCH | {"shops": BATCH["shops"][:, :2]})),
-        (r"counts of 'items' must be a tensor \[9\]", lambda: counts(items=torch.ones(8))),
-        (r"counts of 'items' must be a tensor \[9\]", lambda: counts(items=[1, 2])),
+        *((r"counts of 'items' must be a dense tensor \[9\]", lambda odd=odd: counts(items=odd)) for odd in (
+            [1, 2], torch.ones(8), torch.ones(9).to_sparse(), torch.ones(9, device="meta"), torch.ones(9) * 1j)),
         ("got None", lambda: din().double().batch_l2(BATCH, None)),
         (r"x must be a dense tensor \[B, 4\]", lambda: mmoe()(VECTORS[:, 1:])),
         (r"x must be a dense tensor \[B, 4\]", lambda: mmoe()(VECTORS.to_sparse())),

@@ -35,7 +35,7 @@ def attend(q, k, v, *, mask: Mask, form: Form) -> Tensor:
         return y, S, z_i[:, :, -1], R
 
     again = k.element_size() * k.numel() > (form.room or KEPT)
-    state = no_keys(v[:, :, :0].to(wide), k.shape[-1])
+    state = [z.to(wide) for z in no_keys(v[:, :, :0], k.shape[-1])]  # m above an absent key's
     y = []
     sizes = piece_sizes(k.detach(), state[2], form.tile or TILE)
     with unrounded(k):

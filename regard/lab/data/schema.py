@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.core import OptionError, ShapeError, UnknownNameError
 from regard.core.errors import shown
 from regard.core.options import check_option
-from regard.core.shapes import check_positive
+from regard.core.shapes import check_positive, is_dense
 from regard.lab.data.records import Column, Ragged, Records
 from regard.nn.fields import FIRST_KNOWN, MISSING, UNKNOWN, Categorical, Field, Numeric, Sequence
 
@@ -174,6 +174,8 @@ def column_names(table: Columns) -> list[str]:
 
 def row_count(name: str, column: Any) -> int:
     """Raises ShapeError for what does not hold a value for each row."""
+    if isinstance(column, Tensor) and not (is_dense(column) and not column.is_meta):
+        raise ShapeError(f"{name!r} must be a dense tensor with values, got {shown(column)}")
     if not isinstance(column, str | bytes | Mapping):
         with suppress(TypeError):  # len() of a scalar
             return len(column)

@@ -93,6 +93,8 @@ REFUSED = [
     ({"a": [Decimal(1), None]}, {}, "'a' holds numbers of type Decimal: give floats"),
     (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "has two 'a'"),
     *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),
+    *(({"a": odd}, {}, "'a' must be a dense tensor with values") for odd in (
+        torch.zeros(4, device="meta"), torch.eye(4).to_sparse(), torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8))),
 ]  # fmt: skip
 
 
