@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from regard.nn.fields import Field, Numeric, Sequence
 
 BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 LONGEST = 100  # characters of a token
+TRUTH = {"true": "1", "false": "0"}
 TEXT = "The animal did not cross the street because it was too tired."
 
 
@@ -188,15 +190,23 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
             raise OptionError(f"explore: {text!r} in {field.name} is no number") from None
     vocabulary = field.of if isinstance(field, Sequence) else field
     known = {str(value): value for value in ids[vocabulary.name]}
+
+    def value(word: str) -> Any:
+        if word not in known:
+            with suppress(ValueError):  # 2.0 is the table's 2, and true its True
+                number = float(TRUTH.get(word.lower(), word).replace("_", "no digit"))
+                return number if number in ids[vocabulary.name] else word
+        return known.get(word, word or None)  # what is empty is missing
+
     if vocabulary is field:
-        return known.get(text, text or None)  # what is empty is missing
+        return value(text)
     parts = text.split("|") if "|" in text else text.split()
     if text[:1] == "[" and text[-1:] == "]":  # as pandas and JSON write one
         try:
             parts = ["" if one is None else str(one) for one in ast.literal_eval(text)]
         except (ValueError, SyntaxError):
             raise OptionError(f"explore: {text!r} in {field.name} is no list") from None
-    return [known.get(part, part or None) for part in parts]
+    return list(map(value, parts))
 
 
 # ---------------------------------------------------------------------- checkpoints

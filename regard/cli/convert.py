@@ -1,7 +1,9 @@
 """`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
 
 import copy
+import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +69,7 @@ class Convert(Declared):
         if self.out.resolve() == self.folder.resolve():
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
         check_writable(self.out, folder=True)
+        _check_free(self.out)
         ids = _tokens(self.folder, self.text, self.length) if self.text else None
         teacher, options = load(self.folder), dict(map(option, self.options))
         layers = sorted({*self.layers}) or None
@@ -150,6 +153,18 @@ class Convert(Declared):
         if spoken:
             found["perplexity of the model"] = whole.perplexity(teacher)
         return found
+
+
+def _check_free(folder: Path) -> None:
+    """Raise OptionError for the folder of a model that another command wrote."""
+    from regard.hf.config import RegardConfig
+
+    held = [name for name in ("config.json", *TOKENIZER) if (folder / name).exists()]
+    with suppress(OSError, ValueError, AttributeError):
+        told = json.loads((folder / "config.json").read_text())
+        held *= told.get("model_type") != RegardConfig.model_type
+    if held:
+        raise OptionError(f"convert: --out ({folder}) has a {held[0]} already: name another folder")
 
 
 def _tokens(folder: Path, text: Path, length: int) -> "Tensor":

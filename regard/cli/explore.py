@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from regard.cli.checkpoints import Loaded
     from regard.explore.attribution import Answer
+    from regard.explore.inputs import Inputs
 
 Ids = Annotated[str | None, arg(metavar="IDS")]
 PAGE = Path("runs/explore/page.html")
@@ -62,7 +63,9 @@ class Explore(Declared):
         check_outputs([self.file, self.checkpoint, second], page=self.page)
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)
-        other, answer = (None, loaded.answer) if self.compare is None else self._other(loaded)
+        other, answer = (None, loaded.answer)
+        if self.compare is not None:
+            other, answer = self._other(loaded, inputs)
         made = page(
             loaded.model,
             inputs,
@@ -79,14 +82,22 @@ class Explore(Declared):
         else:
             print(f"The page: {where}")
 
-    def _other(self, loaded: "Loaded") -> "tuple[nn.Module, Answer]":
+    def _other(self, loaded: "Loaded", inputs: "Inputs") -> "tuple[nn.Module, Answer]":
         """The second model, and which of its outputs is explained."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
         from regard.cli.checkpoints import load
         from regard.mixers import MIXERS
 
         name = str(self.compare)
         if Path(name).exists():
             found = load(Path(name))
+            pair = [tree_leaves((one.args, one.kwargs)) for one in (inputs, found.inputs(self))]
+            if len(pair[0]) != len(pair[1]) or not all(map(torch.equal, *pair)):
+                raise OptionError(
+                    f"explore: --compare {name} reads other ids in this input: its words are numbered otherwise"
+                )
             return found.model, found.answer
         if name not in MIXERS:
             raise OptionError(

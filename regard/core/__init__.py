@@ -17,6 +17,7 @@ from regard.core.errors import (
 )
 from regard.core.mask import OPEN, Mask
 from regard.core.mixer import Mixer
+from regard.core.options import check_calls
 from regard.core.request import Observation
 from regard.core.states import Streamed, as_state
 
@@ -40,3 +41,5 @@ __all__ = [
     "as_state",
     "growth",
 ]
+
+check_calls(globals(), ("as_state", "growth"))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.core.errors import OptionError
-from regard.core.options import Declared
+from regard.core.options import CheckedOptions, Declared
 
 
 @dataclass(frozen=True)
-class No:
+class No(metaclass=CheckedOptions):
     """A missing capability, with the reason that users read: `causal=No("the length projection mixes future keys")`."""
 
     reason: str

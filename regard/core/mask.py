@@ -125,6 +125,9 @@ class Mask:
         restrictions apply. `rows` and `cols` restrict the result to these queries and keys, so that callers can go block by
         block; a pattern is then that of the block.
         """
+        wrong = [z for z in (rows, cols) if not (isinstance(z, slice) or z is None)]
+        if wrong:
+            raise ShapeError(f"rows and cols must be slices, got {shown(wrong[0])}")
         rows = rows if isinstance(rows, slice) else slice(0, T)
         cols = cols if isinstance(cols, slice) else slice(0, S)
         device = next(

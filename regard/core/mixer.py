@@ -11,7 +11,7 @@ from torch.compiler import is_compiling
 
 from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
-from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
+from regard.core.errors import OptionError, ShapeError, UnknownNameError, UnsupportedError, shown
 from regard.core.mask import OPEN, Mask, check_arguments
 from regard.core.options import Count, Recorded, check_option
 from regard.core.request import (
@@ -96,6 +96,8 @@ class Mixer(Recorded):
 
     def require(self, what: str) -> None:
         """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`."""
+        if not hasattr(self.capabilities, what):
+            raise UnknownNameError("capability", what, vars(self.capabilities))
         answer = getattr(self.capabilities, what)
         if isinstance(answer, No):
             able = sorted(k for k, c in self.catalogue.items() if getattr(c.capabilities, what))
@@ -217,6 +219,7 @@ class Mixer(Recorded):
         donate: bool = False,
     ) -> tuple[Float[Tensor, "B N D"], Any]:
         """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
+        self._check_tokens("x", x)
         return self.extend(norm(x), state, valid=valid, documents=documents, donate=donate)
 
     @final

@@ -4,7 +4,7 @@
 argument says which values it takes, and ranges are part of it:
 
     int  1 .. 2^31 - 1    Count  0 ..         Depth  layers         Seed  0 .. 2^63 - 1    Whole  either sign
-    float  finite         Rate  0 <= r < 1    Share  0 <= r <= 1    Above0                 Bound  infinity too
+    float  finite         Rate  0 <= r < 1    Share  0 <= r <= 1    Above0, Below0         Bound  infinity too
 """
 
 import inspect
@@ -35,6 +35,7 @@ Whole = Annotated[int, Range(-LARGEST, LARGEST, "an integer")]
 Seed = Annotated[int, Range(0, 2**63 - 1, "an integer of at least 0")]
 Rate = Annotated[float, Range(0, BELOW_1, "at least 0 and below 1")]
 Above0 = Annotated[float, Range(ABOVE_0, WIDEST, "greater than 0")]
+Below0 = Annotated[float, Range(-WIDEST, -ABOVE_0, "below 0")]
 Part = Annotated[float, Range(ABOVE_0, 1, "above 0 and at most 1")]
 Share = Annotated[float, Range(0, 1, "from 0 to 1")]
 Bound = Annotated[float, Range(-inf, inf, "a number")]

@@ -100,7 +100,9 @@ def _stochastic(
         raise OptionError(f"{who}: maps must hold one layer or more")
     shapes = {(len(z), *z.shape[2:], z.dtype) for z in maps}
     if len(shapes) > 1:
-        raise ShapeError(f"{who}: maps must be of one batch, length and type, got [B, T, T, type] of {shapes}")
+        raise ShapeError(
+            f"{who}: maps must be of one batch, length and type, got [B, T, T, type] of {shapes}"
+        )
     mixed = []
     for depth, weights in enumerate(maps):
         if not normalise and (kind := kind_of(weights)) != "stochastic":
@@ -287,6 +289,8 @@ def leave_one_out(
     given = kwargs.pop("valid", None)
     valid = torch.ones_like(tokens, dtype=torch.bool) if given is None else given
     check_taken(model, tokens, *args, valid=valid, **kwargs)
+    if not isinstance(valid, Tensor):
+        raise ShapeError(f"leave_one_out: valid must be a tensor [B, T], got {shown(valid)}")
     for z in tree_leaves((valid, args, kwargs)):
         if isinstance(z, Tensor) and (not z.ndim or len(z) != B):
             raise ShapeError(

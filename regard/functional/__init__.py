@@ -157,10 +157,7 @@ def _check_together(
 ) -> None:
     """Tensors of one device and type, a mask that fits, and what the function's own rules say."""
     for name, value in given.items():
-        for field, kind in (
-            annotations(value.__class__).items() if hasattr(value, "_fields") else ()
-        ):
-            check_option(f"{who}: {name}", field, getattr(value, field), kind)
+        _check_fields(f"{who}: {name}", value)
     devices = {z.device for z in tensors}
     dtypes = {z.dtype for z in tensors if z.is_floating_point()}
     if len(devices) > 1 or (len(dtypes) > 1 and autocast_dtype(tensors[0]) is None):
@@ -176,6 +173,14 @@ def _check_together(
     for holds, words in RULES.get(who, ()):
         if not holds(a):
             raise ShapeError(f"{who}: {words}")
+
+
+def _check_fields(who: str, value: Any) -> None:
+    """The fields of a NamedTuple, and of those in it."""
+    for field in getattr(value, "_fields", ()):
+        inner = getattr(value, field)
+        check_option(who, field, inner, annotations(value.__class__)[field])
+        _check_fields(f"{who}.{field}", inner)
 
 
 def _check_given_mask(who: str, a: SimpleNamespace, H: int | None, device: torch.device) -> None:

@@ -77,7 +77,7 @@ def lsh_attention(
     it sees nothing else.
     """
     group, window = sort_plan(
-        buckets,
+        buckets.long(),
         chunk_size=chunk_size,
         chunks_before=chunks_before,
         chunks_after=chunks_after,

@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.errors import ShapeError
+from regard.core.errors import ShapeError, shown
 from regard.core.mask import OPEN, Mask
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
-from regard.functional.patterns import Global, Pattern, PerHead, picture
+from regard.functional.patterns import Global, Pattern, PerHead, Scattered, picture
 from regard.functional.rows import (
     Impl,
     choose,
@@ -58,12 +58,18 @@ def pattern_attention(
     prefix: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
     it any token may be one, and where `mask.global_tokens` is given every query is compared with every key: time grows
     as T^2, memory does not. So it does in a program that is exported for any length; there, memory too.
-    Raises ShapeError where a pattern for each head meets another number of heads.
+    Raises ShapeError where a pattern for each head meets another number of heads, or a table fewer blocks than there are.
     """
     if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
     how: dict[str, Any] = {"pattern": pattern, "mask": mask, "scale": scale}
     free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
+    for table, size in (
+        (z.table, z.size) for z in getattr(pattern, "parts", (pattern,)) if isinstance(z, Scattered)
+    ):
+        H, N, _ = table.shape
+        if H not in (1, q.shape[1]) or (not free_length and N * size < q.shape[2]):
+            raise ShapeError(f"a table for {H} heads and {N} blocks of {size} meets {shown(q)}")
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, impl=impl, **how)
     if isinstance(pattern, PerHead):  # heads of one pattern together

@@ -23,6 +23,7 @@ from torch.compiler import is_compiling
 
 from regard.core.annotations import annotations
 from regard.core.errors import OptionError, shown
+from regard.core.mask import INTEGERS
 from regard.core.options import Count, check_option
 
 
@@ -71,6 +72,8 @@ class Pattern:
         return (self,)
 
     def __or__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
         if isinstance(other, PerHead):
             return PerHead(tuple(self | one for one in other.heads))
         return Union(tuple(dict.fromkeys(self.terms + other.terms)))
@@ -245,7 +248,13 @@ class Scattered(Pattern):
     table: Int[Tensor, "H N r"]
 
     def __post_init__(self):
-        object.__setattr__(self, "queries", self.size)
+        size, table = self.size, self.table
+        if not (isinstance(size, int) and size > 0 and getattr(table, "dtype", None) in INTEGERS):
+            raise OptionError(
+                f"Scattered: size ({shown(size)}) must be a positive integer, table ({shown(table)}) a tensor [H, N, r] of integers"
+            )
+        object.__setattr__(self, "queries", size)
+        object.__setattr__(self, "table", table.long())
 
     def contains(self, i, j):
         head = torch.arange(len(self.table), device=j.device).view(-1, *[1] * (i.ndim - 2))

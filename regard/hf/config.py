@@ -7,6 +7,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from regard.core import OptionError
+from regard.core.options import check_option
 
 STACK = "stack"
 """`model` of the configs of stacks that `regard.hf.load` gave; their settings are `Stack.origin`."""
@@ -23,9 +24,12 @@ class RegardConfig(PretrainedConfig):
     model_type = "regard"
 
     def __init__(self, model: str = "", settings: Mapping[str, Any] | None = None, **others: Any):
+        check_option("RegardConfig", "model", model, str)
+        check_option("RegardConfig", "settings", settings, Mapping[str, Any] | None)
         self.model = model
         self.settings = dict(settings or {})
         source = self.settings.get("config", {})  # of a stack
+        check_option("RegardConfig", "settings.config", source, Mapping[str, Any])
         facts = {name: source[name] for name in FACTS if source.get(name) is not None}
         self.vocab_size = self.settings.get("vocab_size")
         super().__init__(**{"tie_word_embeddings": False, **facts, **others})

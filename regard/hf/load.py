@@ -80,13 +80,13 @@ def load(
             return load(*_gguf(source))
         config = _config(source)
         if (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK):
-            with _described("saved stack"):
+            with described("saved stack"):
                 return _tried(_saved(source, config["settings"]))
         source = _tensors(source)
     elif config is None:
         raise OptionError("load: a state dict needs its config: model.config.to_dict()")
     made = _built(source, config, pairing)
-    with _described(config["model_type"]):
+    with described(config["model_type"]):
         return _tried(made)
 
 
@@ -121,7 +121,7 @@ def _built(
         )
     weights, fields = Weights(tensors), Fields(config)
     request = LoadRequest(weights, fields, pairing)
-    with _described(kind):
+    with described(kind):
         request.require(per_layer_config=None)
         made = KINDS[kind](request)
     made.left = (*sorted(weights.left), *(f"config.{name}" for name in sorted(fields.left)))
@@ -173,7 +173,7 @@ def _write(model: Stack, weights: Path, text: str, config: Path) -> None:
 
 
 @contextmanager
-def _described(kind: str) -> Iterator[None]:
+def described(kind: str) -> Iterator[None]:
     """What fails inside with an error of Python has been told something else than a model by its config."""
     try:
         yield

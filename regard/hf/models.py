@@ -34,7 +34,7 @@ from regard.core.errors import shown
 from regard.core.options import Count, checked, tuples
 from regard.core.request import marks
 from regard.hf.config import STACK, RegardConfig
-from regard.hf.load import restored
+from regard.hf.load import described, restored
 from regard.hf.masks import FOLLOWS, PACKING, documents
 from regard.hf.stack import Stack
 from regard.hf.states import StateCache
@@ -162,7 +162,7 @@ class RegardModel(PreTrainedModel):
                     config=self.config,
                     num_items_in_batch=others.get("num_items_in_batch"),
                 )
-            except (ValueError, IndexError, RuntimeError) as error:
+            except (TypeError, ValueError, IndexError, RuntimeError) as error:
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
                 raise ShapeError(
@@ -311,7 +311,8 @@ def wrapper_of(inside: nn.Module, name: str) -> type[RegardModel] | None:
 def _built(config: RegardConfig) -> nn.Module:
     """A new model of this configuration."""
     if config.model == STACK:
-        return restored(config.settings).to(torch.get_default_dtype())
+        with described("saved stack"):
+            return restored(config.settings).to(torch.get_default_dtype())
     if config.model not in WRAPPERS:
         raise OptionError(
             f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"

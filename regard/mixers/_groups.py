@@ -30,8 +30,11 @@ def made(group: HeadGroup, head_dim: int, max_len: int | None) -> Any:
     H = group.num_heads
     own = build(group.mixer, dim=H * head_dim, num_heads=H, max_len=max_len, **group.options)
     mixer: Any = with_given_heads(own)
-    if mixer.heads.num_kv_heads != H:
-        raise OptionError(f"head_groups: {own.name} must have as many heads of keys as of queries")
+    heads = mixer.heads
+    if (heads.num_kv_heads, heads.key_dim, heads.value_dim) != (H, head_dim, head_dim):
+        raise OptionError(
+            f"head_groups: {own.name} must have as many heads of keys as of queries, {head_dim} channels each"
+        )
     return mixer
 
 

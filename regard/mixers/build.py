@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.core import Mixer, OptionError
 from regard.core.errors import shown
+from regard.core.options import check_option
 from regard.functional.rows import Impl, check_impl
 
 
@@ -34,6 +35,8 @@ def build(
     facts = {"dim": dim, "num_heads": num_heads, "max_len": max_len, "impl": impl}
     if impl is not None and "impl" not in known:
         check_impl(cls.name, impl)
+    for name in {"num_heads", "max_len"} - {*known}:
+        check_option(cls.name, name, facts[name], int | None)
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
     return cls(**taken | options)
 

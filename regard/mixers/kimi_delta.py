@@ -15,6 +15,7 @@ Args:
 
 from torch.nn.functional import sigmoid
 
+from regard.core.options import Below0
 from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay
@@ -36,7 +37,7 @@ class KimiDelta(ScanMixer):
         key_dim: int | None = None,
         value_dim: int | None = None,
         conv_size: int | None = 4,
-        least_decay: float | None = None,
+        least_decay: Below0 | None = None,
     ):
         rank = dim // num_heads
         super().__init__(dim, num_heads, key_dim, value_dim, conv_size, gate_rank=rank)

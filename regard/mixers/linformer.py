@@ -115,7 +115,7 @@ class Linformer(HeadsMixer):
 
     def _in_slots(self, context, valid, place, count, S):
         """Keys and values of the slots, and which take part, as far as these tokens make them: each is at its place [B S] of `count` [B]."""
-        E, F, taken = self._matrices(count, S)
+        E, F, taken = self._matrices(count, max(S, 1))
         place = place.clamp_max(E.shape[3] - 1)[:, None, None]
         k = self.heads.keys(context)
         v = self.heads.values(context)

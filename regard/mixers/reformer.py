@@ -167,7 +167,7 @@ def _factors(
             )
         return (2 * -(-max_len // chunk_size),)
     factors = (num_buckets,) if isinstance(num_buckets, int) else num_buckets
-    if factors != (1,) and any(n % 2 for n in factors):
+    if not factors or (factors != (1,) and any(n % 2 for n in factors)):
         raise OptionError(
             f"reformer: num_buckets ({num_buckets!r}) must be 1, even, or a tuple of even numbers: each rotation "
             "gives a bucket and its opposite"

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.core import OPEN, Mask, Mixer, OptionError
+from regard.core.options import CheckedOptions, Rate
 from regard.models.tokens import Hidden
 from regard.nn.norm import NORMS
 
@@ -22,7 +23,7 @@ def layers_per_block(mixer: Mixer) -> int:
     return 2 if mixer.capabilities.includes_ffn else 1
 
 
-class ResidualPaths(nn.Module):
+class ResidualPaths(nn.Module, metaclass=CheckedOptions):
     """Residual paths of a block, whose last part is a feed-forward layer, if it has one."""
 
     norm_first: bool
@@ -54,7 +55,7 @@ class Block(ResidualPaths):
         norm: str = "layer",
         norm_first: bool = True,
         norm_after: bool = False,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
     ):
         super().__init__()
         if mixer.capabilities.includes_ffn and feed_forward is not None:

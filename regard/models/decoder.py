@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
-from regard.core.options import Depth
+from regard.core.options import CheckedOptions, Depth, Rate
 from regard.core.request import compaction, permute
 from regard.functional.cache import Lengths, advance
 from regard.functional.rows import recomputed
@@ -77,7 +77,7 @@ class DecoderBlock(ResidualPaths):
         *,
         norm: str = "layer",
         norm_first: bool = True,
-        dropout: float = 0.0,
+        dropout: Rate = 0.0,
     ):
         super().__init__()
         for mixer in (self_mixer, cross_mixer):
@@ -123,7 +123,7 @@ class DecoderBlock(ResidualPaths):
         return self.feed(self.add(x, mixed, self.cross_norm)), (own, cross)
 
 
-class Decoder(nn.Module):
+class Decoder(nn.Module, metaclass=CheckedOptions):
     """x [B T D], context [B S D] -> hidden [B T D]; x are embedded tokens. Where `valid` is False the output means nothing."""
 
     def __init__(self, config: EncoderDecoderConfig):

@@ -119,8 +119,7 @@ class DIN(FieldsModel):
         self.check(batch)
         for name, size in vocabularies(self.config.fields).items():
             found = counts.get(name) if isinstance(counts, Mapping) else None
-            readable = is_dense(found) and not (found.is_meta or found.is_complex())
-            if not readable or found.shape != (size,):
+            if not is_dense(found) or found.is_meta or found.is_complex() or found.shape != (size,):
                 raise ShapeError(
                     f"din: counts of {name!r} must be a dense tensor [{size}] of numbers, got {shown(found)}"
                 )

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
+from regard.core.options import CheckedOptions
 from regard.core.request import clear
 from regard.models.blocks import Blocks, ReversibleBlocks, make_blocks
 from regard.models.config import StackConfig
@@ -57,7 +58,7 @@ class Embedding(nn.Module):
         return x if valid is None else clear(x, valid)
 
 
-class Streams(nn.Module):
+class Streams(nn.Module, metaclass=CheckedOptions):
     """Base of stacks of blocks over tokens, which stream where they are causal. who: how errors name it."""
 
     who: str

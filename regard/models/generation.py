@@ -109,7 +109,8 @@ def restrict(logits: Logits, top_k: int | None, top_p: float | None) -> Logits:
         drop[:, top_k:] = True
     if top_p is not None and top_p < 1:  # rounded sums of all tokens reach 1 before the last
         share = ordered.masked_fill(drop, -math.inf).float().softmax(-1)
-        drop |= share.cumsum(-1) - share >= top_p  # the probability before a token already suffices
+        enough = max(top_p, torch.finfo(share.dtype).tiny)
+        drop |= share.cumsum(-1) - share >= enough  # before a token already
     return logits.masked_fill(drop.scatter(1, ids, drop), -math.inf)
 
 
@@ -184,6 +185,10 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
     Raises ShapeError for what is no state, a state that was given away, and an index that is no tensor of integers.
     """
     check_integers("reorder: index", index, 1)
+    wrong = ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")
+
+    def stamp(part: object) -> bool:
+        return isinstance(part, Streamed) and part.origin is not None
 
     def rows(part: Any) -> Any:
         if isinstance(part, Tensor) and part.ndim:
@@ -191,15 +196,14 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
                 raise ShapeError(f"reorder: index must name rows from 0 to {len(part) - 1}")
             return part.index_select(0, index.long())
         if not stamp(part):
-            raise ShapeError(f"reorder: state must be a mixer's or a model's, got {shown(state)}")
+            raise wrong
         if part.origin.given_away:
             raise ShapeError(refusal("reorder", "", part.origin, part.origin.owner))
         picked = pytree.tree_map_only(Tensor, rows, part)
         return stamped(picked, part.origin.owner, part.most)
 
-    def stamp(part: object) -> bool:
-        return isinstance(part, Streamed) and part.origin is not None
-
+    if not any(map(stamp, pytree.tree_leaves(state, is_leaf=stamp))):
+        raise wrong
     return pytree.tree_map(rows, state, is_leaf=stamp)
 
 

@@ -20,6 +20,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import Observation, ShapeError, UnsupportedError
+from regard.core.errors import shown
+from regard.core.shapes import is_dense
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
@@ -41,6 +43,10 @@ def disagreement(
     if heads is None:
         raise UnsupportedError(
             f"disagreement cannot take {kind!r}: the mixer's observation has no {_FIELDS[kind]}"
+        )
+    if not is_dense(heads) or heads.ndim != 4 or not heads.is_floating_point():
+        raise ShapeError(
+            f"disagreement: {_FIELDS[kind]} must be a dense float tensor [B, H, N, n], got {shown(heads)}"
         )
     B, H, N, _ = heads.shape
     exists = heads.new_ones(B, N, dtype=torch.bool) if valid is None else valid

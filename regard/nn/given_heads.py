@@ -23,6 +23,8 @@ def with_given_heads(mixer: Mixer) -> Mixer:
         reason = "it is not made of queries, keys and values"
     elif heads.key is None:
         reason = "its keys are made from its queries, and those given would be ignored"
+    elif heads.query.bias is not None:
+        reason = "its projections have biases, which are added where heads are projected"
     elif mixer.beside_heads is not None:
         reason = f"it needs the tokens themselves as well, for {mixer.beside_heads}"
     if reason is not None:

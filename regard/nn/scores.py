@@ -332,6 +332,8 @@ def build_score(
     facts = {"max_len": max_len} if takes else {}
     made = cls(dim, num_heads=num_heads, **facts | dict(options or {}))
     if not isinstance(score, str):
+        if not hasattr(made, "name"):
+            raise OptionError(f"{type(made).__name__} has no name: declare it in the class")
         like = next(made.parameters(), torch.empty(0))
         q, k = (like.new_zeros(1, *made.heads, n, dim) for n in (2, min(3, made.max_len or 3)))
         with torch.no_grad():

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from regard.core.errors import OptionError
 from regard.core.options import CheckedOptions
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
@@ -30,5 +31,7 @@ def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, An
     Raises UnknownNameError for an option that the kind lacks, OptionError where one is missing.
     """
     known = inspect.signature(cls).parameters
+    if own := sorted({"dim", "num_heads"} & {*options}):
+        raise OptionError(f"{cls.name}: {own[0]} cannot be among its options: it is the model's")
     taken = {name: fact for name, fact in facts.items() if name in known and fact is not None}
     return cls(**{**taken, **options})

@@ -125,6 +125,12 @@ def test_what_a_class_declares_is_checked():
     for wrong in ({"causal": False}, {"padding": None}, {"streaming": "exat"}, {"time": 2}):
         with pytest.raises(OptionError, match=next(iter(wrong))):
             Own.capabilities.but(**wrong)
+    with pytest.raises(
+        UnknownNameError, match=r"unknown capability 'streamin'. Did you mean 'stream"
+    ):
+        Own(24).require("streamin")
+    with pytest.raises(OptionError, match=r"No: reason \(3\) must be a name"):
+        regard.core.No(3)
     nameless = type("Nameless", (Mixer,), {"mix": Own.mix, "capabilities": Own.capabilities})
     with pytest.raises(OptionError, match="Nameless has no name"):
         nameless(24)

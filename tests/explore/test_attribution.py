@@ -162,6 +162,8 @@ def test_wrong_models_labels_and_outputs_are_refused():
             read(classifier(), prompts(), zork=1)
     with pytest.raises(ShapeError, match="must have 3 rows, as tokens"):
         explore.leave_one_out(classifier(), prompts(), valid=torch.ones(4, 7, dtype=torch.bool))
+    with pytest.raises(ShapeError, match="valid must be a tensor"):
+        explore.leave_one_out(classifier(), prompts(), valid=3)
     with pytest.raises(OptionError, match=r"label \(9\) must be one of 5 classes"):
         explore.leave_one_out(classifier(), prompts(), label=9)
     with pytest.raises(ShapeError, match="answer="):

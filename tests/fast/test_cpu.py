@@ -171,6 +171,20 @@ def test_however_much_is_held_at_once_it_is_the_oracle(name, options, room):
     check_mixer(factory(name, {**options, "impl": Form(room=room)}), "reference", blocks="own")
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_buckets_of_any_type_of_integers_are_the_same_buckets(causal):
+    """Their largest number is not the largest of its type, and places are counted in more than one."""
+    q = torch.randn(1, 1, 12, 4, dtype=torch.float64)
+    buckets = torch.arange(120, 128).repeat(2)[None, None, None, :12]
+    valid = torch.arange(12) != torch.tensor([[4]])
+    found = [
+        lsh_attention(q, q, q, buckets=z, chunk_size=3, mask=Mask(causal, valid), impl=impl)
+        for z in (buckets, buckets.to(torch.int8), buckets.int())
+        for impl in ("auto", "plain")
+    ]
+    assert all(torch.allclose(found[0], other) for other in found)
+
+
 def test_no_pairs_are_stored_for_the_backward_pass():
     q = torch.zeros(1, 2, 4096, 16, requires_grad=True)
     buckets = torch.zeros(1, 2, 2, 4096, dtype=torch.long)

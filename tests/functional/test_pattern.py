@@ -125,6 +125,17 @@ def test_errors_name_the_argument():
         pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
     with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
         pattern_attention(q, q, q, pattern=PerHead((All(),)))
+    table = torch.zeros(2, 3, 1, dtype=torch.long)
+    for scattered in (Scattered(2, table[:, :1]), Scattered(2, table.repeat(2, 1, 1))):
+        with pytest.raises(
+            ShapeError, match=r"a table for . heads and . blocks of 2 meets a tensor"
+        ):
+            pattern_attention(q, q, q, pattern=scattered)
+    for odd in ((2, table.float()), (0, table), (2, None)):
+        with pytest.raises(OptionError, match=r"Scattered: size .* must be a positive integer"):
+            Scattered(*odd)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        All() | 3
     marks = Mask(global_tokens=torch.ones(1, 5, dtype=torch.bool))
     with pytest.raises(ShapeError, match="more global tokens than max_global"):
         pattern_attention(q, q, q, pattern=All(), mask=marks, max_global=4)

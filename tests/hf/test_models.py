@@ -7,7 +7,8 @@ from tests.hf.small import OURS, tokens, trained, transformers
 from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
-from regard import MIXERS, OptionError, ShapeError, UnsupportedError
+from regard import MIXERS, OptionError, ShapeError, StoredDataError, UnsupportedError
+from regard.hf.config import RegardConfig
 from regard.models import ClassifierConfig, LanguageModelConfig, Layer
 
 IDS, VALID = tokens()
@@ -99,4 +100,9 @@ def test_what_is_refused():
         (OptionError, "it has 3 classes, got num_labels=5", lambda: type(classifier)(classifier.config)),
         (OptionError, "RegardForMaskedLM takes a masked_language_model, got a language_model",
          lambda: regard.hf.models.RegardForMaskedLM(model.config)),
+        (StoredDataError, "the config of this saved stack has no 'tensors'",
+         lambda: regard.hf.models.RegardForMaskedLM(RegardConfig("stack"))),
+        (OptionError, r"settings \(3\) must be a mapping", lambda: RegardConfig("stack", 3)),
+        (OptionError, r"settings.config \(1.5\) must be a mapping", lambda: RegardConfig("stack", {"config": 1.5})),
+        (OptionError, r"model \(\[\]\) must be a name", lambda: RegardConfig([])),
     )  # fmt: skip

@@ -105,6 +105,8 @@ def test_the_loss_is_that_of_rows_alone():
     count = sum(LENGTHS) - len(LENGTHS)
     close(loss, sum(sums) / count, 1e-8)  # float32, as everywhere in Transformers
     one, two = (model(row[None], labels=row[None], num_items_in_batch=17).loss for row in ROWS[::2])
+    with pytest.raises(ShapeError, match=r"do not fit logits .* unsupported operand"):
+        model(ROWS[0][None], labels=ROWS[0][None], num_items_in_batch="17")
     close(one + two, (sums[0] + sums[1]) / 17, 1e-8)
 
 

@@ -33,11 +33,13 @@ OPTIONS = [
     ("head_groups", groups("local"), "must be a sequence of HeadGroups"),
     ("head_groups", groups(HeadGroup("local", 3, {"dim": 4})), "must not hold dim"),
     ("head_groups", groups(HeadGroup("softmax", 3, {"num_kv_heads": 1})), "heads of keys"),
+    ("head_groups", groups(HeadGroup("softmax", 3, {"head_dim": 5})), "8 channels each"),
     ("head_mix", {"patterns": [All()] * 2}, "2 patterns for 3 heads"),
     ("head_mix", {"patterns": ["local"]}, "must be a Pattern, a sequence of Patterns or None"),
     ("head_mix", {"patterns": Block(3, 1) | Scattered(3, TABLE)}, "bigbird"),
     ("indexed", {"block_size": 2, "index_heads": 4}, "one for each head of keys"),
     ("indexed", {"position": "rotary", "index_dim": 5}, "must be even"),
+    ("kimi_delta", {"least_decay": 0.0}, "below 0"),
     ("latent", {"rotary_dim": 3}, "must be even"),
     ("linformer", {"sharing": "layerwise"}, "go together"),
     ("linformer", {"projection": LengthProjection(64, 5)}, "go together"),
@@ -54,7 +56,11 @@ OPTIONS = [
     ("performer", {"features": torch.square, "stabiliser": "published"}, "has no stabiliser"),
     ("performer", {"features": "relu", "stabiliser": "published"}, "has no stabiliser"),
     ("reformer", NO_BOUND, "max_len"),
-    ("reformer", {"num_buckets": 3}, "even"),
+    *(("reformer", {"num_buckets": odd}, "even") for odd in (3, ())),
+    *(
+        ("softmax", {"position": kind, "position_options": {"num_heads": 1}}, "it is the model's")
+        for kind in ("alibi", "t5")
+    ),
     ("rfa", {"pool_size": 2}, "pool_size"),
     ("rfa", {"gate_bias": 1.0}, "gate=True"),
     *((name, {"dim": 25}, "divisible") for name in SCANS),
@@ -109,6 +115,7 @@ REQUESTS = [
 KINDS = [
     ("head_groups", groups(HeadGroup("fnet", 3)), "not made of queries, keys and values"),
     ("head_groups", groups(HeadGroup("softmax", 3, {"shared_qk": True})), "made from its queries"),
+    ("head_groups", groups(HeadGroup("softmax", 3, {"bias": True})), "its projections have biases"),
     ("local", {"position": "alibi"}, "local does not support alibi positions"),
 ]
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from regard import Mask, ShapeError, UnsupportedError
+from regard.functional import relative_attention
+from regard.functional.relative import Segments, Terms
 from regard.mixers.transformer_xl import TransformerXL
 from regard.testing.subject import normal
 from tests.models.small import language_model, prompts
@@ -37,3 +39,20 @@ def test_what_cannot_be_is_refused():
         mixer.relate(X, one, one, mask=Mask(valid=one == 0))
     with pytest.raises(ShapeError, match=r"key_segment must be integers \[2, 13\], got"):
         mixer.relate(X, one, one[:, 1:])
+
+
+def test_segments_that_do_not_fit_are_named():
+    q, s, b, one = normal(2, 3, 6, 4), normal(2, 3, 4), normal(3, 4), torch.zeros(2, 6).long()
+    terms = Terms(normal(11, 3, 4), normal(3, 4), normal(3, 4), Segments(one, one, s, b))
+    relative_attention(q, q, q, terms=terms)
+    for wrong in (
+        {"key": one[:, 1:]},
+        {"query": one[:1]},
+        {"s": s[:1]},
+        {"b": b[:, :1]},
+        {"key": None},
+    ):
+        with pytest.raises(ShapeError, match=rf"segments: {next(iter(wrong))}"):
+            relative_attention(
+                q, q, q, terms=terms._replace(segments=terms.segments._replace(**wrong))
+            )

@@ -16,6 +16,7 @@ from tests.models.small import STACK, VOCAB, classifier, prompts, targets, trans
 from tests.models.table import BATCH, FIELDS, ITEM
 
 TEXT, START, lm = prompts(), targets(), small.language_model
+MIXER = regard.build("softmax", dim=24, num_heads=3)
 SIZES = {"vocab_size": VOCAB, "dim": 8, "num_heads": 2}
 GLOBAL = {"global_tokens": 0, "mixer": "longformer"}
 ORDER = torch.arange(7).expand(3, 7)
@@ -84,6 +85,14 @@ REFUSED = {
             TEXT.to(torch.int8), mask_token=250, vocab_size=300)),
         ('padding "same" needs a stride of 1', lambda: CoordConv2d(1, 2, 3, padding="same", stride=2)),
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
+        (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
+        ("as_state: cls", lambda: regard.core.as_state(None)),
+        (r"max_len \('ten'\) must be a positive", lambda: regard.build("softmax", dim=12, max_len="ten", num_heads=3)),
+        (r"fnet: num_heads \(-3\)", lambda: regard.build("fnet", dim=12, num_heads=-3)),
+        *(("Block: ", lambda wrong=wrong: m.Block(24, wrong.pop("mixer", MIXER), None, **wrong)) for wrong in (
+            {"mixer": None}, {"norm_first": "no"}, {"dropout": -1})),
+        (r"Encoder: causal \('no'\)", lambda: m.Encoder(lm().config, causal="no")),
+        ("must be an EncoderDecoderConfig", lambda: m.Decoder(lm().config)),
         ("eos", lambda: generate(eos=VOCAB)),
         ("start_valid belongs to starts", lambda: transformer().generate(
             TEXT, 1, start_valid=small.ragged_targets(), max_new_tokens=1)),
@@ -154,6 +163,9 @@ REFUSED = {
         ("again after a gap", lambda: lm()(TEXT, documents=TEXT * 0 + torch.arange(7) % 2)),
         ("came without documents", lambda: lm().extend(
             TEXT, lm().extend(TEXT, lm().initial_state(3))[1], documents=TEXT * 0)),
+        ("state must be a mixer's or a model's", lambda: m.reorder(TEXT, START[:, 0])),
+        (r"x must be a tensor \[B, T, 24\], got list", lambda: MIXER.extend_normed([1], None, None)),
+        ("must be slices, got 1", lambda: regard.Mask(causal=True).dense(3, 3, cols=1)),
         ("without any valid token", lambda: generate(valid=torch.zeros(3, 7).bool())),
         ("target has batch 2, the source 3", lambda: transformer()(TEXT, START[:2])),
         (r"target length \(9\) exceeds max_len \(8\)", lambda: LEARNED[1](TEXT, targets(9))),

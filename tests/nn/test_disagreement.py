@@ -84,3 +84,6 @@ def test_what_is_wrong_is_named():
         disagreement(seen, "output", valid=VALID[:, 1:])
     with pytest.raises(OptionError, match=r"kind \(.heads.\) must be one of"):
         disagreement(seen, "heads")
+    for odd in (torch.zeros(2, 3), torch.zeros(1, 2, 3, 4).to_sparse(), 3):
+        with pytest.raises(ShapeError, match=r"heads must be a dense float tensor \[B, H, N, n\]"):
+            disagreement(Observation(heads=odd))

@@ -54,6 +54,8 @@ class Short(Distance):
 def test_scores_that_are_no_number_for_each_pair_or_of_how_many_places_are_refused():
     with pytest.raises(OptionError, match="needs max_len"):
         build_score("location", 8)
+    with pytest.raises(OptionError, match="Score has no name: declare it in the class"):
+        build_score(Score, 8)
     for name in ("scored", "luong_local"):
         with pytest.raises(regard.ShapeError, match="short: scores of two queries and 3 keys"):
             regard.build(name, dim=24, num_heads=3, max_len=32, score=Short)

@@ -86,7 +86,8 @@ def requests_of(subject, variant):
     padded = map(subject.padded, subject.orders())
     found = [*subject.requests(), *padded] if variant == "default" else subject.samples()
     documents = torch.tensor([[0] * 4 + [1] * (T - 4), [0] * 8 + [2] * (T - 8)])
-    return [*found, *(order.but("documents", documents=documents) for order in subject.orders())]
+    masks = {"documents": documents, "valid": torch.zeros(2, T, dtype=torch.bool)}
+    return [*found, *(o.but(k, **{k: z}) for o in subject.orders() for k, z in masks.items())]
 
 
 CASES = [

@@ -62,6 +62,7 @@ class Schema:
         """
         check_positive(min_count=min_count)
         check_option("Schema", "of", of := {} if of is None else of, Mapping[str, str])
+        check_option("Schema", "train", train, slice | Collection[Any] | None)
         check_option("Schema", "numeric", numeric, Collection[str] | None)
         columns = _columns(table, column_names(table))
         for name, column in columns.items():

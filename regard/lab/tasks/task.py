@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core import OptionError
+from regard.core import OptionError, ShapeError
 from regard.core.errors import shown
 from regard.core.options import Declared, Range
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
@@ -141,6 +141,10 @@ class Task(Declared):
         """Mean loss of a batch, in nats: the cross-entropy of its labels."""
         logits = self.answer(model, batch).float().flatten(0, -2)
         labels = batch["labels"].flatten()
+        if len(logits) != len(labels):
+            raise ShapeError(
+                f"{self.name}: the model gives {len(logits)} answers, and {len(labels)} are asked"
+            )
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
 
     def columns(self, model: nn.Module, batch: Batch) -> Columns:

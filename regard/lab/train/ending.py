@@ -33,7 +33,7 @@ def ending(
         *lines,
         "The best weights in Python:",
         "    from regard.lab.train import load",
-        f"    model = load({str(run_dir)!r})",
+        f"    model = load({str(run_dir)!r})  # load(folder, run) where options hold patterns",
     ]
 
 

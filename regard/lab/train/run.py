@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import OptionError, RegardError, UnknownNameError
+from regard.core import OptionError, RegardError
 from regard.core.files import check_writable
 from regard.core.memory import require_memory
 from regard.core.options import Declared, checked, tuples
+from regard.functional.patterns import Pattern
+from regard.functional.rows import Form
 from regard.lab.data.source import own_code
 from regard.lab.tasks import Splits, Task
 from regard.lab.tasks.task import DataSeed
@@ -126,12 +128,12 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
         try:
             config = from_json(found.state.get("run", {}).get("model"))
             if not config:
-                raise OptionError(
-                    f"load: the model's configuration cannot be read back from {run_dir}. Pass the Run: load(folder, run)."
-                )
+                raise OptionError("it holds what JSON does not")
             model = config.build()
-        except UnknownNameError as error:  # a function of one's own
-            raise OptionError(f"load: {error} Pass the Run that made {run_dir}.") from None
+        except RegardError as error:  # a function of one's own
+            raise OptionError(
+                f"load: the configuration in {run_dir} cannot be read back: {error}. Pass the Run: load(folder, run)."
+            ) from None
     left = take_weights(model, run_dir, who="load").left
     if left:
         raise OptionError(
@@ -168,13 +170,18 @@ def _field(told: Mapping[str, Any]) -> Field:
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name, one of your own with its module and a checksum of its code."""
-    told = {"name": model.name} | asdict(model)
-    return json.loads(json.dumps(told, default=_named))
+    return json.loads(json.dumps({"name": model.name} | _fields(model), default=_named))
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
 def _named(one: Any) -> Any:
     if isinstance(one, partial):
         return [one.func, one.args, one.keywords]
+    if is_dataclass(one) and not isinstance(one, type | Pattern | Form):
+        return _fields(one)
     if callable(one) and not hasattr(one, "__qualname__"):
         one = type(one)
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
@@ -198,6 +205,8 @@ def _check_memory(config: ModelConfig) -> None:
 def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
     """The configuration with the facts that are read off the data. OptionError where the two differ; no field and one class say nothing."""
     for name, fact in facts.items():
+        if not hasattr(model, name):
+            raise OptionError(f"{model.name} has no {name}, which the data have: {fact}")
         if getattr(model, name) not in ((), None, 1, fact):
             raise OptionError(
                 f"model.{name} is {getattr(model, name)}, and the data have {fact}. Leave it out, or name what they have."

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from regard.core import OptionError, UnknownNameError
+from regard.functional.patterns import First, Window
 from regard.lab.data.windows import BYTE_VOCABULARY
-from regard.lab.tasks import TASKS
-from regard.lab.train import load, run_for
+from regard.lab.tasks import TASKS, Splits
+from regard.lab.train import load, run_for, start
 from regard.models import MODELS, Published
 from regard.nn import after_step
 from tests.command import loaded, ran
@@ -149,3 +150,22 @@ def test_what_cannot_be_loaded_is_refused(tmp_path):
             OptionError, match=r"load: there is no checkpoint in .* or name its folder"
         ):
             load(tmp_path, *given)
+
+
+def test_a_run_whose_options_are_no_json_and_data_of_another_task_are_named(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat " * 99)
+    run = run_for("own_text")
+    brief = replace(run.train, steps=1, eval_every=1, batch_size=2)
+    task = replace(run.task, path=tmp_path / "text.txt", length=16)
+    patterns = {"patterns": (Window(4, 0), First(1))}
+    model = replace(run.model, dim=8, num_heads=2, mixer="head_mix", mixer_options=patterns)
+    run = replace(run, task=task, model=model, train=brief)
+    start(run, tmp_path / "run", progress=False)
+    with pytest.raises(
+        OptionError, match=r"cannot be read back: head_mix: patterns .* load\(folder, run\)"
+    ):
+        load(tmp_path / "run")
+    assert load(tmp_path / "run", run).config.mixer_options == patterns
+    labelled = replace(Splits.of(task), facts={"num_classes": 2})
+    with pytest.raises(OptionError, match="language_model has no num_classes"):
+        start(run, tmp_path / "other", splits=labelled, progress=False)
