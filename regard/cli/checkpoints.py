@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core import OptionError, RegardError, StoredDataError
-from regard.core.errors import shown, visible
+from regard.core.errors import OptionError, RegardError, StoredDataError, shown, visible
 from regard.core.files import plain
 from regard.core.options import Count, check_option
 from regard.explore.attribution import Answer, last_logits
@@ -270,7 +269,7 @@ def tokenizer_of(checkpoint: Path) -> Any:
 class Likeness:
     """It tells how much the mean of a headless model's outputs is like that of the first input it was given, [B 1]."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.first: Tensor | None = None
 
     def __call__(self, hidden: Tensor, valid: Tensor | None) -> Tensor:

@@ -9,8 +9,7 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json, Words
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
-from regard.core import OptionError, RegardError
-from regard.core.errors import limited
+from regard.core.errors import OptionError, RegardError, limited
 from regard.core.options import Declared
 
 if TYPE_CHECKING:

@@ -75,14 +75,14 @@ class Declared(metaclass=CheckedOptions):
     `@dataclass(frozen=True)` above the subclass changes nothing.
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls):
         dataclass(frozen=True, kw_only=True)(cls)
         del cls.__setattr__, cls.__delattr__  # which dataclass would refuse to make twice
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: object):
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
-    def __delattr__(self, name: str) -> None:
+    def __delattr__(self, name: str):
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 

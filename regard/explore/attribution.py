@@ -21,8 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
 from regard.core.options import Count, Rate, Whole
 from regard.core.shapes import is_dense
 from regard.explore.readout import Weights, check_taken, kind_of, require_calls

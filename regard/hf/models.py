@@ -29,8 +29,7 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
 )
 
-from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
 from regard.core.options import Count, checked, tuples
 from regard.core.request import marks
 from regard.hf.config import STACK, RegardConfig

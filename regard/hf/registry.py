@@ -25,8 +25,13 @@ from transformers import (
     PreTrainedModel,
 )
 
-from regard.core import OptionError, StoredDataError, UnknownNameError, UnsupportedError
-from regard.core.errors import shown
+from regard.core.errors import (
+    OptionError,
+    StoredDataError,
+    UnknownNameError,
+    UnsupportedError,
+    shown,
+)
 from regard.core.options import tuples
 from regard.hf.attention import AttentionConfig, AttentionFunction
 from regard.hf.masks import token_mask

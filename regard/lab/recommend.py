@@ -48,7 +48,7 @@ class Case(Declared):
     memory: Above0 | None = None  # bytes at most, beyond parameters and input, at the timed width
     task: str | None = None  # a trained column, by whose quality it is judged
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.decode and (self.train or self.cross):
             raise OptionError("decode cannot be joined with train or cross: time them apart")
 

@@ -27,9 +27,8 @@ from torch import Tensor
 from regard.core import OptionError, RegardError, ShapeError, StoredDataError
 from regard.core.annotations import Range, annotations
 from regard.core.options import ABOVE_0, BELOW_1, check_option, checked
-from regard.lab.data import Schema
 from regard.lab.data.records import Records
-from regard.lab.data.schema import Columns, cells, column_names, is_missing, row_count
+from regard.lab.data.schema import Columns, Schema, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits
 from regard.lab.tasks.tables import numbered
 from regard.lab.tasks.task import DataSeed, Splits

@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, ShapeError, shown
 from regard.core.options import Rate
 from regard.core.request import check_place, first_parameter
 from regard.core.shapes import is_dense

@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from regard.core import OptionError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, shown
 
 
 class Ranks:

@@ -22,7 +22,7 @@ class _Oracles(ModuleType):
             raise AttributeError(f"there is no oracle {name!r}: no file regard/reference/{file}.py")
         return getattr(import_module(f"{__name__}.{file}"), file)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Any):
         """The import system binds each submodule here; the name means the oracle in it."""
         super().__setattr__(name, getattr(value, name, value))
 

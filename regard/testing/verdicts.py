@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
-from regard.core import UnknownNameError
-from regard.core.errors import blamed, limited
+from regard.core.errors import UnknownNameError, blamed, limited
 
 Outcome = Literal["passed", "failed", "cannot judge", "does not apply"]
 
@@ -57,7 +56,7 @@ class Judged:
 
     name: str
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.notes: list[str] = []
 
     def cannot_judge(self, what: str) -> None:

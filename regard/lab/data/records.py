@@ -31,7 +31,7 @@ class Ragged:
     values: Array
     lengths: Integers
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         assert len(self.values) == self.lengths.sum()
 
     @classmethod

@@ -22,8 +22,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.core import OptionError, ShapeError, UnknownNameError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, ShapeError, UnknownNameError, shown
 from regard.core.options import check_option
 from regard.core.shapes import check_positive, is_dense
 from regard.lab.data.records import Column, Ragged, Records

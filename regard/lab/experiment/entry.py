@@ -40,7 +40,7 @@ class Entry(Declared):
     title: str = ""
     typed: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if (self.mixer is None) == (self.make is None):
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if not (self.before is None or hasattr(self.before, "task")):

@@ -163,7 +163,7 @@ class Ledger:
     def __enter__(self) -> "Ledger":
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception: object):
         self.close()
 
     def __contains__(self, key: str) -> bool:

@@ -26,7 +26,7 @@ class Plan:
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
     splits: dict[str, Splits] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         labels = [entry.label for entry in self.question.entries]
         self.lines = [line for line in LINES if self.question.trained and line.label not in labels]
 

@@ -44,13 +44,11 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from regard.core import OptionError, UnknownNameError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, UnknownNameError, shown
 from regard.core.options import Above0, Bound, Declared
 from regard.lab.experiment.entry import Entry, Facts, check_entries, leaves
 from regard.lab.experiment.speed import Setting
-from regard.lab.tasks import Splits, Task
-from regard.lab.tasks.task import DataSeed
+from regard.lab.tasks.task import DataSeed, Splits, Task
 from regard.lab.train import FitResult, TrainConfig
 from regard.lab.train.short import Short
 from regard.models import StackConfig
@@ -151,7 +149,7 @@ class Expected(Declared):
     least: Bound = -inf
     most: Bound = inf
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.least > self.most:
             raise OptionError(
                 f"a bound on {self.of} from {self.least} to {self.most} is met by nothing"
@@ -225,7 +223,7 @@ class Question(Declared):
     hours: Above0 | None = None
     limits: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if not self.entries or not self.vary:
             raise OptionError(f"question {self.name} needs entries and columns")
         check_entries(self.entries)

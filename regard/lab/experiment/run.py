@@ -122,7 +122,7 @@ class Asking:
     gpus: float | None
     redraw: Callback
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         question = self.question
         self.began = clock()
         self.end = monotonic() + 3600 * (question.hours or inf)

@@ -34,7 +34,7 @@ class Ability(Drawn):
     valid_size: int = 512
     test_size: int = 512
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.causal:
             vars(self).update(kind="language_model")
 

@@ -65,7 +65,7 @@ class Digits(Classify):
     valid_size: _OfEach = 270
     test_size: _OfEach = 360
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         left = _IMAGES - self.valid_size - self.test_size
         check_option(self.name, "what they leave of the images", left, _OfEach)
 

@@ -51,7 +51,7 @@ class ListOps(Drawn, Classify):
     max_args: Annotated[int, Range(2, LARGEST, "at least 2")] = 10  # arguments of an operator
     operator_probability: Part = 0.25  # of an operator in place of a digit
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.max_length - self.min_length < 2:
             raise OptionError(
                 f"listops: no length lies between min_length ({self.min_length}) and max_length ({self.max_length}), both exclusive"

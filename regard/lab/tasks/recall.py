@@ -29,7 +29,7 @@ class Recall(Drawn):
     num_pairs: int = 8  # keys with a value each
     spread: Part = 0.01  # small: keys come back soon; 1: anywhere
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         length = self.length
         pairs = self.num_pairs
         size = self.vocab_size

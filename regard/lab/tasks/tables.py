@@ -148,7 +148,7 @@ class PlantedHistories(Drawn, TableTask):
     valid_size: int = 2000
     test_size: int = 4000
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if not 2 <= self.num_kinds <= self.num_items:
             raise OptionError(
                 f"planted_histories: num_kinds ({self.num_kinds}) must be from 2 to num_items ({self.num_items})"

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core import OptionError, ShapeError
-from regard.core.errors import shown
+from regard.core.errors import OptionError, ShapeError, shown
 from regard.core.options import Declared, Range
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
@@ -58,7 +57,7 @@ class Splits:
     schema: Any = None
     sha256: str = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         parts = {"training": self.train, "validation": self.valid, "test": self.test}
         if empty := [name for name, part in parts.items() if not len(part)]:
             raise OptionError(

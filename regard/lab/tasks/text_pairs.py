@@ -86,7 +86,7 @@ class TextPairs(Task):
     test_size: int = 500
     smoothing: Share = 0.1  # type: ignore[misc]
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.metric == BITS:  # of the instance, in the place of its class's
             vars(self).update(better="lower", baseline="token frequencies", has_scores=True)
 

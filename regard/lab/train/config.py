@@ -43,7 +43,7 @@ class TrainConfig(Declared):
     precision: Literal["no", "bf16"] = "no"
     seed: DataSeed = 0  # order of batches, dropout; not the model's initial weights
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if (self.steps is None) == (self.tokens is None):
             raise OptionError(
                 f"give one of steps and tokens, got steps={self.steps}, tokens={self.tokens}"

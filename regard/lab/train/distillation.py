@@ -32,7 +32,7 @@ class Distillation(Task):
     length: int
     error: Callable[..., Loss]
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         found, least = len(self.ids) // self.length, 2 * HELD + 1
         if found < least:
             raise OptionError(

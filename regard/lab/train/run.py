@@ -21,8 +21,7 @@ from regard.core.options import Declared, checked, tuples
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Form
 from regard.lab.data.source import own_code
-from regard.lab.tasks import Splits, Task
-from regard.lab.tasks.task import DataSeed
+from regard.lab.tasks.task import DataSeed, Splits, Task
 from regard.lab.train.checkpoint import newest, take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
@@ -43,7 +42,7 @@ class Run(Declared):
     seed: DataSeed = 0  # of the initial weights
     start_from: Path | None = None  # folder of a run whose best weights are taken where they fit
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         task = self.task
         model = self.model
         if task.kind not in model.kinds:
