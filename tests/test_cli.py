@@ -228,6 +228,7 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert mixer.pattern.heads == tuple(patterns)
     assert option("impl=Form(tile=8)") == ("impl", regard.Form(tile=8))
     assert option("score=additive") == ("score", "additive")
+    assert option("score={[]}") == ("score", "{[]}")
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))
 
 
@@ -235,6 +236,7 @@ NO_VALUES = {
     "patterns=[Windw(4, 4)]": "unknown value 'Windw'. Did you mean 'Window'",
     "patterns=[Window(4)]": "missing 1 required positional argument: 'after'",
     "patterns=[Window(4, -1)]": "after",
+    f"patterns={'-' * 20_000}1": "patterns is nested too deeply to be read",
     "patterns=[Window(4, 4) | 3]": "is no value: literals, lists, All, Block",
     "patterns=__import__('os').getcwd()": "is no value",
     "patterns=[Window(*[4, 4])]": "is no value",

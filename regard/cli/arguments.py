@@ -146,13 +146,20 @@ def option(word: str) -> tuple[str, Any]:
     if not equals or not name:
         raise OptionError(f"options are written NAME=VALUE, got {word!r}")
     try:
-        tree = ast.parse(value, mode="eval").body
-    except (ValueError, SyntaxError):
-        return name, value
+        return name, _read(value)
+    except (RecursionError, MemoryError):
+        raise OptionError(f"{name} is nested too deeply to be read") from None
+
+
+def _read(text: str) -> Any:
     try:
-        return name, ast.literal_eval(tree)
-    except ValueError:
-        return name, _value(tree) if any(isinstance(n, ast.Call) for n in ast.walk(tree)) else value
+        tree = ast.parse(text, mode="eval").body
+    except (ValueError, SyntaxError):
+        return text
+    try:
+        return ast.literal_eval(tree)
+    except (TypeError, ValueError):
+        return _value(tree) if any(isinstance(n, ast.Call) for n in ast.walk(tree)) else text
 
 
 def _value(node: ast.expr) -> Any:

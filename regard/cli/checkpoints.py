@@ -203,7 +203,7 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     if text[:1] == "[" and text[-1:] == "]":  # as pandas and JSON write one
         try:
             parts = ["" if one is None else str(one) for one in ast.literal_eval(text)]
-        except (ValueError, SyntaxError):
+        except (TypeError, ValueError, SyntaxError):
             raise OptionError(f"explore: {text!r} in {field.name} is no list") from None
     return list(map(value, parts))
 

@@ -85,7 +85,7 @@ def _trial(question: Any, label: str, column_name: str = "") -> Any:
     if label not in labels:
         raise UnknownNameError(f"entry of {question.name}", label, labels)
     columns = Catalog(f"column of {question.name}", question.trained)
-    column = columns[column_name or columns.names()[0]]
+    column = columns[column_name or next(iter(columns), "")]
     rate = question.rates[0] if question.rates else None
     return as_run(column, labels[label], question.seeds[0], rate, column.task.load(), question.base)
 

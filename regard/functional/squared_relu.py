@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.mask import OPEN, Mask
+from regard.core.options import Above0
 from regard.functional.rows import Impl, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]
@@ -26,7 +27,7 @@ def squared_relu_attention(
     *,
     mask: Mask = OPEN,
     bias: Bias | None = None,
-    divisor: float | None = None,
+    divisor: Above0 | None = None,
     impl: Impl = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """relu(q k^T + bias)^2 v over the allowed keys, divided by `divisor`, or by their number where it is None.

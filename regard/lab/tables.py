@@ -222,6 +222,10 @@ class Given(TableTask):
 def _labels(X: Columns, y: Any) -> tuple[Float[NDArray, "n K"], Names | None, bool]:
     """Labels of the rows of X, their names where they have some, and whether there is one. 0, 1 or missing."""
     names = tuple(map(str, y)) if isinstance(y, Mapping) or hasattr(y, "columns") else None
+    if len(set(names or ())) < len(names or ()):
+        raise ShapeError(
+            f"labels must have a name each, as text, and have {', '.join(names or ())}"
+        )
     try:
         found = _floats(y) if names is None else np.stack([_floats(y[name]) for name in y], 1)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:

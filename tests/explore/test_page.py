@@ -514,6 +514,8 @@ def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
     shop = {"shop": {0: 2, 1: 3, "Yes": 4}}
     texts = {"1.0": 1, "true": 1, "False": 0, "yes": "yes", "1_0": "1_0", "2": 2}
     assert {text: _cell(field, text, shop) for text in texts} == texts | {"2": "2"}
+    with pytest.raises(regard.OptionError, match="in history is no list"):
+        _cell(history, "[{[]}]", ids)
     with pytest.raises(regard.OptionError, match="'1_2' in age is no number"):
         _cell(Numeric("age"), "1_2", {})
     with pytest.raises(regard.OptionError, match=r"'\[a b\]' in history is no list"):

@@ -115,6 +115,7 @@ REFUSED = [
     *((odd, "y must have shape") for odd in (None, 1, np.zeros((1500, 0)))),
     *((odd, "labels must be 0, 1 or missing, all of one length") for odd in ([[0, 1], [1]], {"a": [0, 1], "b": [1]})),
     ({}, "labels must be 0, 1 or missing"),
+    ({0: CLICKED, "0": CLICKED}, "labels must have a name each, as text, and have 0, 0"),
     (torch.zeros(1500, requires_grad=True), "labels must be 0, 1 or missing, all of one length"),
     (np.zeros(1500), "label: of the 1350 rows trained on, 0 are 1 and 1350 are 0"),
     (RARE, "label: of the 1350 rows trained on, 0 are 1"),

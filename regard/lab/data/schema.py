@@ -77,15 +77,7 @@ class Schema:
                 )
         seen: dict[str, Counter] = {}
         scales = {}
-        every = range(len(next(iter(columns.values()))))
-        rows = every[train or slice(None)] if isinstance(train, slice | None) else train
-        if not all(
-            isinstance(row, int | np.integer) and type(row) is not bool and row in every
-            for row in rows
-        ):
-            raise OptionError(
-                f"Schema: train must hold numbers of rows from 0 to {len(every) - 1}, got {shown(train)}"
-            )
+        rows = _rows(train, range(len(next(iter(columns.values())))))
         for name, column in columns.items():
             part = [column[row] for row in rows]
             if kinds[name] == "numeric":
@@ -197,6 +189,22 @@ def _columns(table: Columns, names: Collection[str]) -> dict[str, list]:
     if len(set(lengths.values())) != 1:
         raise ShapeError(f"columns must be of equal length, got {lengths}")
     return columns
+
+
+def _rows(train: slice | Collection[int] | None, every: range) -> Collection[int]:
+    """The rows that are learned from."""
+    rows: Any = train
+    if isinstance(train, slice | None):
+        rows = (train,)  # where it is none of whole numbers
+        with suppress(TypeError, ValueError):
+            rows = every[train or slice(None)]
+    if not all(
+        isinstance(row, int | np.integer) and type(row) is not bool and row in every for row in rows
+    ):
+        raise OptionError(
+            f"Schema: train must hold numbers of rows from 0 to {len(every) - 1}, got {shown(train)}"
+        )
+    return rows
 
 
 def _numbered(values: Collection) -> dict[Hashable, int]:

@@ -91,6 +91,7 @@ REFUSED = [
     ({}, {}, "at least one column"),
     *((TABLE, {"train": rows}, "train must hold numbers of rows") for rows in ([True, False], [0, 99], np.array([True]))),
     (TABLE, {"train": 3}, r"train \(3\) must be a slice"),
+    *((TABLE, {"train": slice(*odd)}, "train must hold numbers of rows") for odd in (("a", None), (None, None, 0))),
     ({"a": [Decimal(1), None]}, {}, "'a' holds numbers of type Decimal: give floats"),
     (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "has two 'a'"),
     *(({"a": odd}, {}, f"'a' must hold a value for each row, got {type(odd).__name__}") for odd in (3, "xx")),
