@@ -8,6 +8,9 @@ from typing import Any, Literal
 from regard.core.errors import OptionError
 from regard.core.options import CheckedOptions, Declared
 
+WORD = re.compile(r"[A-Z](\^[\d.]+)?|\d+|log|[+/]")
+"""A word of a cost."""
+
 
 @dataclass(frozen=True)
 class No(metaclass=CheckedOptions):
@@ -72,8 +75,12 @@ def growth(cost: str, low: int, high: int) -> float:
     >>> growth("T W K + T^2 K", 4096, 65536)
     2.0
 
-    Raises OptionError unless 1 < low < high.
+    Raises OptionError unless 1 < low < high, and for a cost that is no sum of such products.
     """
+    if odd := [word for word in cost.split() if not WORD.fullmatch(word)]:
+        raise OptionError(
+            f"growth: cost ({cost}) must be sums of products as 'T W K + T^2 H / C', and {odd[0]} is none"
+        )
     if not 1 < low < high:
         raise OptionError(f"growth: lengths ({low}, {high}) must rise, and be above 1")
 

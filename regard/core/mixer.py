@@ -96,7 +96,7 @@ class Mixer(Recorded):
 
     def require(self, what: str) -> None:
         """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`."""
-        if not hasattr(self.capabilities, what):
+        if not hasattr(self.capabilities, str(what)):
             raise UnknownNameError("capability", what, vars(self.capabilities))
         answer = getattr(self.capabilities, what)
         if isinstance(answer, No):

@@ -33,6 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
 from regard.core.mask import Mask
+from regard.core.shapes import LARGEST
 
 TILE = 256
 """Queries whose scores are held at once."""
@@ -57,7 +58,7 @@ class Form:
     def __post_init__(self):
         for name in ("tile", "chunk", "room"):
             size = getattr(self, name)
-            if size is not None and (type(size) is not int or size < 1):
+            if size is not None and (type(size) is not int or not 1 <= size <= LARGEST):
                 raise OptionError(f"Form: {name} must be a positive integer, got {size!r}")
 
 

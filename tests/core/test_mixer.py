@@ -129,6 +129,8 @@ def test_what_a_class_declares_is_checked():
         UnknownNameError, match=r"unknown capability 'streamin'. Did you mean 'stream"
     ):
         Own(24).require("streamin")
+    with pytest.raises(UnknownNameError, match="unknown capability 3"):
+        Own(24).require(3)
     with pytest.raises(OptionError, match=r"No: reason \(3\) must be a name"):
         regard.core.No(3)
     nameless = type("Nameless", (Mixer,), {"mix": Own.mix, "capabilities": Own.capabilities})

@@ -86,6 +86,8 @@ REFUSED = {
         ('padding "same" needs a stride of 1', lambda: CoordConv2d(1, 2, 3, padding="same", stride=2)),
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
+        *(("Form: tile must be a positive", lambda odd=odd: regard.Form(tile=odd)) for odd in (0, 2.0, 2**31)),
+        *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in ("2T K", "n^2", "T^(3/2)")),
         ("as_state: cls", lambda: regard.core.as_state(None)),
         (r"max_len \('ten'\) must be a positive", lambda: regard.build("softmax", dim=12, max_len="ten", num_heads=3)),
         (r"fnet: num_heads \(-3\)", lambda: regard.build("fnet", dim=12, num_heads=-3)),
