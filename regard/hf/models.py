@@ -227,6 +227,9 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         else:
             y = self._extend(cache, input_ids, attention_mask, position_ids, others)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        N = y.shape[1]
+        if isinstance(keep, Tensor) and not ((keep >= -N) & (keep < N)).all():
+            raise ShapeError(f"{type(self).__name__}: logits_to_keep must name some of {N} tokens")
         return self._output(y[:, keep], labels, others, **{CACHE: cache})
 
     def _extend(

@@ -113,8 +113,8 @@ def _check(model: type[PreTrainedModel], name: str) -> None:
             AttentionConfig(short)  # raises with the reason
         known = filter(registered, AttentionInterface._global_mapping)
         raise UnknownNameError("attn_implementation", name, known)
-    theirs = model.__module__.startswith("transformers.")
-    if theirs and not model._can_set_attn_implementation():
+    of = model.__module__.partition(".")[0]
+    if of == "regard" or (of == "transformers" and not model._can_set_attn_implementation()):
         raise UnsupportedError(
             f"{model.__name__} does not support attn_implementation={name!r}: it calls no function for attention"
         )

@@ -85,6 +85,7 @@ def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path
 
 
 def test_what_is_refused():
+    regard.hf.register()
     model = regard.hf.wrap(LanguageModelConfig(**OURS))
     classifier = regard.hf.wrap(ClassifierConfig(**OURS, num_classes=3))
     classifier.config.num_labels = 5
@@ -95,6 +96,9 @@ def test_what_is_refused():
          lambda: regard.hf.wrap(LanguageModelConfig(**OURS, mixer=own))),
         (UnsupportedError, "RegardForCausalLM does not support inputs_embeds", lambda: model(IDS, inputs_embeds=torch.zeros(2, 11, 24))),
         (UnsupportedError, "does not support output_attentions", lambda: model(IDS, output_attentions=True)),
+        (ShapeError, "logits_to_keep must name some of 11 tokens", lambda: model(IDS, logits_to_keep=torch.tensor([0, 30]))),
+        (UnsupportedError, "RegardForCausalLM does not support attn_implementation='regard_linear'",
+         lambda: model.set_attn_implementation("regard_linear")),
         (ShapeError, "attention_mask must be boolean or hold 0 and 1 alone", lambda: model(IDS, attention_mask=added)),
         (UnsupportedError, "does not support resize_token_embeddings", lambda: model.resize_token_embeddings(50)),
         (OptionError, "it has 3 classes, got num_labels=5", lambda: type(classifier)(classifier.config)),
