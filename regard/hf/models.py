@@ -134,7 +134,8 @@ class RegardModel(PreTrainedModel):
         Raises UnsupportedError for arguments that are not known, and for positions unlike those that the model inside counts.
         """
         who = type(self).__name__
-        for name, value in others.items():
+        asked = {name: getattr(self.config, name) for name in OUTPUTS} | others
+        for name, value in asked.items():
             if name not in _SILENT and value is not None and value is not False:
                 raise UnsupportedError(f"{who} does not support {name}")
         numbers = documents(who, ids.shape, valid, {**others, "position_ids": position})
@@ -168,7 +169,11 @@ class RegardModel(PreTrainedModel):
                     f"{type(self).__name__}: labels ({shown(labels)}) do not fit logits {list(logits.shape)}: {error}"
                 ) from error
         output = self.output(loss=loss, logits=logits, **more)
-        return output.to_tuple() if others.get("return_dict") is False else output
+        return (
+            output.to_tuple()
+            if others.get("return_dict", self.config.return_dict) is False
+            else output
+        )
 
 
 _SILENT = {
@@ -181,6 +186,9 @@ _SILENT = {
     *FOLLOWS,
 }
 """Arguments of Transformers' loops that change no output here, or that are read elsewhere."""
+
+OUTPUTS = ("output_attentions", "output_hidden_states")
+"""What a config may ask for in the place of a call."""
 
 CACHE = "cache" if hasattr(CausalLMOutputWithPast, "cache") else "past_key_values"
 """What Transformers calls a cache, from 5.24 on and before."""

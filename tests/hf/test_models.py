@@ -89,6 +89,10 @@ def test_what_is_refused():
     model = regard.hf.wrap(LanguageModelConfig(**OURS))
     classifier = regard.hf.wrap(ClassifierConfig(**OURS, num_classes=3))
     classifier.config.num_labels = 5
+    asking = regard.hf.wrap(regard.models.MaskedLanguageModelConfig(**OURS))
+    asking.config.return_dict = False
+    assert isinstance(asking(IDS), tuple)
+    asking.config.output_attentions = True
     own, added = MIXERS["linear"], (1.0 - VALID.float()) * -1e9
     assert_refused(
         (UnsupportedError, "wrap does not support Linear: it takes language_model", lambda: regard.hf.wrap(torch.nn.Linear(1, 1))),
@@ -96,6 +100,7 @@ def test_what_is_refused():
          lambda: regard.hf.wrap(LanguageModelConfig(**OURS, mixer=own))),
         (UnsupportedError, "RegardForCausalLM does not support inputs_embeds", lambda: model(IDS, inputs_embeds=torch.zeros(2, 11, 24))),
         (UnsupportedError, "does not support output_attentions", lambda: model(IDS, output_attentions=True)),
+        (UnsupportedError, "RegardForMaskedLM does not support output_attentions", lambda: asking(IDS)),
         (ShapeError, "logits_to_keep must name some of 11 tokens", lambda: model(IDS, logits_to_keep=torch.tensor([0, 30]))),
         (UnsupportedError, "RegardForCausalLM does not support attn_implementation='regard_linear'",
          lambda: model.set_attn_implementation("regard_linear")),
