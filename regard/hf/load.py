@@ -225,9 +225,15 @@ def _saved(folder: Path, origin: Settings) -> Stack:
             f"load: {folder / CONFIG} tells of {told:,} bytes of tensors, and its weights have {size:,}"
         )
     model = restored(origin, size)
+    saved = nn.ModuleDict({INSIDE: model})
     try:
-        load_model(nn.ModuleDict({INSIDE: model}), weights)
-    except (OSError, SafetensorError, RuntimeError) as error:
+        with safe_open(weights, "pt") as file:
+            there = (pair for pair in saved.named_parameters() if pair[0] in file.keys())
+            name, parameter = next(there)
+            if (dtype := file.get_slice(name)[:1].dtype) != parameter.dtype:  # it was moved to one
+                saved.to(dtype)
+        load_model(saved, weights)
+    except (OSError, SafetensorError, RuntimeError, StopIteration, TypeError) as error:
         raise StoredDataError(
             f"load: {weights} does not hold this model: {visible(str(error))[:LONGEST]}"
         ) from None
