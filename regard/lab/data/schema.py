@@ -140,14 +140,11 @@ class Schema:
             scaled = (_numbers(field.name, column) - mean) / deviation
             return scaled.clip(-FARTHEST, FARTHEST).astype(np.float32)
         _values(field.name, column, type(field).__name__.lower())
-        ids = self.ids[field.of.name]
+        ids = {None: MISSING, **self.ids[field.of.name]}
         if isinstance(field, Categorical):
-            found = [MISSING if cell is None else ids.get(cell, UNKNOWN) for cell in column]
-            return np.array(found, dtype=np.int32)
+            return np.array([ids.get(cell, UNKNOWN) for cell in column], dtype=np.int32)
         rows = (_members(field.name, cell) for cell in column)
-        return Ragged.of(
-            [[MISSING if v is None else ids.get(v, UNKNOWN) for v in row] for row in rows]
-        )
+        return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
 
 
 def column_names(table: Columns) -> list[str]:
