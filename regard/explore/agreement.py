@@ -46,7 +46,7 @@ def kendall(a: Scores, b: Scores) -> float:
     """Kendall's tau-b, which corrects for ties; NaN where a score is."""
     if _lack(a, b):
         return nan
-    left, right = (torch.sign(z.double()[:, None] - z.double()).triu(1) for z in (a, b))
+    left, right = (_signs(z).triu(1) for z in (a, b))
     size = left.square().sum().sqrt() * right.square().sum().sqrt()
     return ((left * right).sum() / size).item()
 
@@ -55,7 +55,7 @@ def spearman(a: Scores, b: Scores) -> float:
     """Correlation of ranks; ties share their mean rank. NaN where a score is."""
     if _lack(a, b):
         return nan
-    return torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1].item()
+    return torch.corrcoef(torch.stack([_signs(a).sum(1), _signs(b).sum(1)]))[0, 1].item()
 
 
 def overlap(a: Scores, b: Scores, *, k: int) -> float:
@@ -71,10 +71,9 @@ def _lack(*scores: Scores) -> bool:
     return any(z.isnan().any() for z in scores)
 
 
-def _ranks(z: Scores) -> Scores:
-    z = z.double()
-    below = (z[None] < z[:, None]).sum(1)
-    return below + ((z[None] == z[:, None]).sum(1) - 1).double() / 2
+def _signs(z: Scores) -> Float[Tensor, "T T"]:
+    """1 where a score is above another, -1 where it is below; their sum over the others grows as the rank, by two for each."""
+    return (z[:, None] > z).double() - (z[:, None] < z).double()
 
 
 # ---------------------------------------------------------------------- gold alignments
