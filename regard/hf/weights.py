@@ -70,13 +70,6 @@ class Weights:
         """One layer for each part, whose name comes in the place of {}."""
         return [self.linear(pattern.format(part)) for part in parts]
 
-    def feed_forward(self, activation: str, value: str, out: str, gate: str = "") -> FeedForward:
-        made = FeedForward(1, 1, activation=ACTIVATIONS[activation](), gated=bool(gate))
-        made.value = self.linear(value)
-        made.out = self.linear(out)
-        made.gate = self.linear(gate) if gate else None
-        return made
-
     def embedding(self, name: str) -> nn.Embedding:
         return nn.Embedding.from_pretrained(self[f"{name}.weight"], freeze=False)
 
@@ -166,7 +159,10 @@ class LoadRequest(NamedTuple):
     ) -> Block:
         """names, below the layer: the norms of mixer and feed-forward layer, and the latter's value, out and, where it has one, gate."""
         first, last, *parts = (f"{layer}.{name}" for name in names)
-        feed_forward = self.weights.feed_forward(self.activation(activation), *parts)
+        made = ACTIVATIONS[self.activation(activation)]()
+        feed_forward = FeedForward(1, 1, activation=made, gated=len(parts) > 2)
+        for part, name in zip(("value", "out", "gate"), parts, strict=False):
+            setattr(feed_forward, part, self.weights.linear(name))
         block = Block(1, mixer, feed_forward, norm_first=norm_first)
         block.mixer_norm = norm(first)
         block.feed_forward_norm = norm(last)
