@@ -113,16 +113,10 @@ def columns(task: Task, train: TrainConfig) -> tuple[Column, ...]:
     """The column of a task of one's own, named by its file where it reads one; or one for each place of an encoder-decoder."""
     path = getattr(task, "path", None)
     name = f"{task.name} ({Path(path).name})" if path else task.name
-    places = get_args(Place) if task.kind == "translate" else ("encoder",)
-    return tuple(
-        Column(
-            name=name if len(places) == 1 else f"{name}, {place}",
-            task=task,
-            train=train,
-            place=place,
-        )
-        for place in places
-    )
+    one = Column(name=name, task=task, train=train)
+    if task.kind != "translate":
+        return (one,)
+    return tuple(replace(one, name=f"{name}, {place}", place=place) for place in get_args(Place))
 
 
 @dataclass(frozen=True)
