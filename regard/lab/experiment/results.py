@@ -49,11 +49,11 @@ def wider(grid: Sequence[float], best: float) -> float | None:
     return grid[-1] * ratio if isclose(best, grid[-1]) else None
 
 
-def grid_of(rows: Iterable[Row], rates: Sequence[float], better: str, widens: bool) -> list[float]:
-    """The rates of a question, and those by which these rows widened them, the lowest first."""
-    grid = sorted(rates)
+def grid_of(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[float]:
+    """The rates of a question, and those by which these rows widened them, the lowest first. asked: its record."""
+    grid = sorted(asked["rates"])
     rated = [row for row in rows if row.rate is not None]
-    for _ in range(WIDEST if widens and grid else 0):
+    for _ in range(WIDEST if asked["kind"] == "comparison" and grid else 0):
         best = best_rate((row for row in rated if among(row.rate, grid)), better)
         more = wider(grid, best) if best else None
         if more is None or not any(among(row.rate, [more]) for row in rated):
@@ -74,7 +74,7 @@ def counted(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[
         if row.seed in asked["seeds"]
         or (row.seed > last and row.question == asked["name"] and asked["claims"])
     ]
-    grid = grid_of(rows, asked["rates"], better, asked["kind"] == "comparison")
+    grid = grid_of(rows, asked, better)
     return [row for row in rows if (among(row.rate, grid) if grid else row.rate is None)]
 
 

@@ -212,8 +212,7 @@ class Asking:
     def _grid(self, cell: Cell) -> list[Any]:
         """The rates of the question, and those by which an earlier call widened them."""
         rows = self._counted(cell)
-        better = cell.column.task.better
-        return grid_of(rows, self.question.rates, better, bool(self.question.base)) or [None]
+        return grid_of(rows, vars(self.question), cell.column.task.better) or [None]
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
