@@ -23,7 +23,7 @@ def of_question(results: Results) -> Told:
     trained = results.trained
     timed = [name for name in results.columns if name not in trained]
     shown = [*results.lines * bool(trained), *results.labels]
-    rows = [_row(results, label, trained, timed) for label in dict.fromkeys(shown)]
+    rows = [_row(results, label) for label in dict.fromkeys(shown)]
     ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
     return {name: config[name] for name in kept} | {
@@ -35,7 +35,7 @@ def of_question(results: Results) -> Told:
         "rows": [row for row in rows if row["cells"] or row["timed"]],
         "gained": results.gained,
         "claims": results.judged(),
-        "missing": [*_missing(results, trained)],
+        "missing": [*_missing(results)],
         "old": results.old,
     }
 
@@ -53,12 +53,12 @@ def _lines(results: Results, column: str, causal: bool | None) -> dict[str, floa
     return {name: short(value) for name, value in results.three_lines(column, causal).items()}
 
 
-def _row(results: Results, label: str, trained: list[str], timed: list[str]) -> Told:
-    cells = {name: cell for name in trained if (cell := results.cells.get((label, name)))}
+def _row(results: Results, label: str) -> Told:
+    cells = {name: cell for name in results.trained if (cell := results.cells.get((label, name)))}
     ran = [row for cell in cells.values() for row in cell.rows]
     line = {"mixer": label, "options": {}, "source": next((row.source for row in ran), "")}
     entry = next((one for one in results.config["entries"] if one["label"] == label), line)
-    speeds = {name: one for name in timed if (one := results.timed.get((label, name)))}
+    speeds = {name: one for name in results.columns if (one := results.timed.get((label, name)))}
     law = results.laws.get(label)
     mixer = entry["mixer"]
     forms = [cell.causal for cell in cells.values()] + [row.causal for row in speeds.values()]
@@ -132,9 +132,9 @@ def _timed(row: Row, causal: bool | None) -> Told:
     }
 
 
-def _missing(results: Results, trained: list[str]) -> Iterator[str]:
+def _missing(results: Results) -> Iterator[str]:
     """What has not been run yet, in one sentence for each column."""
-    for name in trained:
+    for name in results.trained:
         absent = [c.entry for c in _entered(results, name) if not (c.rows or c.failed or c.reason)]
         many = ", ".join(absent)
         if len(absent) > 3:
