@@ -110,11 +110,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Log-odds, [n] for one label and [n K] for several."""
         self._check_fitted()
         rows = Records(self.schema_.columns(X))
-        logits = np.empty((len(rows), len(self.label_names_)))
+        parts = torch.arange(len(rows)).split(ROWS_AT_ONCE)
         with evaluating(self.module_), torch.no_grad():
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                part = range(start, min(start + ROWS_AT_ONCE, len(rows)))
-                logits[part] = self.module_(rows.gather(part)).double().numpy()
+            found = [self.module_(rows.gather(part)) for part in parts]
+        logits = torch.cat(found).double().numpy()
         return logits[:, 0] if self.single_ else logits
 
     def evaluate(self, X: Columns, y: Any, *, groups: Any = None) -> dict[str, Figures]:
