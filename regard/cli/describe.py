@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 from regard.core import No, UnknownNameError
-from regard.core.annotations import annotations, spelled
+from regard.core.annotations import annotations, configuration, spelled
 from regard.core.options import VARIADIC
 from regard.core.packages import lacking_extra
 from regard.mixers.build import resolve
@@ -82,7 +82,7 @@ def details(name: str) -> list[Facts]:
 
 def options(entry: Any) -> list[Facts]:
     """Name, meaning, allowed values, default and, where there is none, `required` of what can be set."""
-    entry = _configuration(entry)
+    entry = configuration(entry)
     types = annotations(entry.__init__)
     told = meanings(entry)
     settable = {
@@ -123,7 +123,7 @@ def presets(model: Any) -> list[str]:
     """Names of a model's sizes: those that it holds, or the functions of its file that make its configuration."""
     if not inspect.isclass(model):
         return list(model.presets)
-    wanted = _configuration(model)
+    wanted = configuration(model)
     return [
         name
         for name, make in inspect.getmembers(inspect.getmodule(model), inspect.isfunction)
@@ -152,7 +152,7 @@ def _row(kind: str, entry: Any) -> Facts:
             "state": can.state or "",
         }
     if kind == "models":
-        about |= {"tasks": _configuration(entry).kinds, "presets": presets(entry)}
+        about |= {"tasks": configuration(entry).kinds, "presets": presets(entry)}
     return about | {"what": _summary(kind, entry)}
 
 
@@ -193,14 +193,6 @@ def about(kind: str, entry: Any) -> Facts:
         }
     facts["options"] = options(entry) if inspect.isclass(entry) else _settings(entry)
     return facts
-
-
-def _configuration(entry: Any) -> Any:
-    """The class of a model's configuration, whose fields are its options."""
-    if not inspect.isclass(entry) or is_dataclass(entry):
-        return entry
-    taken = get_type_hints(entry.__init__)
-    return taken["config"] if set(taken) - {"return"} == {"config"} else entry
 
 
 def _settings(entry: Any) -> list[Facts]:

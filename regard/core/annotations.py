@@ -1,8 +1,9 @@
 """What an annotation says of an option: the values that it takes, and how an error spells them."""
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -26,6 +27,14 @@ SIZE = Range(1, LARGEST, "a positive integer")
 WIDEST = 3.4e38  # what float32 holds
 WORD = 2**63  # beyond what a tensor's whole numbers hold
 FINITE = Range(-WIDEST, WIDEST, "a finite number")
+
+
+def configuration(entry: Any) -> Any:
+    """The class of a model's configuration, whose fields are its options; anything else as it is."""
+    if not inspect.isclass(entry) or is_dataclass(entry):
+        return entry
+    taken = get_type_hints(entry.__init__)
+    return taken["config"] if set(taken) - {"return"} == {"config"} else entry
 
 
 @cache

@@ -1,11 +1,11 @@
 """The runs of `regard train TASK` and `regard train TASK/MODEL`: sizes and budgets for one core and a few minutes."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from regard.core import OptionError
+from regard.core.annotations import configuration
 from regard.core.options import checked
 from regard.lab.tasks import TASKS, PlaceReaderConfig, Task
 from regard.lab.train.config import TrainConfig
@@ -149,10 +149,10 @@ def _model(task: Task, name: str, own: Fields) -> ModelConfig:
     if name == PlaceReaderConfig.name:
         return PlaceReaderConfig()
     model = MODELS[name]
-    config = _config(model)
+    config = configuration(model)
     said = f"{task.name}/{name}: "
     if task.kind not in config.kinds:
-        serving = [one for one, of in MODELS.items() if task.kind in _config(of).kinds]
+        serving = [one for one, of in MODELS.items() if task.kind in configuration(of).kinds]
         raise OptionError(
             f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. Models that serve it: {', '.join(serving)}."
         )
@@ -177,8 +177,3 @@ def _model(task: Task, name: str, own: Fields) -> ModelConfig:
     if hasattr(task, "k"):
         chosen["num_predict"] = task.max_len // task.k
     return config(**{key: value for key, value in chosen.items() if key in known})
-
-
-def _config(model: Any) -> Any:
-    """The holder of the kinds that a model serves: the class of its configuration, or a paper's stack itself."""
-    return get_type_hints(model.__init__)["config"] if inspect.isclass(model) else model
