@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
@@ -82,6 +82,13 @@ def own_files(of: Any) -> list[Path]:
 def own_code(of: Any) -> str:
     """The sha256 of the code of these files."""
     return sha256("\n".join(map(_code, own_files(of))).encode()).hexdigest()
+
+
+def held(one: Any) -> list[Any]:
+    """What a partial, or the function around one, holds for it."""
+    if isinstance(one, partial):
+        return [one.args, one.keywords, held(one.func)]
+    return [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
 
 
 @cache

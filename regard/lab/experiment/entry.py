@@ -178,13 +178,6 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def held(one: Any) -> list[Any]:
-    """What a partial, or the function around one, holds for it."""
-    if isinstance(one, partial):
-        return [one.args, one.keywords, held(one.func)]
-    return [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
-
-
 def sources(*parts: Any) -> Facts:
     """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
     held = [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]

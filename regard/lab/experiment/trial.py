@@ -16,8 +16,8 @@ from accelerate.utils import send_to_device
 from torch import nn
 
 from regard.core import OptionError, PathError, RegardError, StoredDataError
-from regard.lab.data.source import code
-from regard.lab.experiment.entry import Entry, held, sources
+from regard.lab.data.source import code, held
+from regard.lab.experiment.entry import Entry, sources
 from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted

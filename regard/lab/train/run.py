@@ -20,7 +20,7 @@ from regard.core.memory import require_memory
 from regard.core.options import Declared, checked, tuples
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Form
-from regard.lab.data.source import own_code
+from regard.lab.data.source import held, own_code
 from regard.lab.tasks.task import DataSeed, Splits, Task
 from regard.lab.train.checkpoint import newest, take_weights
 from regard.lab.train.config import TrainConfig
@@ -186,8 +186,7 @@ def _named(one: Any) -> Any:
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
     if not isinstance(one, type | FunctionType) or module.startswith("regard."):
         return name
-    held = [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
-    told = json.dumps([own_code(one), held], default=_named)
+    told = json.dumps([own_code(one), held(one)], default=_named)
     return f"{module}:{name} {sha256(told.encode()).hexdigest()[:16]}"
 
 
