@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from regard.core.files import path_error, reported
 from regard.lab.data.owners import locked, space
@@ -70,16 +70,17 @@ class Claims:
 
     def _take(self, held: ExitStack, key: str, alone: bool) -> None:
         """Each takes its own lock before it looks at the other's, so that at least one of two that come at once sees the other."""
-        timing = locked(self.folder / f"{self.machine}.timing", timeout=0)
-        busy = self.folder / f"{self.machine}.busy.{os.getpid()}"
-        held.enter_context(
-            locked(self.folder / key[:3], timeout=0)
-        )  # a file for each trial is too many
-        held.enter_context(timing if alone else locked(busy, timeout=0))
+
+        def lock(name: str) -> FileLock:
+            return locked(self.folder / name, timeout=0)
+
+        timing = lock(f"{self.machine}.timing")
+        held.enter_context(lock(key[:3]))  # a file for each trial is too many
+        held.enter_context(timing if alone else lock(f"{self.machine}.busy.{os.getpid()}"))
         others = [timing]
         if alone:
             found = self.folder.glob(f".{self.machine}.busy.*.lock")
-            others = [locked(path.with_name(path.name[1:-5]), timeout=0) for path in found]
+            others = [lock(path.name[1:-5]) for path in found]
         for other in others:
             with other:
                 pass
