@@ -34,15 +34,11 @@ def exchanged(
     ranks: Ranks, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]
 ) -> tuple[Tensor, ...]:
     """`Ranks.exchange`; gradients go back to the ranks that sent the parts."""
-    own = [z.shape for z in parts]
 
-    def there(*z: Tensor) -> tuple[Tensor, ...]:
-        return tuple(ranks.exchange(z, shapes))
+    def receiving(shapes: Sequence[Sequence[int]]) -> Exchange:
+        return lambda *z: tuple(ranks.exchange(z, shapes))
 
-    def back(*gradients: Tensor) -> tuple[Tensor, ...]:
-        return tuple(ranks.exchange(gradients, own))
-
-    return Exchanged.apply(there, back, *parts)
+    return Exchanged.apply(receiving(shapes), receiving([z.shape for z in parts]), *parts)
 
 
 def gathered(ranks: Ranks, z: Tensor, dim: int, lengths: Sequence[int]) -> Tensor:
