@@ -170,8 +170,7 @@ def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
 def _placed(ranks: Ranks, tokens: Tensor, valid: Valid, documents: Numbers = None) -> Tensor:
     """Positions of this rank's tokens in the whole sequence."""
     lengths = ranks.facts(tokens.shape[1])
-    valid = existing(tokens, valid)
-    valid = gathered(ranks, valid, 1, lengths)
+    valid = gathered(ranks, existing(tokens, valid), 1, lengths)
     documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
     return places(valid, valid, documents).split(lengths, 1)[ranks.rank]
 
