@@ -248,17 +248,15 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
         return found
     spread = max(abs(math.log(r.values["high_ms"] / r.values["low_ms"])) / 2 for r in rows)
     beside = "T" if case.decode else MIXERS[SOFTMAX].capabilities.time
-    own = _grown(rows, "ms", cost, spread)
-    base = _grown(rows, "baseline_ms", beside, spread)
-    ms = own.at(length)
+    ms = _grown(rows, "ms", cost, spread).at(length)
     peak = _grown(rows, "peak_bytes", memory).at(length)
     if case.memory and peak.value > case.memory:
         allowed = size(case.memory)
         return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
-    found = replace(found, ms=ms, bytes=peak, causal=rows[-1].causal)
-    if label == SOFTMAX:
-        return replace(found, ratio=Estimate(1.0, 0.0, ms.measured))
-    return replace(found, ratio=ms.over(base.at(length)))
+    ratio = Estimate(1.0, 0.0, ms.measured)
+    if label != SOFTMAX:
+        ratio = ms.over(_grown(rows, "baseline_ms", beside, spread).at(length))
+    return replace(found, ms=ms, ratio=ratio, bytes=peak, causal=rows[-1].causal)
 
 
 def _grown(rows: Sequence[Row], name: str, cost: str, spread: float = 0.0) -> Growth:
