@@ -208,11 +208,8 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
     new = build(cls, dim=width, num_heads=heads.num_heads, max_len=max_len, **options)
     taken = _given_heads(old, new)
     repeats = taken.num_kv_heads // heads.num_kv_heads
-    taken.query = heads.query
-    taken.out = heads.out
-    taken.gate = heads.gate
-    taken.query_norm = heads.query_norm
-    taken.key_norm = heads.key_norm
+    for part in ("query", "out", "gate", "query_norm", "key_norm"):
+        setattr(taken, part, getattr(heads, part))
     taken.value = _repeated(heads.value, heads.num_kv_heads, repeats)
     if taken.key is not None:
         taken.key = _repeated(heads.key, heads.num_kv_heads, repeats)
