@@ -133,11 +133,8 @@ class Records(Dataset):
 
     def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
         """All tokens and all labels of Examples of one length, where every token has a label or -100."""
-        columns: Any = self.columns
-        tokens, labels = (
-            _tensor(columns[name].values).view(len(self), -1) for name in ("tokens", "label")
-        )
-        return tokens, labels
+        tokens: Any = self.columns["tokens"]
+        return _tensor(tokens.values).view(len(self), -1), self.labels.view(len(self), -1)
 
     def content(self) -> Iterator[Array]:
         for name in sorted(self.columns):
