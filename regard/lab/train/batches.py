@@ -50,7 +50,7 @@ class Batches:
             return order
         whole = order[: self.per_epoch * self.batch_size]
         step = self.bucket * self.batch_size
-        pools = (whole[start : start + step] for start in range(0, len(whole), step))
+        pools = np.split(whole, range(step, len(whole), step))
         alike = [pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools]
         batches = np.concatenate(alike).reshape(self.per_epoch, self.batch_size)
         return batches[rng.permutation(self.per_epoch)].ravel()
