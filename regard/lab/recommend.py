@@ -10,15 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
-
 from regard.core import OptionError, UnknownNameError
 from regard.core.capabilities import growth
 from regard.core.options import Above0, Declared
 from regard.lab import Entry, Question, Setting
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES
-from regard.lab.experiment.provenance import describe
+from regard.lab.experiment.provenance import describe, own_device
 from regard.lab.experiment.results import MEASURED, Cell, Results, best_of, questions
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.experiment.run import ask
@@ -133,7 +131,7 @@ def measure(case: Case, ledger: Ledger, own: Sequence[Entry] = (), *, seconds: f
     top = min(case.length, ROUGH)
     causal = None if case.decode else case.causal
     vary = tuple(
-        Setting(kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=_device(), causal=causal, unit="block", seconds=seconds)
+        Setting(kind=case.kind, length=length, dim=DIM, num_heads=HEADS, device=own_device(), causal=causal, unit="block", seconds=seconds)
         for length in sorted({max(top // part, 8) for part in (16, 4, 2, 1)})
     )  # fmt: skip
     about = f"rough timings up to {top:,} tokens"
@@ -185,7 +183,7 @@ class _Known:
 def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
     """The timings of one setting, and how many others there are: of the newest engine, this machine and blocks, if there are any."""
     rows = [row for row in rows if row.kind == "timed" and row.setting["kind"] == case.kind]
-    here = describe(_device())
+    here = describe(own_device())
 
     def group(row: Row) -> tuple:
         setting = row.setting
@@ -331,10 +329,6 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
         f"{known.elsewhere} timings left out, of another version, machine, type, size or unit.": known.elsewhere,
     }  # fmt: skip
     return [text for text, is_so in told.items() if is_so]
-
-
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -73,6 +73,11 @@ def describe(device: str) -> str:
     return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def own_device() -> str:
+    """The kind of device that this process computes on."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

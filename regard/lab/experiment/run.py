@@ -15,8 +15,6 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
-import torch
-
 from regard.core import OptionError
 from regard.core.files import check_writable
 from regard.lab.experiment import laws, mechanism_laws, speed, trial
@@ -24,7 +22,7 @@ from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
-from regard.lab.experiment.provenance import clock, describe, provenance
+from regard.lab.experiment.provenance import clock, describe, own_device, provenance
 from regard.lab.experiment.question import Column, Question
 from regard.lab.experiment.results import (
     WIDEST,
@@ -126,7 +124,7 @@ class Asking:
         question = self.question
         self.began = clock()
         self.end = monotonic() + 3600 * (question.hours or inf)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = own_device()
         self.gpus = float(self.device == "cuda") if self.gpus is None else self.gpus
         self.workers = Claims(self.ledger.path)
         self.next_draw = -inf
