@@ -1,6 +1,6 @@
 """`regard bench` on the command line: which mixers, passes, lengths, types and devices, and what is printed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -79,8 +79,8 @@ class Bench(Declared):
                 raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
             check_outputs([self.ledger], plot=self.plot)
         settings = self._settings()
-        choices = _choices(self.mixers, self.options)
-        faults = {} if self.unchecked else _faults(choices, self.ledger)
+        choices = self._choices()
+        faults = {} if self.unchecked else self._faults(choices)
         timed = []
         not_run: dict[tuple[str, str], str] = {}
         for setting in settings:
@@ -128,6 +128,40 @@ class Bench(Declared):
             )
             for device, dtype, kind, length in varied
         ]
+
+    def _choices(self) -> "list[Entry]":
+        """Each mixer with those of the options that it has."""
+        from regard.lab.experiment.entry import check_entries
+        from regard.mixers import MIXERS
+        from regard.mixers.build import option_names
+
+        listed = [choice(name) for name in self.mixers or MIXERS.names()]
+        check_entries(listed)
+        options = dict(map(option, self.options))
+        taken = {one.name: set(option_names(one.written)) for one in listed}
+        for name in options.keys() - set().union(*taken.values()):
+            raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
+        chosen = [
+            replace(one, options={k: v for k, v in options.items() if k in taken[one.name]})
+            for one in listed
+        ]
+        for one in chosen:
+            one.sketch()  # wrong values are found before anything is timed
+        return chosen
+
+    def _faults(self, choices: "list[Entry]") -> dict[str, str | None]:
+        """Mixer -> the law that it breaks, or None."""
+        from rich.console import Console
+
+        from regard.lab.experiment.ledger import Ledger
+        from regard.lab.experiment.mechanism_laws import fault
+
+        faults = {}
+        with Ledger(self.ledger) as ledger, Console(stderr=True).status("laws") as status:
+            for one in choices:
+                status.update(f"laws  {one.name}")
+                faults[one.name] = fault(one, ledger)
+        return faults
 
 
 def _share(row: "Row") -> float | None:
@@ -180,42 +214,6 @@ def _origin(row: "Row") -> str:
         f"{row.setting['kind']} {row.setting['length']} {where.dtype}: {where.device}; allocator {where.allocator}; "
         f"matrix products {row.values['matrix_rate'] / 1e9:.0f} GFLOP/s; {versions}; commit {where.commit}"
     )
-
-
-def _choices(names: Sequence[str], words: Sequence[str]) -> "list[Entry]":
-    """Each mixer with those of the options that it has."""
-    from regard.lab.experiment.entry import check_entries
-    from regard.mixers import MIXERS
-    from regard.mixers.build import option_names
-
-    listed = [choice(name) for name in names or MIXERS.names()]
-    check_entries(listed)
-    options = dict(map(option, words))
-    taken = {one.name: set(option_names(one.written)) for one in listed}
-    for name in options.keys() - set().union(*taken.values()):
-        raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")
-    chosen = [
-        replace(one, options={k: v for k, v in options.items() if k in taken[one.name]})
-        for one in listed
-    ]
-    for one in chosen:
-        one.sketch()  # wrong values are found before anything is timed
-    return chosen
-
-
-def _faults(choices: "list[Entry]", path: Path) -> dict[str, str | None]:
-    """Mixer -> the law that it breaks, or None."""
-    from rich.console import Console
-
-    from regard.lab.experiment.ledger import Ledger
-    from regard.lab.experiment.mechanism_laws import fault
-
-    faults = {}
-    with Ledger(path) as ledger, Console(stderr=True).status("laws") as status:
-        for one in choices:
-            status.update(f"laws  {one.name}")
-            faults[one.name] = fault(one, ledger)
-    return faults
 
 
 def _check_device(name: str) -> None:
