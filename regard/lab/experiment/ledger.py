@@ -113,8 +113,8 @@ class Ledger:
                 if connection.execute("SELECT 1 FROM trials WHERE key = ?", (key,)).fetchone():
                     continue
                 new += 1
-                digest = _row_hash(rows + new, key, kind, text)
-                row = _StoredRow(rows + new, key, kind, text, digest)
+                content = rows + new, key, kind, text
+                row = _StoredRow(*content, _row_hash(*content))
                 connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", row)
                 chain = _link(chain, row)
             connection.execute("UPDATE format SET rows = ?, chain = ?", (rows + new, chain))
@@ -139,8 +139,7 @@ class Ledger:
 
         What the file holds stays in it, also what another process has just written.
         """
-        asked = self.asked(question)
-        cells = {line[2] for row in asked for line in row.config["cells"]}
+        cells = {line[2] for row in self.asked(question) for line in row.config["cells"]}
         own = {
             key: canonical(plain(row))
             for key, row in self._all().items()
