@@ -313,7 +313,7 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
     unproved = [name for name, found in able.items() if not found.quality]
     unheld = [found.mechanism for found in ranked if found.bytes is None] if case.memory else []
-    old = [f"{count} of {label}" for label, count in sorted(known.old.items()) if count]
+    old = [f"{count} of {label}" for label, count in sorted(known.old.items())]
     where = "".join(
         "One {unit}, batch {batch}, dim {dim}, {num_heads} heads, ".format(**row.setting) + row.provenance.device for row in rows[:1]
     )  # fmt: skip

@@ -165,8 +165,7 @@ class Asking:
         self.outcome.seconds = perf_counter() - began
         self._draw(now=True)
         cells = {line[2] for line in self.asked.config["cells"]}
-        rows = self.ledger.rows()
-        return [self.asked, *(row for row in rows if row.cell in cells and row.kind != "asked")]
+        return [self.asked, *(row for row in self.ledger.rows() if row.cell in cells)]
 
     def _ask(self, met: Mapping[int, str], *, last: bool = True) -> Row:
         """The record, kept in the ledger before anything of it is run; anew unless it was asked like this before, or `last`."""

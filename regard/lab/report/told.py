@@ -22,8 +22,8 @@ def of_question(results: Results) -> Told:
     asked = results.asked
     trained = results.trained
     timed = [name for name in results.columns if name not in trained]
-    shown = [*results.lines * bool(trained), *results.labels]
-    rows = [_row(results, label) for label in dict.fromkeys(shown)]
+    shown = dict.fromkeys([*results.lines, *results.labels])
+    rows = [_row(results, label) for label in shown]
     ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
     return {name: config[name] for name in kept} | {
