@@ -36,8 +36,7 @@ class Estimate:
         return value, f" ({low} to {high})" if low != high else ""
 
     def over(self, base: "Estimate") -> "Estimate":
-        errors = [one.error for one in (self, base) if one.error is not None]
-        error = max(errors) if len(errors) == 2 else None
+        error = None if self.error is None or base.error is None else max(self.error, base.error)
         return Estimate(self.value / base.value, error, self.measured and base.measured)
 
 
