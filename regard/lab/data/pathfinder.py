@@ -148,10 +148,6 @@ class _Canvas:
         near = self.cells(new[there])[..., None] + self.near[:, None, None]
         self.taken[there[:, None, None], *near] = True
 
-    def only(self, rows: NDArray[np.bool_]) -> None:
-        self.taken = self.taken[rows]
-        self.paddles = [paddle[rows] for paddle in self.paddles]
-
 
 def _placed(points: Floats) -> NDArray[np.bool_]:
     return np.isfinite(points[:, 2, 0])
@@ -176,7 +172,8 @@ def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
     for new, _ in tips:
         canvas.mark(new)
     whole = np.asarray(np.isfinite(stops).all((1, 2)))
-    canvas.only(whole)
+    canvas.taken = canvas.taken[whole]
+    canvas.paddles = [paddle[whole] for paddle in canvas.paddles]
     _distractors(canvas)
     rows, labels, origin = np.arange(whole.sum()), *rng.integers(0, 2, (2, whole.sum()))
     far = stops[whole][rows, np.where(labels, origin, 1 - origin)]
