@@ -87,7 +87,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
             with TemporaryDirectory() as folder:
-                model = self._config().build()
+                facts = {"fields": splits.schema.fields, "num_tasks": len(names)}
+                model = replace(self.model, **facts).build()
                 self.result_ = fit(
                     model, task, config, folder, splits=splits, progress=self.progress
                 )
@@ -183,10 +184,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         two = np.array([0, 1])
         self.classes_ = two if single else [two for _ in names]
         self.n_features_in_ = len(schema.fields)
-
-    def _config(self) -> ModelConfig:
-        facts = {"fields": self.schema_.fields, "num_tasks": len(self.label_names_)}
-        return replace(self.model, **facts)
 
     def _training(self, rows: int) -> TrainConfig:
         size = min(256, rows)
