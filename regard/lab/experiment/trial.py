@@ -23,10 +23,9 @@ from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
 from regard.lab.tasks import Splits
-from regard.lab.train import Run, TrainConfig, fit, train
+from regard.lab.train import DivergedError, Run, TrainConfig, fit, train
 from regard.lab.train.batches import Batches, in_order
 from regard.lab.train.checkpoint import take_weights
-from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import make_optimizer
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.terms import Terms, has_own_loss
