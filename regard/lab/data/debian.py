@@ -110,4 +110,4 @@ def split_sentences(paragraph: str) -> list[str]:
             sentences[-1] += f" {piece}"
         else:
             sentences.append(piece)
-    return [sentence for sentence in sentences if sentence]
+    return sentences
