@@ -21,7 +21,7 @@ from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
-from regard.lab.train.optimizer import warmup_linear
+from regard.lab.train.optimizer import make_optimizer, warmup_linear
 from regard.lab.train.terms import Terms, has_own_loss
 from regard.nn import after_step
 
@@ -83,15 +83,15 @@ def short_fit(
     torch.manual_seed(seed)
     order = torch.randperm(len(tokens), device="cpu")[:most].view(steps, -1)
     model.to(device)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
-    )
     taught = any(isinstance(m, Mixer) and has_own_loss(type(m)) for m in model.modules())
-    terms = Terms(model, replace(budget.as_config(), auxiliary=float(taught)), splits)
+    config = replace(budget.as_config(), auxiliary=float(taught))
+    optimizer = make_optimizer(model, config)
+    terms = Terms(model, config, splits)
     accuracies, curve, rise = list[float](), [], max(1, round(budget.warmup * steps))
     model.train()
     for step, rows in enumerate(order, 1):
-        optimizer.param_groups[0]["lr"] = lr * warmup_linear(step - 1, rise, steps)
+        for group in optimizer.param_groups:
+            group["lr"] = lr * warmup_linear(step - 1, rise, steps)
         wanted = labels[rows] != IGNORED
         with terms.watching() as calls:
             logits, asked = model(tokens[rows])[wanted], labels[rows][wanted]
