@@ -202,8 +202,7 @@ def _by_context(
     lengths = ranks.facts(source.shape[1])
     if exchange == "slots":
         mixer._check_length("length", sum(lengths))
-        count = source.new_full((len(x),), source.shape[1], dtype=torch.long)
-        count = count if valid is None else valid.sum(1)
+        count = existing(source[..., 0], valid).sum(1)
         counts = torch.tensor(ranks.facts(count.tolist()))
         k, v, taken = _in_slots(mixer, source, valid, counts, ranks.rank)
         kept: Any = (summed(ranks, k), summed(ranks, v), taken)
