@@ -93,7 +93,7 @@ def elements(mixer: Mixer, length: int, mask: Mask = OPEN, *, size: int = 2) -> 
             kept = _in_slots(mixer, x, None, torch.tensor([[length]]), 0)
         else:
             kept = mixer.initial_state(1, context=x).kept
-        leaves = [z for z in pytree.tree_leaves(kept) if torch.is_tensor(z)]
+        leaves = filter(torch.is_tensor, pytree.tree_leaves(kept))
         numbers = [z.numel() for z in leaves if z.is_floating_point()]
         weights = (size - 2) * numbers[-1] if exchange == "means" and way == "context" else 0
         return sum(numbers) * (2 if way == "context" and exchange in SENT_ONCE else 1) + weights
