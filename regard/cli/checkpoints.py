@@ -14,6 +14,7 @@ from regard.cli.explore import Explore
 from regard.core.errors import OptionError, RegardError, StoredDataError, shown, visible
 from regard.core.files import plain
 from regard.core.options import Count, check_option
+from regard.core.request import existing
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs, image_size
 from regard.nn.fields import Field, Numeric, Sequence
@@ -273,7 +274,7 @@ class Likeness:
         self.first: Tensor | None = None
 
     def __call__(self, hidden: Tensor, valid: Tensor | None) -> Tensor:
-        shown = hidden.new_ones(hidden.shape[:2]) if valid is None else valid.to(hidden)
+        shown = existing(hidden[..., 0], valid).to(hidden)
         mean = (hidden * shown[..., None]).sum(1) / shown.sum(1, keepdim=True).clamp(min=1)
         if self.first is None:
             self.first = torch.nn.functional.normalize(mean[:1].detach(), dim=-1)

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
 from regard.core.options import Count, Rate, Whole
+from regard.core.request import existing
 from regard.core.shapes import is_dense
 from regard.explore.readout import Weights, check_taken, kind_of, require_calls
 from regard.explore.statistics import below_one
@@ -285,8 +286,7 @@ def leave_one_out(
     F: the logit of `label` (None: the largest). chunk: shortened inputs at a time. Raises UnsupportedError where a mixer supports no padding, and ShapeError for tokens that are not [B T], and others that have not a row for each.
     """
     B, T = tokens.shape
-    given = kwargs.pop("valid", None)
-    valid = torch.ones_like(tokens, dtype=torch.bool) if given is None else given
+    valid = existing(tokens, kwargs.pop("valid", None))
     check_taken(model, tokens, *args, valid=valid, **kwargs)
     if not isinstance(valid, Tensor):
         raise ShapeError(f"leave_one_out: valid must be a tensor [B, T], got {shown(valid)}")

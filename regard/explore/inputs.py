@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, ShapeError, UnsupportedError
 from regard.core.options import CheckedOptions
+from regard.core.request import existing
 from regard.explore.readout import Kind, Layer, Measure, kind_of, layers
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating
@@ -234,7 +235,7 @@ _TABLES: dict[type, Any] = {DIN: _din, AutoInt: _autoint, MMoE: _mmoe}
 def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
     read = model.read(*inputs.args, **inputs.kwargs)
     tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
-    valid = inputs.kwargs.get("valid", torch.ones_like(tokens, dtype=torch.bool))
+    valid = existing(tokens, inputs.kwargs.get("valid"))
     found = []
     for row, shown in enumerate(valid):
         ids = [str(n) for n in tokens[row][shown].tolist()]

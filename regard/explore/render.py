@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 from regard.core import OptionError, RegardError
 from regard.core.files import whole
 from regard.core.options import CheckedOptions, Count, checked
+from regard.core.request import existing
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
     Answer,
@@ -163,8 +164,7 @@ def _attributions(
     )
     scores = {}
     reasons = []
-    valid = inputs.kwargs.get("valid")
-    shown = torch.ones(T, dtype=torch.bool) if valid is None else valid[row].bool().cpu()
+    shown = existing(tokens, inputs.kwargs.get("valid"))[row].bool().cpu()
     stack = [one for one in reading.groups if one.name == group.name]
     for name, method in _methods(model, stack, shown, args, kwargs).items():
         try:
