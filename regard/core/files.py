@@ -86,6 +86,10 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def text_sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def into_place(partial: Path, path: Path) -> None:
     """Give a finished file or folder of the same disk its name."""
     inside = partial.iterdir() if partial.is_dir() else ()

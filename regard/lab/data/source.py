@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core import OptionError
+from regard.core.files import file_sha256, text_sha256
 
 LIBRARY = "regard"
 APART = ("regard.lab", "regard.testing", "regard.reference", "regard.cli")
@@ -45,7 +46,7 @@ def source(of: Any) -> str:
 def code(*parts: Any) -> str:
     """The sha256 of the code of the modules of these classes and functions alone, not of what they import."""
     files = (_located(part.__module__) for part in parts)
-    return sha256("\n".join(_code(file) for file in files if file).encode()).hexdigest()
+    return text_sha256("\n".join(_code(file) for file in files if file))
 
 
 def files(of: Any) -> dict[str, Path]:
@@ -81,7 +82,7 @@ def own_files(of: Any) -> list[Path]:
 
 def own_code(of: Any) -> str:
     """The sha256 of the code of these files."""
-    return sha256("\n".join(map(_code, own_files(of))).encode()).hexdigest()
+    return text_sha256("\n".join(map(_code, own_files(of))))
 
 
 def held(one: Any) -> list[Any]:
@@ -96,7 +97,7 @@ def _code(path: Path) -> str:
     """A file's code as Python would write it, without comments and docstrings; a checksum of all of a file that is not Python."""
     tree = _tree(path)
     if not tree:
-        return sha256(path.read_bytes()).hexdigest()
+        return file_sha256(path)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:

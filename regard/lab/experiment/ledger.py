@@ -14,13 +14,12 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import PathError, StoredDataError, files
 from regard.core.errors import visible
-from regard.core.files import path_error, reported, whole
+from regard.core.files import path_error, reported, text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row
 
@@ -40,7 +39,7 @@ _SELECT = "SELECT number, key, kind, result, sha256 FROM trials"
 
 def trial_key(content: Mapping[str, Any]) -> str:
     """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
-    return sha256(canonical(content).encode()).hexdigest()
+    return text_sha256(canonical(content))
 
 
 def row_key(row: Row) -> str:
@@ -273,11 +272,11 @@ class _StoredRow(NamedTuple):
 
 def _row_hash(*content: object) -> str:
     """content: number, key, kind and result."""
-    return sha256(json.dumps(content, default=repr).encode()).hexdigest()
+    return text_sha256(json.dumps(content, default=repr))
 
 
 def _link(chain: str, row: _StoredRow) -> str:
-    return sha256(f"{chain}{row.sha256}".encode()).hexdigest()
+    return text_sha256(f"{chain}{row.sha256}")
 
 
 def _create(path: Path) -> None:

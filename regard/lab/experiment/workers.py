@@ -4,7 +4,6 @@ A claim is a file's lock, in a folder beside the ledger. The system frees it whe
 is done by another. It says who is at work, never what was done; the ledger alone holds results, and the folder may be removed.
 """
 
-import hashlib
 import math
 import os
 import time
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from regard.core.files import path_error, reported
+from regard.core.files import path_error, reported, text_sha256
 from regard.lab.data.owners import locked, space
 
 Check = Callable[[], bool]
@@ -49,7 +48,7 @@ class Claims:
                     None,
                     "its file system does not lock files, and processes would share no work",
                 )
-        self.machine = hashlib.sha256(space().encode()).hexdigest()[:16]
+        self.machine = text_sha256(space())[:16]
 
     @contextmanager
     def claim(self, key: str, *, alone: bool = False) -> Iterator[bool]:
