@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 from regard.core import OptionError
 from regard.core.options import check_option
 
+Settings = Mapping[str, Any]  # a config, or what a saved stack is made of
 STACK = "stack"
 """`model` of the configs of stacks that `regard.hf.load` gave; their settings are `Stack.origin`."""
 FACTS = (
@@ -23,13 +24,13 @@ class RegardConfig(PretrainedConfig):
 
     model_type = "regard"
 
-    def __init__(self, model: str = "", settings: Mapping[str, Any] | None = None, **others: Any):
+    def __init__(self, model: str = "", settings: Settings | None = None, **others: Any):
         check_option("RegardConfig", "model", model, str)
-        check_option("RegardConfig", "settings", settings, Mapping[str, Any] | None)
+        check_option("RegardConfig", "settings", settings, Settings | None)
         self.model = model
         self.settings = dict(settings or {})
         source = self.settings.get("config", {})  # of a stack
-        check_option("RegardConfig", "settings.config", source, Mapping[str, Any])
+        check_option("RegardConfig", "settings.config", source, Settings)
         facts = {name: source[name] for name in FACTS if source.get(name) is not None}
         self.vocab_size = self.settings.get("vocab_size")
         super().__init__(**{"tie_word_embeddings": False, **facts, **others})
@@ -43,7 +44,7 @@ class RegardConfig(PretrainedConfig):
         return cls(config.name, settings, **others)
 
     @classmethod
-    def of_stack(cls, origin: Mapping[str, Any]) -> "RegardConfig":
+    def of_stack(cls, origin: Settings) -> "RegardConfig":
         """Raises OptionError for mixers that are classes."""
         _check_names(change["mixer"] for change in origin["conversions"])
         return cls(STACK, origin)

@@ -32,7 +32,7 @@ from regard.core.errors import (
 from regard.core.files import number_in, path_error, plain, whole
 from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing
-from regard.hf.config import STACK, RegardConfig
+from regard.hf.config import STACK, RegardConfig, Settings
 from regard.hf.convert import converted
 from regard.hf.fields import Fields
 from regard.hf.kinds import bert, decoders, hybrids, t5
@@ -40,7 +40,6 @@ from regard.hf.stack import EncoderDecoder, Stack
 from regard.hf.weights import LoadRequest, Weights
 
 Tensors = dict[str, Tensor]
-Settings = Mapping[str, Any]  # a config, or what a saved stack is made of
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INSIDE = "inside"
 """Prefix of a saved stack's tensors."""
