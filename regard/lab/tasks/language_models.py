@@ -10,10 +10,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from numpy.random import Generator, default_rng
 from torch import Tensor, nn
 
 from regard.core import OptionError
@@ -43,7 +43,7 @@ def frequency_bits(
 class Draws(NamedTuple):
     """The generators that a task's data are drawn with, from its seed."""
 
-    rng: np.random.Generator
+    rng: Generator
     torch: torch.Generator
 
 
@@ -66,7 +66,7 @@ class LanguageModelling(Task):
     test_size: int = 512
 
     @abstractmethod
-    def texts(self, rng: np.random.Generator) -> Iterable[Sequence[bytes]]:
+    def texts(self, rng: Generator) -> Iterable[Sequence[bytes]]:
         """The texts of training, validation and test, drawn on as they are read."""
 
     def rows(self, windows: Windows, training: bool, draw: Draws) -> Records:
@@ -74,7 +74,7 @@ class LanguageModelling(Task):
         return Examples.windows(windows.tokens, windows.labels)
 
     def load(self) -> Splits:
-        draw = Draws(np.random.default_rng(self.seed), torch.Generator().manual_seed(self.seed))
+        draw = Draws(default_rng(self.seed), torch.Generator().manual_seed(self.seed))
         parts: list[Records] = []
         for texts in self.texts(draw.rng):
             found = cut(self.name, texts, self.length)
@@ -145,7 +145,7 @@ class OfStdlib:
     sources: ClassVar[tuple[str, ...]] = ("stdlib",)
     notes: ClassVar[Mapping[str, str]] = {"cpython": platform.python_version()}
 
-    def texts(self, rng: np.random.Generator) -> Iterator[list[bytes]]:
+    def texts(self, rng: Generator) -> Iterator[list[bytes]]:
         found = read_modules(stdlib_root())
         for split in SPLITS:
             names = [name for name in found if split_of(name) == split]
@@ -169,6 +169,6 @@ class OwnText(LanguageModelling):
 
     path: Path | None = None
 
-    def texts(self, rng: np.random.Generator) -> Iterator[list[bytes]]:
+    def texts(self, rng: Generator) -> Iterator[list[bytes]]:
         for text in read_text_file(own_path(self.name, self.path, "text_file")).values():
             yield [text]
