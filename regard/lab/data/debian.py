@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from regard.lab.data.splits import first_of_each
+from regard.lab.data.splits import first_of_each, spaced
 
 
 class Listed(NamedTuple):
@@ -43,7 +43,7 @@ def read_descriptions(text: str, language: str) -> Descriptions:
     for stanza in _stanzas(text):
         if field in stanza:
             short, _, rest = stanza[field].partition("\n")
-            parts = (" ".join(part.split()) for part in _FULL_STOP.split(rest))
+            parts = map(spaced, _FULL_STOP.split(rest))
             described = Description(stanza["Package"], short.strip(), tuple(filter(None, parts)))
             found.setdefault(stanza["Description-md5"], described)
     return found
