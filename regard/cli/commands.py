@@ -134,10 +134,7 @@ class Merge(Declared):
             for other in others:
                 other.rows()  # what is damaged is refused before a new ledger is made
             into = opened.enter_context(Ledger(self.into))
-            found = [
-                {"ledger": path, "new rows": into.merge(other)}
-                for path, other in zip(self.others, others, strict=True)
-            ]
+            found = [{"ledger": other.path, "new rows": into.merge(other)} for other in others]
         if self.json:
             print_json({"into": self.into, "merged": found})
         else:
