@@ -267,7 +267,7 @@ def model_config(
 def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     task = column.task
     shell = column.shell
-    facts = dict(splits.facts) if splits else {}
+    facts = splits.facts if splits else {}
     if entry.make:
         made = entry.made(column)
         if task.kind not in made.kinds:
@@ -279,7 +279,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     given = {"max_len": task.max_len, **vars(shell)}
     more = given.pop("fields")
     given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
-    given |= {**more, **entry.model} | task.facts | facts
+    given |= {**more, **entry.model, **task.facts, **facts}
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
         given["max_len"] = max(1, len(given.get("fields", ())))

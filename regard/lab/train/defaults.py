@@ -157,7 +157,7 @@ def _model(task: Task, name: str, own: Fields) -> ModelConfig:
             f"{said}{task.name} is of kind {task.kind}, and {name} serves {', '.join(config.kinds)}. Models that serve it: {', '.join(serving)}."
         )
     image_size = getattr(task, "image_size", None)
-    facts = dict(task.facts)
+    facts = task.facts
     if task.kind == "classify":  # one class: as many as the data have
         facts = {"num_classes": 1} | facts
     if isinstance(model, Published):
@@ -173,7 +173,7 @@ def _model(task: Task, name: str, own: Fields) -> ModelConfig:
         if getattr(task, needed, None) is None:
             raise OptionError(f"{said}{name} reads {needed}, and {task.name} has none")
     chosen = _SIZE | facts | {"max_len": task.max_len, "image_size": image_size}
-    chosen |= {"history": ("history",)} | dict(_MODELS.get(name, {})) | dict(own)
+    chosen |= {"history": ("history",), **_MODELS.get(name, {}), **own}
     if hasattr(task, "k"):
         chosen["num_predict"] = task.max_len // task.k
     return config(**{key: value for key, value in chosen.items() if key in known})
