@@ -28,7 +28,7 @@ def bleu(found: Texts, references: Texts) -> float:
     """BLEU of the whole corpus, 0 to 100, with sacrebleu's default tokens (13a) and smoothing (exp)."""
     import sacrebleu
 
-    return sacrebleu.corpus_bleu(list(found), [list(references)]).score
+    return sacrebleu.corpus_bleu(found, [references]).score
 
 
 def rouge_l(found: Texts, references: Texts) -> float:
