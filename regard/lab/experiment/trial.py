@@ -172,7 +172,7 @@ def run(
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return replace(
         row, value=result.value, valid_value=result.valid_value, scores=scores, parameters=parameters, flops=flops, values=values,
-        steps=result.steps, tokens=tokens, seconds=result.seconds, curve=list(result.curve),
+        steps=result.steps, tokens=tokens, seconds=result.seconds, curve=result.curve,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def _fitted(
     if isinstance(train, Short):
         lr = rate or train.lr
         short = short_fit(model, splits, train, lr=lr, seed=seed, name=task.name, device=device)
-        return short, list(short.correct), short.steps * train.batch_size * task.max_len
+        return short, short.correct, short.steps * train.batch_size * task.max_len
     config = replace(_training(train, cell.entry, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
     if not task.has_scores:

@@ -22,6 +22,7 @@ from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.loop import DivergedError
 from regard.lab.train.optimizer import make_optimizer, warmup_linear
+from regard.lab.train.resume import Curve
 from regard.lab.train.terms import Terms, has_own_loss
 from regard.nn import after_step
 
@@ -52,10 +53,8 @@ class ShortResult:
     value: float  # accuracy on the test split
     steps: int  # fewer than asked for where the task was solved
     seconds: float
-    correct: tuple[float, ...]  # accuracy of each test row
-    curve: tuple[
-        tuple[int, float], ...
-    ]  # (step, accuracy of the training steps since the last): rows never come twice
+    correct: list[float]  # accuracy of each test row
+    curve: Curve  # (step, accuracy of the training steps since the last): rows never come twice
 
 
 def short_fit(
@@ -114,8 +113,8 @@ def short_fit(
         value=float(correct.mean()),
         steps=len(accuracies),
         seconds=perf_counter() - began,
-        correct=tuple(round(one, 4) for one in correct.tolist()),
-        curve=tuple(curve),
+        correct=[round(one, 4) for one in correct.tolist()],
+        curve=curve,
     )
 
 
