@@ -142,8 +142,9 @@ def numbered(
     """The words, at the tokens that are valid where there are as many of those, and nothing at the others; without words, numbers from 1."""
     if words is None:
         return [str(n + 1) for n in range(count)]
-    places = range(count) if valid is None else valid.nonzero().flatten().tolist()
-    places = places if len(places) == len(words) and len(words) < count else range(count)
+    places: Sequence[int] = range(count)
+    if valid is not None and valid.sum() == len(words):
+        places = valid.nonzero().flatten().tolist()
     found = dict(zip(places, words, strict=False))
     return [found.get(n, "") for n in range(count)]
 
