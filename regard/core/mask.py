@@ -124,6 +124,7 @@ class Mask:
         `pattern` is the mechanism's own set of pairs (default: all), widened by global tokens before the
         restrictions apply. `rows` and `cols` restrict the result to these queries and keys, so that callers can go block by
         block; a pattern is then that of the block. T and S are believed to be those of the request that was checked.
+        Raises ShapeError for rows and cols that are no slices.
         """
         wrong = [z for z in (rows, cols) if not (isinstance(z, slice) or z is None)]
         if wrong:

@@ -95,7 +95,7 @@ class Mixer(Recorded):
     # ------------------------------------------------------------------ for callers
 
     def require(self, what: str) -> None:
-        """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`."""
+        """Raise UnsupportedError, with the declared reason, if the capability of this name is a `No`, UnknownNameError if there is none."""
         if not hasattr(self.capabilities, str(what)):
             raise UnknownNameError("capability", what, vars(self.capabilities))
         answer = getattr(self.capabilities, what)

@@ -137,7 +137,7 @@ class Task(Declared):
         return model(*(batch[name] for name in self.sides), **masks)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Mean loss of a batch, in nats: the cross-entropy of its labels."""
+        """Mean loss of a batch, in nats: the cross-entropy of its labels. Raises ShapeError where the model answers more or fewer."""
         logits = self.answer(model, batch).float().flatten(0, -2)
         labels = batch["labels"].flatten()
         if len(logits) != len(labels):
