@@ -52,7 +52,7 @@ class Mixer(Recorded):
         gate: True: the outputs of the heads are multiplied by sigmoid(W x)
         sinks: True: a learned logit for each head joins the softmax, and has no value
         impl: how the kernel runs; it never changes the result
-        max_len: largest number of tokens in a row; None: no limit
+        max_len: largest number of tokens in a row, where the mechanism needs one; None: no limit
     """
 
     name: ClassVar[str]

@@ -202,7 +202,8 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
         picked = pytree.tree_map_only(Tensor, rows, part)
         return stamped(picked, part.origin.owner, part.most)
 
-    if not any(map(stamp, pytree.tree_leaves(state, is_leaf=stamp))):
+    parts = pytree.tree_leaves(state, is_leaf=lambda part: isinstance(part, Streamed))
+    if not any(isinstance(part, Streamed) for part in parts):
         raise wrong
     return pytree.tree_map(rows, state, is_leaf=stamp)
 

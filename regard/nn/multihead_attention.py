@@ -58,6 +58,10 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
     ):
         if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
             raise UnknownNameError("device", device, DEVICES)
+        if dtype is not None and not (dtype.is_floating_point and dtype.itemsize > 1):
+            raise OptionError(
+                f"MultiheadAttention: dtype ({dtype}) must be floats of 16 bits or more"
+            )
         if add_bias_kv or add_zero_attn:
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"

@@ -25,7 +25,7 @@ from regard.testing.laws import (
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
-from regard.testing.subject import Blocks, Oracle, Request, Subject
+from regard.testing.subject import Blocks, Oracle, Request, Subject, made
 from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
@@ -84,7 +84,7 @@ def check_mixer(
     Returns the names of the laws that were run, with their verdicts: `.of("cannot judge")` gives what could not be
     judged, and why. Raises LawError, whose text starts with the law's name.
     """
-    subject = Subject(factory, oracle or own_oracle(factory()), blocks)
+    subject = Subject(factory, oracle or own_oracle(made(factory, Mixer)), blocks)
     return require_kept(subject, named(laws, LAWS))
 
 
@@ -92,7 +92,7 @@ def judge_mixer(
     factory: Callable[[], Mixer], laws: str | Iterable[str] = "all", *, oracle: Oracle | None = None
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
-    return judge(Subject(factory, oracle or own_oracle(factory())), named(laws, LAWS))
+    return judge(Subject(factory, oracle or own_oracle(made(factory, Mixer))), named(laws, LAWS))
 
 
 def own_oracle(mixer: Mixer) -> Oracle | None:

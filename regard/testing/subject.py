@@ -84,6 +84,10 @@ def cut(mask: Mask, cols: slice, row: int | None = None) -> Mask:
 
 
 def made(factory: Callable[[], Any], kind: type[Any]) -> Any:
+    if isinstance(factory, nn.Module) or not callable(factory):
+        raise OptionError(
+            f"pass a function that makes the {kind.__name__}, such as lambda: ..., got {shown(factory)}"
+        )
     one = factory()
     if not isinstance(one, kind):
         raise OptionError(f"the factory must return a {kind.__name__}, got {shown(one)}")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.models.generation import reorder
 from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
 from regard.models.xlnet import XLNet, XLNetConfig
 from regard.models.xlnet_classifier import XLNetClassifierConfig
@@ -82,6 +83,12 @@ def test_a_memory_is_not_stale_after_a_step(padded):
     wanted = whole(TEXT, valid=valid)[:, 12:]
     here = valid[:, 12:]
     torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
+
+
+def test_memories_of_xlnet_are_reordered():
+    model = xlnet(mem_len=3)
+    state = model.initial_state(2)
+    assert reorder(state, torch.tensor([1])).length.tolist() == [0]
 
 
 def test_a_stream_goes_on_where_it_stopped():

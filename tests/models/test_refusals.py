@@ -9,8 +9,10 @@ import regard
 import regard.models as m
 from regard import MODELS, OptionError, ShapeError, UnknownNameError, UnsupportedError
 from regard.core import growth
-from regard.nn import FEED_FORWARDS, CoordConv2d, LengthProjection
+from regard.lab import above
+from regard.nn import FEED_FORWARDS, CoordConv2d, LengthProjection, MultiheadAttention
 from regard.nn.fields import Categorical, Numeric, Sequence
+from regard.testing import check_mixer
 from tests.models import small
 from tests.models.small import STACK, VOCAB, classifier, prompts, targets, transformer
 from tests.models.table import BATCH, FIELDS, ITEM
@@ -88,6 +90,9 @@ REFUSED = {
         (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
         *(("Form: tile must be a positive", lambda odd=odd: regard.Form(tile=odd)) for odd in (0, 2.0, 2**31)),
         *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in ("2T K", "n^2", "T^(3/2)")),
+        ("pass a function that makes the Mixer, such as lambda", lambda: check_mixer(MIXER)),
+        (r"dtype .* must be floats of 16 bits", lambda: MultiheadAttention(MIXER, dtype=torch.int32)),
+        ("least is set by the function", lambda: above("a", "b", least=1.0)),
         ("as_state: cls", lambda: regard.core.as_state(None)),
         (r"max_len \('ten'\) must be a positive", lambda: regard.build("softmax", dim=12, max_len="ten", num_heads=3)),
         (r"fnet: num_heads \(-3\)", lambda: regard.build("fnet", dim=12, num_heads=-3)),

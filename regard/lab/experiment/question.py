@@ -150,29 +150,35 @@ class Expected(Declared):
             )
 
 
+def _expected(more: Mapping[str, Any], **own: Any) -> Expected:
+    if twice := own.keys() & more.keys():
+        raise OptionError(f"{twice.pop()} is set by the function, and cannot be given besides")
+    return Expected(**own, **more)
+
+
 def above(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
     """More by `by`; a negative one says "hardly less"."""
-    return Expected(of=of, beside=beside, least=by, **more)
+    return _expected(more, of=of, beside=beside, least=by)
 
 
 def below(of: str, beside: str, *, by: float = 0.0, **more: Any) -> Expected:
     """Less by `by`: better, where the measure is a cost."""
-    return Expected(of=of, beside=beside, most=0.0 - by, **more)
+    return _expected(more, of=of, beside=beside, most=0.0 - by)
 
 
 def near(of: str, beside: str, *, within: float, **more: Any) -> Expected:
     """They differ by at most `within`, in the measure's unit, either way."""
-    return Expected(of=of, beside=beside, least=-within, most=within, **more)
+    return _expected(more, of=of, beside=beside, least=-within, most=within)
 
 
 def reaches(of: str, least: float, **more: Any) -> Expected:
     """Its measure is at least `least`."""
-    return Expected(of=of, least=least, **more)
+    return _expected(more, of=of, least=least)
 
 
 def stays_below(of: str, most: float, **more: Any) -> Expected:
     """Its measure is at most `most`."""
-    return Expected(of=of, most=most, **more)
+    return _expected(more, of=of, most=most)
 
 
 class Claim(Declared):

@@ -1,5 +1,6 @@
 """The training loop, on Hugging Face Accelerate, which handles DDP, FSDP2 and mixed precision."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -90,6 +91,7 @@ def fit(
     check_trackers(report_to)
     folder = Path(run_dir)
     origin = origin or {}
+    _check_model(model, origin)
     with (
         accelerated(model, config.precision, report_to) as accelerator,
         alone(folder, accelerator, wait),
@@ -112,6 +114,18 @@ def fit(
         result = trainer.result()
         accelerator.log({f"test/{result.metric}": result.value}, step=result.steps)
         return result
+
+
+def _check_model(model: nn.Module, origin: Mapping[str, Any]) -> None:
+    learned = [p for p in model.parameters() if p.requires_grad]
+    if not learned or learned[0].is_meta:
+        raise OptionError(
+            "fit needs a model with parameters that learn, and not on the meta device"
+        )
+    try:
+        json.dumps(origin)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"fit: origin must hold JSON values: {error}") from None
 
 
 class _Trainer:
