@@ -103,6 +103,10 @@ def teach(
     taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
     if not any(id(z) in taught for z in student.parameters()):
         raise OptionError("teach: the optimizer holds no parameter of the student")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise OptionError(
+            "teach: LBFGS asks for a loss several times a step, and teach gives it once"
+        )
     measured: Any = stack_error if whole else layer_error
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
 
@@ -188,6 +192,8 @@ def layer_error(student: Stack, teacher: Stack, tokens: Tokens, valid: Valid) ->
 def _error(y: Hidden, want: Hidden, valid: Valid) -> Error:
     if valid is not None:
         y, want = y[valid], want[valid]
+        if not len(y):
+            raise OptionError("teach: a batch has no valid token")
     return (y - want).square().mean() / want.square().mean()
 
 

@@ -285,6 +285,8 @@ class GenerativeModel(Model):
             state = self.initial_state(*given, max_len=most, **more)
             hidden, state = self._extend(tokens, state, valid=valid, donate=True)
             logits = self._logits(last_valid(hidden, valid))
+            if not (logits.is_meta or (logits < math.inf).all()):
+                raise OptionError(f"{self.who}: its logits are no finite numbers: it diverged")
             return decode(Continuation(step, logits, state, max_new_tokens, eos))
 
     def _check_room(self, tokens: Tokens, valid: Valid, max_new_tokens: int) -> None:

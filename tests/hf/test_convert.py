@@ -141,6 +141,8 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
     teacher, (ids, valid), layers = loaded("bert"), tokens(), r"layers .* must be some of 0 to 1"
     student, shallow = convert(teacher, "linear", max_len=100), copy.deepcopy(teacher)
     del shallow.blocks[-1]
+    broken = copy.deepcopy(student)
+    torch.nn.init.constant_(next(broken.mixers[0].parameters()), torch.nan)
 
     def taught(student, teacher, batch=(ids, valid), of=student):
         return next(teach(student, teacher, iter([batch]), torch.optim.SGD(of.parameters(), 0.1)))
@@ -151,7 +153,9 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
         (OptionError, "no parameter of the student that the loss", lambda: taught(frozen := copy.deepcopy(student).requires_grad_(False), teacher, of=frozen)),
         (OptionError, "two stacks of one depth", lambda: taught(student, shallow)),
         (OptionError, r"a batch must be \(tokens, valid\)", lambda: taught(student, teacher, (ids,))),
-        (OptionError, "the loss of step 0 is nan", lambda: taught(student, teacher, (ids, valid & False))),
+        (OptionError, "a batch has no valid token", lambda: taught(student, teacher, (ids, valid & False))),
+        (OptionError, "the loss of step 0 is nan", lambda: taught(broken, teacher, of=broken)),
+        (OptionError, "LBFGS asks for a loss several times", lambda: next(teach(student, teacher, [], torch.optim.LBFGS(student.parameters())))),
         (OptionError, "the student has the mixers of its teacher", lambda: taught(teacher, teacher, of=teacher)),
         (UnsupportedError, "fnet does not support convert: it has no queries, keys and", lambda: convert(teacher, "fnet")),
         (UnsupportedError, "convert does not support fnet: it has no projections", lambda: convert(loaded("fnet"), "linear")),

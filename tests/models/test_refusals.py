@@ -44,6 +44,12 @@ def published(name, *preset, **options):
     return MODELS[name](*preset or ("small",), **sizes, **options).build()
 
 
+def diverged():
+    model = lm()
+    torch.nn.init.constant_(model.encoder.embedding.table.weight, torch.inf)
+    return model
+
+
 def generate(**options):
     return lm().generate(TEXT, **{"max_new_tokens": 3, **options})
 
@@ -89,6 +95,7 @@ REFUSED = {
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
         *(("Form: tile must be a positive", lambda odd=odd: regard.Form(tile=odd)) for odd in (0, 2.0, 2**31)),
+        ("its logits are no finite numbers", lambda: diverged().generate(TEXT, max_new_tokens=2)),
         *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in ("2T K", "n^2", "T^(3/2)")),
         ("pass a function that makes the Mixer, such as lambda", lambda: check_mixer(MIXER)),
         (r"dtype .* must be floats of 16 bits", lambda: MultiheadAttention(MIXER, dtype=torch.int32)),
