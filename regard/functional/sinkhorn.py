@@ -17,16 +17,7 @@ from torch import Tensor
 from regard.core.mask import OPEN, Mask
 from regard.core.states import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, columns, put
-from regard.functional.rows import (
-    cleared,
-    fitted,
-    in_time,
-    masked_softmax,
-    pick,
-    scores,
-    upto,
-    wide_type,
-)
+from regard.functional.rows import cleared, fitted, in_time, masked_softmax, pick, upto, wide_type
 from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
@@ -125,11 +116,13 @@ def beside_sorted(
         size = torch.broadcast_shapes(shared.shape[:3], own.shape[:3])
         allowed = torch.cat([z.expand(*size, -1) for z in (shared, own)], 3)
         parts = [(torch.cat([sorted_k, k], 3), torch.cat([sorted_v, v], 3), allowed)]
-    y = [
-        masked_softmax(scores(q, keys, scale), allowed[:, None]).type_as(v) @ values
-        for keys, values, allowed in parts
-    ]
-    return sum(y[1:], y[0])
+    H, G = q.shape[1:3]
+    q = q.flatten(1, 2)
+    y = []
+    for keys, values, allowed in parts:
+        allowed = allowed[:, None].expand(-1, H, G, -1, -1).flatten(1, 2)
+        y.append(attend_rows(q, keys.flatten(1, 2), values.flatten(1, 2), allowed, scale=scale))
+    return sum(y[1:], y[0]).unflatten(1, (H, G))
 
 
 @as_state
