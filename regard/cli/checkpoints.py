@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core.errors import OptionError, RegardError, StoredDataError, shown, visible
+from regard.core.errors import OptionError, RegardError, StoredDataError, is_whole, shown, visible
 from regard.core.files import plain
 from regard.core.options import Count, check_option
 from regard.core.request import existing
@@ -73,7 +73,7 @@ class Loaded(NamedTuple):
                 content = opened.read(LONGEST * given.max_tokens)
             text = content.decode(errors="replace")
         text = TEXT if text is None else text
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
+        if not is_whole(text):
             raise OptionError("explore: the text holds half a letter, which UTF-8 does not have")
         if ids is not None:
             found = _ids(ids)

@@ -148,6 +148,11 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def is_whole(text: str) -> bool:
+    """True if the text holds no halves of characters, which UTF-8 does not have."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def visible_lines(text: str) -> str:
     """The same, with line breaks kept."""
     return "\n".join(map(visible, text.split("\n")))

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError, shown
+from regard.core.errors import OptionError, ShapeError, is_whole, shown
 from regard.core.options import CheckedOptions
 from regard.core.request import clear
 from regard.core.shapes import is_dense
@@ -34,8 +34,7 @@ class Named(metaclass=CheckedOptions):
     name: str
 
     def __post_init__(self):
-        whole = self.name.encode(errors="ignore").decode()  # without halves of characters
-        if not self.name or "." in self.name or self.name != whole:
+        if not self.name or "." in self.name or not is_whole(self.name):
             raise OptionError(
                 f"a field's name must be a string of whole characters without dots, got {self.name!r}"
             )

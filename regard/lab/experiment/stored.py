@@ -17,6 +17,8 @@ from typing import (
     is_typeddict,
 )
 
+from regard.core.errors import is_whole
+
 Facts = dict[str, Any]
 LONGEST_TEXT = 20_000  # characters
 LONGEST_LIST = 200_000
@@ -126,9 +128,7 @@ class AskedQuestion(TypedDict):
 
 
 def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        return False
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of characters
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT and is_whole(value)
 
 
 def _is_whole(value: object) -> bool:
