@@ -100,13 +100,7 @@ def teach(
     student, teacher = _stacks(student, teacher)
     with torch.no_grad():
         wanted = [teacher(tokens, valid=valid) for tokens, valid in held_out]
-    taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
-    if not any(id(z) in taught for z in student.parameters()):
-        raise OptionError("teach: the optimizer holds no parameter of the student")
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise OptionError(
-            "teach: LBFGS asks for a loss several times a step, and teach gives it once"
-        )
+    _check_optimizer(optimizer, student)
     measured: Any = stack_error if whole else layer_error
     least, weights = math.inf, copy.deepcopy(student.state_dict()) if held_out else None
 
@@ -140,6 +134,16 @@ def teach(
     finally:
         if weights is not None:
             student.load_state_dict(weights)
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, student: nn.Module) -> None:
+    taught = {id(z) for group in optimizer.param_groups for z in group["params"]}
+    if not any(id(z) in taught for z in student.parameters()):
+        raise OptionError("teach: the optimizer holds no parameter of the student")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise OptionError(
+            "teach: LBFGS asks for a loss several times a step, and teach gives it once"
+        )
 
 
 def _pair(batch: Any) -> Any:

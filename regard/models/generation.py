@@ -110,7 +110,7 @@ def restrict(logits: Logits, top_k: int | None, top_p: float | None) -> Logits:
     if top_p is not None and top_p < 1:  # rounded sums of all tokens reach 1 before the last
         share = ordered.masked_fill(drop, -math.inf).float().softmax(-1)
         enough = max(top_p, torch.finfo(share.dtype).tiny)
-        drop |= share.cumsum(-1) - share >= enough  # before a token already
+        drop |= share.cumsum(-1) - share >= enough  # that before a token suffices
     return logits.masked_fill(drop.scatter(1, ids, drop), -math.inf)
 
 

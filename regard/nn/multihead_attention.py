@@ -56,12 +56,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         *,
         mixer: Mixer | None = None,
     ):
-        if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
-            raise UnknownNameError("device", device, DEVICES)
-        if dtype is not None and not (dtype.is_floating_point and dtype.itemsize > 1):
-            raise OptionError(
-                f"MultiheadAttention: dtype ({dtype}) must be floats of 16 bits or more"
-            )
+        _check_place(device, dtype)
         if add_bias_kv or add_zero_attn:
             raise UnsupportedError(
                 "MultiheadAttention does not support add_bias_kv and add_zero_attn: they add keys that are no tokens"
@@ -352,3 +347,10 @@ def _allowed(
             "does with softmax, if they are finite"
         )
     return ~hidden, added
+
+
+def _check_place(device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    if isinstance(device, str) and device.partition(":")[0] not in DEVICES:
+        raise UnknownNameError("device", device, DEVICES)
+    if dtype is not None and not (dtype.is_floating_point and dtype.itemsize > 1):
+        raise OptionError(f"MultiheadAttention: dtype ({dtype}) must be floats of 16 bits or more")
