@@ -1,7 +1,6 @@
 """`regard convert FOLDER MIXER`: another mechanism in a trained model, taught by the model that it was."""
 
 import copy
-import json
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,7 @@ from tyro.conf import Positional
 
 from regard.cli.arguments import Json, Words, option
 from regard.cli.printing import print_facts, print_json
-from regard.core import MissingDataError, OptionError
+from regard.core import MissingDataError, OptionError, RegardError
 from regard.core.files import check_writable, file_sha256, plain
 from regard.core.options import Above0, Count, Declared, Seed
 
@@ -158,11 +157,11 @@ class Convert(Declared):
 def _check_free(folder: Path) -> None:
     """Raise OptionError for the folder of a model that another command wrote."""
     from regard.hf.config import RegardConfig
+    from regard.hf.load import read_config
 
     held = [name for name in ("config.json", *TOKENIZER) if (folder / name).exists()]
-    with suppress(OSError, ValueError, AttributeError):
-        told = json.loads((folder / "config.json").read_text())
-        held *= told.get("model_type") != RegardConfig.model_type
+    with suppress(RegardError):
+        held *= read_config(folder).get("model_type") != RegardConfig.model_type
     if held:
         raise OptionError(f"convert: --out ({folder}) has a {held[0]} already: name another folder")
 

@@ -84,8 +84,8 @@ class Explore(Declared):
 
     def _other(self, loaded: "Loaded", inputs: "Inputs") -> "tuple[nn.Module, Answer]":
         """The second model, and which of its outputs is explained."""
-        import torch
-        from torch.utils._pytree import tree_leaves
+        import numpy as np
+        from torch.utils._pytree import tree_leaves_with_path
 
         from regard.cli.checkpoints import load
         from regard.mixers import MIXERS
@@ -93,10 +93,16 @@ class Explore(Declared):
         name = str(self.compare)
         if Path(name).exists():
             found = load(Path(name))
-            pair = [tree_leaves((one.args, one.kwargs)) for one in (inputs, found.inputs(self))]
-            if len(pair[0]) != len(pair[1]) or not all(map(torch.equal, *pair)):
+            ours, theirs = (
+                dict(tree_leaves_with_path((one.args, one.kwargs)))
+                for one in (inputs, found.inputs(self))
+            )
+            if ours.keys() != theirs.keys() or not all(
+                np.array_equal(z, theirs[path], equal_nan=True) for path, z in ours.items()
+            ):
                 raise OptionError(
-                    f"explore: --compare {name} reads other ids in this input: its words are numbered otherwise"
+                    f"explore: --compare {name} reads other ids or numbers in this input: its words are numbered, or its "
+                    "columns scaled, otherwise"
                 )
             return found.model, found.answer
         if name not in MIXERS:

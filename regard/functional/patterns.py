@@ -249,7 +249,8 @@ class Scattered(Pattern):
 
     def __post_init__(self):
         size, table = self.size, self.table
-        if not (isinstance(size, int) and size > 0 and getattr(table, "dtype", None) in INTEGERS):
+        known = isinstance(table, Tensor) and table.dtype in INTEGERS and table.ndim == 3
+        if not (known and isinstance(size, int) and size > 0):
             raise OptionError(
                 f"Scattered: size ({shown(size)}) must be a positive integer, table ({shown(table)}) a tensor [H, N, r] of integers"
             )

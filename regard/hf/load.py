@@ -83,7 +83,7 @@ def load(
         source = Path(source)
         if source.suffix == ".gguf":
             return load(*_gguf(source))
-        config = _config(source)
+        config = read_config(source)
         if (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK):
             with described("saved stack"):
                 return _tried(_saved(source, config["settings"]))
@@ -248,7 +248,7 @@ def _there(folder: Path, name: str) -> Path:
     return plain(folder / name, copies=2)
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """config.json, or the copy in the weights, where a save was killed before the file had its name."""
     path = folder / CONFIG
     text: bytes | str | None = None

@@ -169,11 +169,9 @@ class RegardModel(PreTrainedModel):
                     f"{type(self).__name__}: labels ({shown(labels)}) do not fit logits {list(logits.shape)}: {error}"
                 ) from error
         output = self.output(loss=loss, logits=logits, **more)
-        return (
-            output.to_tuple()
-            if others.get("return_dict", self.config.return_dict) is False
-            else output
-        )
+        told = others.get("return_dict")
+        told = self.config.return_dict if told is None else told
+        return output if told else output.to_tuple()
 
 
 _SILENT = {

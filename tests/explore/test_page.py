@@ -430,6 +430,10 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     os.mkfifo(tmp_path / "piped" / "state.json")
     for line, said in WRONG.items():
         assert said in refused(capsys, f"explore {line}"), line
+    (tmp_path / "missing.csv").write_text(
+        "user,age,shop\n1,,1"
+    )  # a missing number is equal to itself
+    assert main(["explore", "table", "--compare", "table", "--file", "missing.csv"]) == 0
 
 
 def test_byte_level_tokens_are_shown_as_text():

@@ -131,7 +131,7 @@ def test_errors_name_the_argument():
             ShapeError, match=r"a table for . heads and . blocks of 2 meets a tensor"
         ):
             pattern_attention(q, q, q, pattern=scattered)
-    for odd in ((2, table.float()), (0, table), (2, None)):
+    for odd in ((2, table.float()), (2, table[0]), (0, table), (2, None)):
         with pytest.raises(OptionError, match=r"Scattered: size .* must be a positive integer"):
             Scattered(*odd)
     with pytest.raises(TypeError, match="unsupported operand"):

@@ -1,5 +1,6 @@
 """`regard convert`, as a person types it."""
 
+import os
 import shutil
 from unittest.mock import Mock
 
@@ -114,6 +115,7 @@ WRONG = {
     "convert bert liner": "unknown mixer 'liner'. Did you mean 'linear'?",
     "convert bert linear --out bert": "--out (bert) is the folder of the model itself",
     "convert bert linear --out gpt2": "--out (gpt2) has a config.json already",
+    "convert bert linear --out piped": "--out (piped) has a config.json already",
     "convert bert linear --options widow=3": "'widow'",
     "convert bert linear --text nowhere.txt": "nowhere.txt",
     "convert bert linear --text novel.txt --length 500": "fills 1 of the 33 windows of length 500",
@@ -121,7 +123,7 @@ WRONG = {
     "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
     "convert damaged linear --text novel.txt": "damaged/tokenizer.json is damaged",
-    "explore gpt2 --text 'the cat' --compare turned": "--compare turned reads other ids in this input",
+    "explore gpt2 --text 'the cat' --compare turned": "--compare turned reads other ids or numbers in this input",
     "explore damaged": "damaged/tokenizer.json is damaged",
     "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",
 }
@@ -133,6 +135,8 @@ def test_what_is_wrong_is_one_line(folders, capsys):
     shutil.copytree(folders / "gpt2", folders / "turned")
     words = sorted(set(TEXT.split()), reverse=True)
     tokenizer(words, "the").save(str(folders / "turned" / "tokenizer.json"))
+    (folders / "piped").mkdir()
+    os.mkfifo(folders / "piped" / "config.json")
     (folders / "plain").mkdir()
     (folders / "plain" / "config.json").write_text((folders / "bert" / "config.json").read_text())
     for line, said in WRONG.items():

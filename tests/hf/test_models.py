@@ -91,7 +91,7 @@ def test_what_is_refused():
     classifier.config.num_labels = 5
     asking = regard.hf.wrap(regard.models.MaskedLanguageModelConfig(**OURS))
     asking.config.return_dict = False
-    assert isinstance(asking(IDS), tuple)
+    assert isinstance(asking(IDS), tuple) and isinstance(asking(IDS, return_dict=None), tuple)
     asking.config.output_attentions = True
     own, added = MIXERS["linear"], (1.0 - VALID.float()) * -1e9
     assert_refused(
