@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import regard
 from regard.cli.describe import about
-from regard.core.states import tensors
+from regard.core import tensors
 
 FOLDER = speed.FOLDER / "reference"
 SIZES = {"dim": 64, "num_heads": 4, "max_len": 128}

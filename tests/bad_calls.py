@@ -26,9 +26,7 @@ import transformers
 from torch import Tensor
 
 import regard
-from regard.core import Mask, Mixer, RegardError
-from regard.core.errors import outline
-from regard.core.options import VARIADIC
+from regard.core import VARIADIC, Mask, Mixer, RegardError, outline
 from regard.functional import patterns
 from regard.functional.patterns import Window
 from regard.functional.relative import Terms, distances

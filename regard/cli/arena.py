@@ -17,8 +17,7 @@ from regard.cli.arguments import Flag, Json, Length, Words, option
 from regard.cli.bench import LEDGER, PAGE, check_outputs
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
-from regard.core import OptionError
-from regard.core.options import Above0, Declared, Seed
+from regard.core import Above0, Declared, OptionError, Seed
 
 if TYPE_CHECKING:
     from regard.lab import Column, Question

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from regard.cli.arguments import Flag, Json, Length, Words, option
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
-from regard.core.errors import OptionError, visible
+from regard.core import Above0, Declared, OptionError, visible
 from regard.core.files import check_writable
-from regard.core.options import Above0, Declared
 from regard.lab.experiment.stored import Pass, Type, Unit
 
 if TYPE_CHECKING:

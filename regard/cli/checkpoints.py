@@ -11,10 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.cli.explore import Explore
-from regard.core.errors import OptionError, RegardError, StoredDataError, is_whole, shown, visible
+from regard.core import (
+    Count,
+    OptionError,
+    RegardError,
+    StoredDataError,
+    check_option,
+    existing,
+    is_whole,
+    shown,
+    visible,
+)
 from regard.core.files import plain
-from regard.core.options import Count, check_option
-from regard.core.request import existing
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs, image_size
 from regard.nn.fields import Field, Numeric, Sequence

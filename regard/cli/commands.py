@@ -22,9 +22,8 @@ from regard.cli.explore import Explore
 from regard.cli.laws import Laws
 from regard.cli.printing import console, print_details, print_facts, print_json, print_table
 from regard.cli.recommend import Recommend
-from regard.core.errors import OptionError, RegardError, UnknownNameError, blamed, visible_lines
+from regard.core import Declared, OptionError, RegardError, UnknownNameError, blamed, visible_lines
 from regard.core.files import check_writable, path_error
-from regard.core.options import Declared
 from regard.core.packages import lacking_extra
 
 

@@ -11,9 +11,8 @@ from tyro.conf import Positional
 
 from regard.cli.arguments import Json, Words, option
 from regard.cli.printing import print_facts, print_json
-from regard.core import MissingDataError, OptionError, RegardError
+from regard.core import Above0, Count, Declared, MissingDataError, OptionError, RegardError, Seed
 from regard.core.files import check_writable, file_sha256, plain
-from regard.core.options import Above0, Count, Declared, Seed
 
 if TYPE_CHECKING:
     from torch import Tensor

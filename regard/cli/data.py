@@ -9,8 +9,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from regard.cli.arguments import Flag, Json, Words
 from regard.cli.printing import print_facts, print_json, print_table
-from regard.core import MissingDataError, OptionError, StoredDataError
-from regard.core.options import Above0, Declared
+from regard.core import Above0, Declared, MissingDataError, OptionError, StoredDataError
 
 if TYPE_CHECKING:
     from regard.lab.data.sources.table import Source

@@ -9,9 +9,8 @@ from itertools import chain
 from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
-from regard.core import No, UnknownNameError
+from regard.core import VARIADIC, No, UnknownNameError
 from regard.core.annotations import annotations, configuration, spelled
-from regard.core.options import VARIADIC
 from regard.core.packages import lacking_extra
 from regard.mixers.build import resolve
 

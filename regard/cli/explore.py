@@ -8,8 +8,7 @@ from tyro.conf import Positional, arg
 from regard.cli.arguments import Flag, Json
 from regard.cli.bench import check_outputs
 from regard.cli.printing import print_json
-from regard.core import OptionError
-from regard.core.options import Declared
+from regard.core import Declared, OptionError
 
 if TYPE_CHECKING:
     from torch import nn

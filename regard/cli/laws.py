@@ -9,8 +9,7 @@ from tyro.conf import Positional
 from regard.cli.arguments import Json, Words
 from regard.cli.names import entry, imported, own
 from regard.cli.printing import print_json, print_table
-from regard.core.errors import OptionError, RegardError, limited
-from regard.core.options import Declared
+from regard.core import Declared, OptionError, RegardError, limited
 
 if TYPE_CHECKING:
     from regard.testing import Verdict

@@ -9,8 +9,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from regard.cli.describe import catalog
-from regard.core import Catalog, OptionError, UnknownNameError
-from regard.core.errors import blamed, limited
+from regard.core import Catalog, OptionError, UnknownNameError, blamed, limited
 
 if TYPE_CHECKING:
     from regard.lab import Entry

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.errors import visible_lines
+from regard.core import visible_lines
 
 LONGEST_NAME = 40  # characters of a first column that is kept whole in a narrow terminal
 Row = Mapping[str, Any]

@@ -8,8 +8,7 @@ from regard.cli.arguments import Flag, Json, Length, Words, amount
 from regard.cli.bench import LEDGER
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
-from regard.core import OptionError
-from regard.core.options import Declared
+from regard.core import Declared, OptionError
 
 if TYPE_CHECKING:
     from regard.lab.growth import Estimate

@@ -1,8 +1,11 @@
-"""The vocabulary that everything else is written in."""
+"""The vocabulary that everything else is written in: all other packages import it from here. `__all__` is what users need."""
 
-from regard.core.packages import OLDEST_TORCH  # noqa: F401  # refuses a torch that is too old, before a newer name fails
+from regard.core.packages import (
+    OLDEST_TORCH,  # refuses a torch that is too old, before a newer name fails
+)
 
 # isort: split
+from regard.core.annotations import WIDEST, Range
 from regard.core.capabilities import Capabilities, No, growth
 from regard.core.catalog import Catalog
 from regard.core.errors import (
@@ -14,12 +17,73 @@ from regard.core.errors import (
     StoredDataError,
     UnknownNameError,
     UnsupportedError,
+    blamed,
+    is_whole,
+    limited,
+    outline,
+    shown,
+    visible,
+    visible_lines,
 )
-from regard.core.mask import OPEN, Mask
+from regard.core.mask import INTEGERS, OPEN, Mask, check_integers
 from regard.core.mixer import Mixer
-from regard.core.options import check_calls
-from regard.core.request import Observation
-from regard.core.states import Streamed, as_state
+from regard.core.options import (
+    ABOVE_0,
+    BELOW_1,
+    VARIADIC,
+    Above0,
+    Below0,
+    Bound,
+    CheckedOptions,
+    Count,
+    Declared,
+    Depth,
+    Part,
+    Rate,
+    Seed,
+    Share,
+    Whole,
+    check_calls,
+    check_option,
+    checked,
+    tuples,
+)
+from regard.core.pool import Pool
+from regard.core.request import (
+    Compaction,
+    Observation,
+    check_mask,
+    check_place,
+    check_request,
+    check_tokens,
+    clear,
+    compacted,
+    compaction,
+    existing,
+    first_parameter,
+    marks,
+    one_row,
+    permute,
+    restored_weights,
+)
+from regard.core.shapes import (
+    LARGEST,
+    check_divisible,
+    check_even,
+    check_flag,
+    check_positive,
+    is_dense,
+)
+from regard.core.states import (
+    Streamed,
+    as_state,
+    bounded,
+    longest,
+    refusal,
+    stamped,
+    sum_names,
+    tensors,
+)
 
 __all__ = [
     "OPEN",

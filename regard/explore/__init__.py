@@ -10,7 +10,7 @@ Weights are diagnostics and no proof of what an output is owed to (Jain & Wallac
 arXiv 1908.04626): set `leave_one_out` or `integrated_gradients` beside them.
 """
 
-from regard.core.options import check_calls
+from regard.core import check_calls
 from regard.explore.agreement import (
     Agreement,
     agreement,

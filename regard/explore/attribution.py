@@ -21,10 +21,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
-from regard.core.options import Count, Rate, Whole
-from regard.core.request import existing
-from regard.core.shapes import is_dense
+from regard.core import (
+    Count,
+    OptionError,
+    Rate,
+    ShapeError,
+    UnsupportedError,
+    Whole,
+    existing,
+    is_dense,
+    shown,
+)
 from regard.explore.readout import Weights, check_taken, kind_of, require_calls
 from regard.explore.statistics import below_one
 from regard.functional.rows import grouped

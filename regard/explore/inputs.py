@@ -9,9 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError, UnsupportedError
-from regard.core.options import CheckedOptions
-from regard.core.request import existing
+from regard.core import CheckedOptions, OptionError, ShapeError, UnsupportedError, existing
 from regard.explore.readout import Kind, Layer, Measure, kind_of, layers
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating

@@ -19,9 +19,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OPEN, Mask, Mixer, OptionError, UnsupportedError
-from regard.core.options import Seed, check_option
-from regard.core.request import compaction, restored_weights
+from regard.core import (
+    OPEN,
+    Mask,
+    Mixer,
+    OptionError,
+    Seed,
+    UnsupportedError,
+    check_option,
+    compaction,
+    restored_weights,
+)
 from regard.models import Transformer
 from regard.models.generation import evaluating
 from regard.models.tokens import Hidden

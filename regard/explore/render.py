@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from regard.core import OptionError, RegardError
+from regard.core import CheckedOptions, Count, OptionError, RegardError, checked, existing
 from regard.core.files import whole
-from regard.core.options import CheckedOptions, Count, checked
-from regard.core.request import existing
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
     Answer,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from regard.core.errors import UnknownNameError, UnsupportedError
+from regard.core import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, scan, sdpa
 from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks, sums

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.core.packages import lacking
 from regard.functional.linear import CAUSAL
 from regard.functional.rows import Form, wide_type, with_ones

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.fast.cpu import pattern as tiles
 from regard.functional.patterns import Pattern, Scattered, Union, Window
 from regard.functional.rows import Form

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.rows import Form, autocast_dtype, with_ones
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product

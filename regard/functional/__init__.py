@@ -11,11 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core import OPEN, Mask, ShapeError, UnsupportedError, check_mask, check_option, checked
 from regard.core.annotations import annotations
-from regard.core.errors import ShapeError, UnsupportedError
-from regard.core.mask import OPEN, Mask
-from regard.core.options import check_option, checked
-from regard.core.request import check_mask
 from regard.functional.compressed import compressed_attention
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.efficient import efficient_attention

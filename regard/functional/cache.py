@@ -11,9 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.errors import ShapeError
-from regard.core.mask import OPEN, Mask
-from regard.core.states import longest
+from regard.core import OPEN, Mask, ShapeError, longest
 from regard.functional.rows import plain_alone, upto
 
 Lengths = Int[Tensor, "B"]  # valid tokens of each row

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.states import Streamed, as_state
+from regard.core import OPEN, Mask, Streamed, as_state
 from regard.functional.cache import (
     Lengths,
     Valid,

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask
 from regard.functional.cache import is_ours
 from regard.functional.features import lowest
 from regard.functional.linear import accumulated

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.catalog import Catalog
+from regard.core import Catalog
 from regard.functional.rows import least, unit_norm, wide_type
 
 Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]

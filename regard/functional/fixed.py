@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask
 from regard.functional.rows import Impl, tiled
 
 PATTERNS = {

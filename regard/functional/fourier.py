@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.request import permute
+from regard.core import OPEN, Mask, permute
 from regard.functional.rows import Impl, choose, upto
 
 Norm = Literal["backward", "ortho"]

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
-from regard.core.request import compaction
+from regard.core import Mask, compaction
 from regard.functional.rows import Impl, pick, upto
 from regard.functional.softmax import attend as attend_rows
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask
 from regard.functional.rows import Impl, masked_softmax, scores, take_each, upto
 from regard.functional.sorted import last_of_group, pairs_at, sorted_attention
 

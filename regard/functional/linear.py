@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.errors import UnsupportedError
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask, UnsupportedError
 from regard.functional.cache import is_ours
 from regard.functional.features import (
     Denominator,

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from regard.core.mask import OPEN, Mask
-from regard.core.options import Count
+from regard.core import OPEN, Count, Mask
 from regard.functional.rows import Impl, wide_type
 from regard.functional.sorted import Ranks, Window, chunks, last_of_group, sorted_attention
 

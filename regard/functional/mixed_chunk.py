@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.rows import (
     fitted,
     in_chunks,

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.states import Streamed, as_state
+from regard.core import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
 from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type, widened

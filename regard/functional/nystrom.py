@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask
 from regard.functional.projected import segment_means
 from regard.functional.rows import fitted, masked_softmax, ranged, upto
 

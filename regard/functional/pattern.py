@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.errors import ShapeError, shown
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask, ShapeError, shown
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
 from regard.functional.patterns import Global, Pattern, PerHead, Scattered, picture
 from regard.functional.rows import (

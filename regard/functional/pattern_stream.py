@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.states import Streamed, as_state
+from regard.core import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside

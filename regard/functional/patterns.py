@@ -21,10 +21,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from regard.core import INTEGERS, Count, OptionError, check_option, shown
 from regard.core.annotations import annotations
-from regard.core.errors import OptionError, shown
-from regard.core.mask import INTEGERS
-from regard.core.options import Count, check_option
 
 
 class Pattern:

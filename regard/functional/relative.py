@@ -16,9 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.options import Rate
-from regard.core.request import permute
+from regard.core import OPEN, Mask, Rate, permute
 from regard.functional.rows import Impl, upto
 from regard.functional.softmax import Bias, softmax_attention
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.states import Streamed, as_state
+from regard.core import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance, is_ours
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.sorted import GAP, last_of_group

@@ -31,9 +31,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_exporting
 from torch.utils.checkpoint import checkpoint
 
-from regard.core.errors import OptionError, UnknownNameError, UnsupportedError
-from regard.core.mask import Mask
-from regard.core.shapes import LARGEST
+from regard.core import LARGEST, Mask, OptionError, UnknownNameError, UnsupportedError
 
 TILE = 256
 """Queries whose scores are held at once."""

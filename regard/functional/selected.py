@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.rows import in_chunks, masked_softmax, scores, tiled, unrounded, visible_keys
 
 ROOM = 1 << 24

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.states import Streamed, as_state
+from regard.core import OPEN, Mask, Streamed, as_state
 from regard.functional.cache import Lengths, Valid, columns, put
 from regard.functional.rows import cleared, fitted, in_time, masked_softmax, pick, upto, wide_type
 from regard.functional.softmax import attend as attend_rows

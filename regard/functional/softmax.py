@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.options import Above0, Rate
+from regard.core import OPEN, Above0, Mask, Rate
 from regard.functional.rows import (
     TILE,
     Impl,

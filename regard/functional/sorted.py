@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.rows import (
     Impl,
     choose,

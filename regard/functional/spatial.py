@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask
 from regard.functional.rows import Impl, mixed, tiled, visible_keys
 
 

@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.options import Above0
+from regard.core import OPEN, Above0, Mask
 from regard.functional.rows import Impl, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]

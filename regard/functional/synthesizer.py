@@ -21,8 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.errors import ShapeError
-from regard.core.mask import OPEN, Mask
+from regard.core import OPEN, Mask, ShapeError
 from regard.functional.rows import (
     Impl,
     choose,

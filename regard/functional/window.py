@@ -17,9 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import OPEN, Mask
-from regard.core.options import Above0
-from regard.core.states import Streamed, as_state
+from regard.core import OPEN, Above0, Mask, Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance
 from regard.functional.rows import (
     Impl,

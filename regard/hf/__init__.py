@@ -8,7 +8,7 @@ if find_spec("transformers") is None:
         name="transformers",
     )
 
-from regard.core.options import check_calls
+from regard.core import check_calls
 from regard.hf.attention import AttentionConfig
 from regard.hf.convert import teach
 from regard.hf.load import load, save

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, ShapeError, UnsupportedError
-from regard.core.options import CheckedOptions, Seed
+from regard.core import CheckedOptions, Mask, Mixer, Seed, ShapeError, UnsupportedError
 from regard.functional.rows import grouped, side_by_side
 from regard.functional.softmax import behind_sink, softmax_attention
 from regard.hf.masks import request, with_documents

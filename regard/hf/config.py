@@ -6,8 +6,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from regard.core import OptionError
-from regard.core.options import check_option
+from regard.core import OptionError, check_option
 
 Settings = Mapping[str, Any]  # a config, or what a saved stack is made of
 STACK = "stack"

@@ -19,9 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, No, OptionError, UnsupportedError
-from regard.core.errors import shown
-from regard.core.options import Whole
+from regard.core import Mixer, No, OptionError, UnsupportedError, Whole, shown
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, check_own, option_names, resolve

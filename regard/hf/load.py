@@ -21,14 +21,7 @@ from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from regard.core.errors import (
-    OptionError,
-    RegardError,
-    StoredDataError,
-    UnsupportedError,
-    shown,
-    visible,
-)
+from regard.core import OptionError, RegardError, StoredDataError, UnsupportedError, shown, visible
 from regard.core.files import number_in, path_error, plain, whole
 from regard.core.memory import SMALL
 from regard.functional.positions.rotary import Pairing

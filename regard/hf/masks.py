@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
-from regard.core import Mask, ShapeError, UnsupportedError
-from regard.core.mask import check_integers
+from regard.core import Mask, ShapeError, UnsupportedError, check_integers
 from regard.hf.sources import keys_of_others
 from regard.models.tokens import Numbers, Valid, places
 

@@ -29,9 +29,16 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
 )
 
-from regard.core.errors import OptionError, ShapeError, UnsupportedError, shown
-from regard.core.options import Count, checked, tuples
-from regard.core.request import marks
+from regard.core import (
+    Count,
+    OptionError,
+    ShapeError,
+    UnsupportedError,
+    checked,
+    marks,
+    shown,
+    tuples,
+)
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import described, restored
 from regard.hf.masks import FOLLOWS, PACKING, documents

@@ -25,14 +25,14 @@ from transformers import (
     PreTrainedModel,
 )
 
-from regard.core.errors import (
+from regard.core import (
     OptionError,
     StoredDataError,
     UnknownNameError,
     UnsupportedError,
     shown,
+    tuples,
 )
-from regard.core.options import tuples
 from regard.hf.attention import AttentionConfig, AttentionFunction
 from regard.hf.masks import token_mask
 from regard.hf.wrap import register_models

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, ShapeError, UnsupportedError
-from regard.core.options import checked
+from regard.core import Mask, Mixer, ShapeError, UnsupportedError, checked
 from regard.models.block import Block
 from regard.models.blocks import Blocks
 from regard.models.decoder import DecoderBlock

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, StoredDataError, UnsupportedError
-from regard.core.errors import shown
+from regard.core import Mixer, StoredDataError, UnsupportedError, shown
 from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build

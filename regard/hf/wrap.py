@@ -8,8 +8,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.options import Whole
+from regard.core import Mixer, UnsupportedError, Whole
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.convert import converted
 from regard.hf.load import load

@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from regard.core.options import check_calls
+from regard.core import check_calls
 
 if TYPE_CHECKING:
     from regard.lab.experiment.question import (

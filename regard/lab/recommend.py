@@ -10,9 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from regard.core import OptionError, UnknownNameError
-from regard.core.capabilities import growth
-from regard.core.options import Above0, Declared
+from regard.core import Above0, Declared, OptionError, UnknownNameError, growth
 from regard.lab import Entry, Question, Setting
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.lines import LINES

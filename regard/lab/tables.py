@@ -24,9 +24,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from regard.core import OptionError, RegardError, ShapeError, StoredDataError
+from regard.core import (
+    ABOVE_0,
+    BELOW_1,
+    OptionError,
+    RegardError,
+    ShapeError,
+    StoredDataError,
+    check_option,
+    checked,
+)
 from regard.core.annotations import Range, annotations
-from regard.core.options import ABOVE_0, BELOW_1, check_option, checked
 from regard.lab.data.records import Records
 from regard.lab.data.schema import Columns, Schema, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits

@@ -9,8 +9,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Capabilities, Mask, Mixer, No, Observation, OptionError, Streamed, as_state
-from regard.core.request import existing, first_parameter
+from regard.core import (
+    Capabilities,
+    Mask,
+    Mixer,
+    No,
+    Observation,
+    OptionError,
+    Streamed,
+    as_state,
+    existing,
+    first_parameter,
+)
 from regard.functional.cache import Lengths, advance, place
 from regard.functional.mixed_chunk import units
 from regard.functional.rows import Impl, check_impl

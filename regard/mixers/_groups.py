@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from regard.core import Capabilities, Mixer, No, OptionError
-from regard.core.options import CheckedOptions
+from regard.core import Capabilities, CheckedOptions, Mixer, No, OptionError
 from regard.mixers.build import build
 from regard.nn.given_heads import with_given_heads
 

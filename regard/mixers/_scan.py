@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, Streamed, as_state
-from regard.core.shapes import check_divisible
+from regard.core import No, Streamed, as_state, check_divisible
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present

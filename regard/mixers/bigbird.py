@@ -27,8 +27,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.core import Mask, No
-from regard.core.options import Count, Seed
+from regard.core import Count, Mask, No, Seed
 from regard.functional.patterns import Block, First, Scattered, Span, Union
 from regard.functional.rows import Impl, upto
 from regard.mixers._base import Options

@@ -4,9 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from regard.core import Mixer, OptionError
-from regard.core.errors import shown
-from regard.core.options import check_option
+from regard.core import Mixer, OptionError, check_option, shown
 from regard.functional.rows import Impl, check_impl
 
 

@@ -19,8 +19,7 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.options import Count
-from regard.core.shapes import check_divisible
+from regard.core import Count, check_divisible
 from regard.functional.rows import Impl, apart, grouped, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL

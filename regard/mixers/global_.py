@@ -14,8 +14,7 @@ Args:
     num_external: learned tokens that every query sees, beside those of the input
 """
 
-from regard.core import No
-from regard.core.options import Count
+from regard.core import Count, No
 from regard.functional.patterns import First, Window
 from regard.functional.rows import Impl
 from regard.mixers._base import Options

@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer, No, Observation
-from regard.core.shapes import check_divisible
+from regard.core import Mixer, No, Observation, check_divisible
 from regard.functional.rows import Impl, upto
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing

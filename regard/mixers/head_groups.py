@@ -19,9 +19,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OPEN, Mask, Observation, OptionError, UnsupportedError
-from regard.core.request import check_request
-from regard.core.states import Streamed, as_state, bounded
+from regard.core import (
+    OPEN,
+    Mask,
+    Observation,
+    OptionError,
+    Streamed,
+    UnsupportedError,
+    as_state,
+    bounded,
+    check_request,
+)
 from regard.functional.cache import Lengths, advance
 from regard.mixers._base import HeadsMixer
 from regard.mixers._groups import HeadGroup, made, together, told

@@ -18,9 +18,8 @@ Args:
 import torch
 from torch import nn
 
-from regard.core import OPEN, No, OptionError
+from regard.core import OPEN, No, OptionError, check_even
 from regard.core.documents import mean_of_queries
-from regard.core.shapes import check_even
 from regard.functional.rows import Impl, apart, first_places, side_by_side, unrounded
 from regard.functional.selected import index_of_keys
 from regard.mixers._base import Options

@@ -15,7 +15,7 @@ Args:
 
 from torch.nn.functional import sigmoid
 
-from regard.core.options import Below0
+from regard.core import Below0
 from regard.functional.rows import ranged
 from regard.mixers._scan import ScanMixer, units_of
 from regard.nn.recurrent import Decay

@@ -19,8 +19,7 @@ Args:
     pairing: channels that are turned together: of both halves, or neighbours
 """
 
-from regard.core.options import Above0, Count
-from regard.core.shapes import check_divisible, check_even
+from regard.core import Above0, Count, check_divisible, check_even
 from regard.functional.positions.rotary import Pairing
 from regard.functional.rows import Impl, first_places
 from regard.functional.softmax import latent_attention, softmax_attention

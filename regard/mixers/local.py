@@ -17,7 +17,7 @@ Args:
 
 from typing import Any
 
-from regard.core.options import Above0
+from regard.core import Above0
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
 from regard.mixers._base import HeadsMixer, Options

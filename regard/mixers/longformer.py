@@ -22,8 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core import No, OptionError, ShapeError
-from regard.core.options import Count
+from regard.core import Count, No, OptionError, ShapeError
 from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
 from regard.functional.rows import Impl, plain_alone

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.core.shapes import check_even
+from regard.core import check_even
 from regard.functional.mixed_chunk import LinNorm, Sums, softmax_inside
 from regard.functional.mixed_chunk_stream import initial_state
 from regard.functional.positions.rotary import rotate

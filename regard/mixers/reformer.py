@@ -38,8 +38,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import No, OptionError
-from regard.core.options import Count, Seed
+from regard.core import Count, No, OptionError, Seed
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl

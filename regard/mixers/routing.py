@@ -35,9 +35,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, OptionError
-from regard.core.options import Seed, Share
-from regard.core.request import check_request
+from regard.core import OPEN, Mask, No, OptionError, Seed, Share, check_request
 from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl

@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from regard.core.shapes import check_even
+from regard.core import check_even
 from regard.functional.positions.rotary import rotate
 from regard.functional.rows import side_by_side, upto, wide_type
 from regard.mixers._scan import ScanMixer

@@ -35,8 +35,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No, OptionError
-from regard.core.options import Above0
+from regard.core import Above0, Mask, No, OptionError
 from regard.functional.cache import place
 from regard.functional.rows import apart, plain_alone, side_by_side, upto, widened
 from regard.functional.sinkhorn import (

@@ -23,8 +23,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Observation
-from regard.core.options import Above0, Rate
+from regard.core import OPEN, Above0, Mask, Observation, Rate
 from regard.functional.rows import Impl, upto
 from regard.functional.softmax import behind_sink, softmax_attention, softmax_weights
 from regard.mixers._base import ALL, HeadsMixer, Options

@@ -31,10 +31,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, ShapeError, UnsupportedError
-from regard.core.options import Rate
-from regard.core.request import check_request, compaction, existing, permute
-from regard.core.states import Streamed, as_state, bounded
+from regard.core import (
+    OPEN,
+    Mask,
+    No,
+    Rate,
+    ShapeError,
+    Streamed,
+    UnsupportedError,
+    as_state,
+    bounded,
+    check_request,
+    compaction,
+    existing,
+    permute,
+)
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.relative import Segments, Terms, distances, last_aligned, relative_attention
 from regard.functional.rows import Impl, upto

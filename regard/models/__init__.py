@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from regard.core import Catalog
-from regard.core.options import check_calls
+from regard.core import Catalog, check_calls
 from regard.models.autoint import AutoInt, AutoIntConfig
 from regard.models.baselines import (
     FactorizationMachine,

@@ -17,9 +17,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import Mask
-from regard.core.options import Depth, Rate
-from regard.core.request import clear
+from regard.core import Depth, Mask, Rate, clear
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.dnn import DNN

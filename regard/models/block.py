@@ -12,8 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.core import OPEN, Mask, Mixer, OptionError
-from regard.core.options import CheckedOptions, Rate
+from regard.core import OPEN, CheckedOptions, Mask, Mixer, OptionError, Rate
 from regard.models.tokens import Hidden
 from regard.nn.norm import NORMS
 

@@ -8,9 +8,16 @@ from typing import Any, ClassVar, Literal, cast
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer, OptionError
-from regard.core.options import CheckedOptions, Count, Declared, Depth, Rate
-from regard.core.request import first_parameter
+from regard.core import (
+    CheckedOptions,
+    Count,
+    Declared,
+    Depth,
+    Mixer,
+    OptionError,
+    Rate,
+    first_parameter,
+)
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, check_batch, check_fields

@@ -7,9 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Mask, OptionError
-from regard.core.options import Count, Share
-from regard.core.request import check_mask
+from regard.core import Count, Mask, OptionError, Share, check_mask
 from regard.models.tokens import Tokens, Valid
 
 IGNORED = -100

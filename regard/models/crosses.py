@@ -13,8 +13,7 @@ paper, and no half of them is kept back. Missing fields are zero. Cost: L M D, a
 import torch
 from torch import nn
 
-from regard.core import OptionError
-from regard.core.options import Depth
+from regard.core import Depth, OptionError
 from regard.models.config import FieldsConfig, FieldsModel, Logits
 from regard.nn.dnn import DNN
 from regard.nn.fields import FieldBatch, FieldEmbedding

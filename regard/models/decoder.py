@@ -14,9 +14,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
-from regard.core.options import CheckedOptions, Depth, Rate
-from regard.core.request import compaction, permute
+from regard.core import (
+    CheckedOptions,
+    Depth,
+    Mask,
+    Mixer,
+    OptionError,
+    Rate,
+    Streamed,
+    UnsupportedError,
+    as_state,
+    compaction,
+    permute,
+)
 from regard.functional.cache import Lengths, advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build

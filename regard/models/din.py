@@ -21,8 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError, shown
-from regard.core.shapes import is_dense
+from regard.core import OptionError, ShapeError, is_dense, shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice

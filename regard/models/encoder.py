@@ -8,9 +8,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, Streamed, UnsupportedError, as_state
-from regard.core.options import CheckedOptions
-from regard.core.request import clear
+from regard.core import (
+    CheckedOptions,
+    Mask,
+    Mixer,
+    OptionError,
+    Streamed,
+    UnsupportedError,
+    as_state,
+    clear,
+)
 from regard.models.blocks import Blocks, ReversibleBlocks, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (

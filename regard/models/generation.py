@@ -20,13 +20,23 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import Mixer, OptionError, ShapeError, Streamed, UnsupportedError
-from regard.core.errors import shown
-from regard.core.mask import check_integers
+from regard.core import (
+    WIDEST,
+    CheckedOptions,
+    Mixer,
+    OptionError,
+    Part,
+    Range,
+    ShapeError,
+    Streamed,
+    UnsupportedError,
+    check_integers,
+    check_positive,
+    refusal,
+    shown,
+    stamped,
+)
 from regard.core.memory import free_bytes, require_memory
-from regard.core.options import WIDEST, CheckedOptions, Part, Range
-from regard.core.shapes import check_positive
-from regard.core.states import refusal, stamped
 from regard.functional.rows import upto, wide_type
 from regard.models.config import Logits, Model
 from regard.models.encoder import Embedding

@@ -19,10 +19,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.core import Mask, OptionError, ShapeError
-from regard.core.errors import shown
-from regard.core.request import compaction, existing, one_row, permute
-from regard.core.shapes import check_divisible, is_dense
+from regard.core import (
+    Mask,
+    OptionError,
+    ShapeError,
+    check_divisible,
+    compaction,
+    existing,
+    is_dense,
+    one_row,
+    permute,
+    shown,
+)
 from regard.functional.rows import first_places
 from regard.mixers.build import build
 from regard.models.block import Block

@@ -19,10 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError, shown
-from regard.core.options import Rate
-from regard.core.request import check_place, first_parameter
-from regard.core.shapes import is_dense
+from regard.core import OptionError, Rate, ShapeError, check_place, first_parameter, is_dense, shown
 from regard.models.config import FieldsConfig, Logits, Model, Options
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch

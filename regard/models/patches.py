@@ -17,10 +17,16 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.errors import shown
-from regard.core.request import check_place
-from regard.core.shapes import is_dense
+from regard.core import (
+    Mask,
+    Mixer,
+    OptionError,
+    ShapeError,
+    UnsupportedError,
+    check_place,
+    is_dense,
+    shown,
+)
 from regard.functional.rows import first_places
 from regard.models.blocks import make_blocks
 from regard.models.classifier import Summary

@@ -7,10 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import ShapeError, Streamed
-from regard.core.errors import shown
-from regard.core.request import clear
-from regard.core.shapes import is_dense
+from regard.core import ShapeError, Streamed, clear, is_dense, shown
 from regard.functional.cache import Lengths, advance
 from regard.functional.rows import first_places
 from regard.nn.fields import outside

@@ -17,9 +17,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mixer, OptionError, ShapeError, UnsupportedError
-from regard.core.errors import shown
-from regard.core.request import compaction, restored_weights
+from regard.core import (
+    Mixer,
+    OptionError,
+    ShapeError,
+    UnsupportedError,
+    compaction,
+    restored_weights,
+    shown,
+)
 from regard.mixers.build import resolve
 from regard.models.decoder import Decoder, EncoderDecoderConfig, State
 from regard.models.encoder import Embedding, Encoder, bound

@@ -24,9 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.options import Rate
-from regard.core.request import compaction, permute
+from regard.core import Mixer, Rate, UnsupportedError, compaction, permute
 from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import SizesConfig

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask
-from regard.core.options import Rate
+from regard.core import Mask, Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, upto
 from regard.mixers.transformer_xl import TransformerXL

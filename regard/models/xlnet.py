@@ -22,10 +22,18 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import ShapeError, Streamed, as_state
+from regard.core import (
+    Count,
+    ShapeError,
+    Streamed,
+    as_state,
+    check_option,
+    clear,
+    compaction,
+    existing,
+    permute,
+)
 from regard.core.memory import require_memory
-from regard.core.options import Count, check_option
-from regard.core.request import clear, compaction, existing, permute
 from regard.functional.cache import Lengths, last_rows, readable
 from regard.functional.rows import recomputed, upto
 from regard.models.config import Model

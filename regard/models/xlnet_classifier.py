@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from regard.core import ShapeError
-from regard.core.request import compaction, existing, permute
+from regard.core import ShapeError, compaction, existing, permute
 from regard.models.config import Logits, Model
 from regard.models.generation import last_valid
 from regard.models.tokens import Source, SourceValid, Tokens, Valid, check_tokens, looked_up

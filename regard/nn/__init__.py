@@ -1,6 +1,6 @@
 """Shared parts with parameters."""
 
-from regard.core.options import check_calls
+from regard.core import check_calls
 from regard.nn.after_step import after_step, call_after_step
 from regard.nn.coord_conv import CoordConv2d
 from regard.nn.disagreement import disagreement

@@ -14,8 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from regard.core import Mixer, OptionError
-from regard.core.errors import shown
+from regard.core import Mixer, OptionError, shown
 from regard.nn.centroids import Centroids
 
 

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core.errors import UnsupportedError
-from regard.core.request import clear, existing
+from regard.core import UnsupportedError, clear, existing
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone, upto, wide_type
 from regard.nn.seeded import normal

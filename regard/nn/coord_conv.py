@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError
-from regard.core.options import CheckedOptions, Count
+from regard.core import CheckedOptions, Count, OptionError
 from regard.functional.positions.coordinates import coordinates
 
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core.request import clear, existing
+from regard.core import clear, existing
 from regard.functional.rows import ranged
 from regard.nn.starts import unset
 

@@ -19,9 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import Observation, ShapeError, UnsupportedError
-from regard.core.errors import shown
-from regard.core.shapes import is_dense
+from regard.core import Observation, ShapeError, UnsupportedError, is_dense, shown
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]

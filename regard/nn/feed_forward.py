@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.catalog import Catalog
-from regard.core.options import CheckedOptions, Rate
+from regard.core import Catalog, CheckedOptions, Rate
 from regard.functional.rows import recomputed
 
 

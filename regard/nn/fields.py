@@ -13,10 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError, is_whole, shown
-from regard.core.options import CheckedOptions
-from regard.core.request import clear
-from regard.core.shapes import is_dense
+from regard.core import CheckedOptions, OptionError, ShapeError, clear, is_dense, is_whole, shown
 from regard.functional.cache import readable
 from regard.nn.starts import NormalRows, normal_rows
 

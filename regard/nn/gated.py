@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.shapes import check_even
+from regard.core import check_even
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot, unset
 

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError, ShapeError, UnsupportedError
-from regard.core.options import CheckedOptions
-from regard.core.shapes import check_divisible
+from regard.core import CheckedOptions, OptionError, ShapeError, UnsupportedError, check_divisible
 from regard.functional.positions.rotary import Pairing, rotate
 from regard.functional.rows import apart, autocast_dtype, side_by_side, unit_norm, upto
 from regard.nn.norm import RMSNorm

@@ -4,8 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.errors import ShapeError
-from regard.core.options import CheckedOptions
+from regard.core import CheckedOptions, ShapeError
 from regard.nn.starts import Glorot, glorot, uniform, unset
 
 

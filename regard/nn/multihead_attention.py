@@ -16,11 +16,23 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from regard.core import Mask, Mixer, OptionError, ShapeError, UnknownNameError, UnsupportedError
-from regard.core.errors import shown
-from regard.core.options import CheckedOptions, Rate, check_option
-from regard.core.request import check_mask, check_tokens, marks
-from regard.core.shapes import check_flag, is_dense
+from regard.core import (
+    CheckedOptions,
+    Mask,
+    Mixer,
+    OptionError,
+    Rate,
+    ShapeError,
+    UnknownNameError,
+    UnsupportedError,
+    check_flag,
+    check_mask,
+    check_option,
+    check_tokens,
+    is_dense,
+    marks,
+    shown,
+)
 from regard.nn.given_heads import packed, with_given_heads
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")

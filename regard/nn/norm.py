@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.catalog import Catalog
-from regard.core.options import Above0, CheckedOptions
+from regard.core import Above0, Catalog, CheckedOptions
 from regard.functional.rows import ranged
 
 Vectors = Float[Tensor, "*b D"]

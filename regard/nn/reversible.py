@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from regard.core.errors import OptionError, UnsupportedError
-from regard.core.options import CheckedOptions
+from regard.core import CheckedOptions, OptionError, UnsupportedError
 from regard.functional.rows import autocast_dtype, plain_alone
 
 Merge = Literal["concat", "mean"]

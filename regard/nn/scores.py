@@ -15,11 +15,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Catalog, OptionError, ShapeError
-from regard.core.errors import shown
-from regard.core.options import Above0, CheckedOptions
-from regard.core.request import check_place, first_parameter
-from regard.core.shapes import is_dense
+from regard.core import (
+    Above0,
+    Catalog,
+    CheckedOptions,
+    OptionError,
+    ShapeError,
+    check_place,
+    first_parameter,
+    is_dense,
+    shown,
+)
 from regard.functional.rows import ranged, unit_norm
 from regard.functional.scored import Interaction, additive_score, pair_layer
 from regard.nn.dice import Dice

@@ -25,10 +25,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from regard.core import OPEN, Mask, Mixer, OptionError, UnsupportedError, growth
-from regard.core.options import check_calls
-from regard.core.request import check_request, clear, compacted, compaction, existing, permute
-from regard.core.states import stamped
+from regard.core import (
+    OPEN,
+    Mask,
+    Mixer,
+    OptionError,
+    UnsupportedError,
+    check_calls,
+    check_request,
+    clear,
+    compacted,
+    compaction,
+    existing,
+    growth,
+    permute,
+    stamped,
+)
 from regard.models.tokens import Numbers, Places, Tokens, Valid, places
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core import Mask, Mixer, ShapeError
-from regard.core.request import existing
+from regard.core import Mask, Mixer, ShapeError, existing
 from regard.parallel.ranks import Ranks
 
 Exchange = Callable[..., tuple[Tensor, ...]]

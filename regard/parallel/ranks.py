@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from regard.core.errors import OptionError, shown
+from regard.core import OptionError, shown
 
 
 class Ranks:

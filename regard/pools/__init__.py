@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from regard.core import Catalog, OptionError
-from regard.core.options import check_calls
-from regard.core.pool import Pool
+from regard.core import Catalog, OptionError, Pool, check_calls
 from regard.pools.attention_query_gate import AttentionQueryGate
 from regard.pools.context_query import ContextQuery
 from regard.pools.cross import Cross

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.core.pool import Pool
+from regard.core import Pool
 from regard.nn.scores import Score
 from regard.pools.learned import LearnedQueries
 

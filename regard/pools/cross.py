@@ -5,8 +5,7 @@
 Values are what the mixer makes of them, and `weights` its map, mean over heads, where it has one. Cost: the mixer's.
 """
 
-from regard.core import Mask, Mixer, ShapeError
-from regard.core.pool import Pool
+from regard.core import Mask, Mixer, Pool, ShapeError
 
 
 class Cross(Pool):

@@ -11,8 +11,7 @@ Args:
 
 from einops import rearrange
 
-from regard.core.errors import ShapeError
-from regard.core.pool import Pool
+from regard.core import Pool, ShapeError
 from regard.functional.scored import normalise
 from regard.nn.scores import Location
 

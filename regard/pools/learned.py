@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core.errors import ShapeError
+from regard.core import ShapeError
 from regard.functional.scored import normalise
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import unset

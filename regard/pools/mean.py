@@ -1,6 +1,6 @@
 """The mean of a set: what the base models take where attention weighs. Cost: S D."""
 
-from regard.core.pool import Pool
+from regard.core import Pool
 
 
 class Plain(Pool):

@@ -15,7 +15,7 @@ Args:
     scale: factor of q . k before the normaliser, or the name of its rule; None: 1 / sqrt(K)
 """
 
-from regard.core.pool import Pool
+from regard.core import Pool
 from regard.functional.scored import Interaction, Normaliser, normalise
 from regard.nn.scores import ActivationUnit, UnitActivation
 

@@ -1,7 +1,6 @@
 """Positions of tokens: kinds that are added to embeddings, and kinds that a mixer takes into its scores."""
 
-from regard.core import Catalog
-from regard.core.options import check_calls
+from regard.core import Catalog, check_calls
 from regard.positions.absolute import AbsolutePosition, Learned, NoPosition, Sinusoidal
 from regard.positions.base import Position, make
 from regard.positions.grid import Axial, Coordinates

@@ -7,10 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.errors import ShapeError
-from regard.core.options import Above0, shown
-from regard.core.request import check_tokens
-from regard.core.shapes import is_dense
+from regard.core import Above0, ShapeError, check_tokens, is_dense, shown
 from regard.functional.cache import readable
 from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position

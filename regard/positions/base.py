@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from regard.core.errors import OptionError
-from regard.core.options import CheckedOptions
+from regard.core import CheckedOptions, OptionError
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 

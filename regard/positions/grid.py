@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.core.errors import OptionError
+from regard.core import OptionError
 from regard.functional.positions.coordinates import coordinates
 from regard.positions.absolute import AbsolutePosition
 

@@ -16,8 +16,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.options import Above0
-from regard.core.shapes import check_divisible
+from regard.core import Above0, check_divisible
 from regard.functional.positions.distance import (
     alibi_slopes,
     constants,

@@ -6,8 +6,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from regard.core import Mixer
-from regard.core.options import check_calls
+from regard.core import Mixer, check_calls
 from regard.mixers import MIXERS
 from regard.testing.laws import (
     cost,

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
 
-from regard.core.pool import Pool
+from regard.core import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
 from regard.testing.laws.door import learns_nothing
 from regard.testing.laws.masks import is_not_poisoned, is_zero_and_finite

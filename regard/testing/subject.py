@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from regard import Form
-from regard.core import Mask, Mixer, OptionError
-from regard.core.errors import shown
+from regard.core import Mask, Mixer, OptionError, shown
 from regard.testing.verdicts import (
     Judged,
     LawError as LawError,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
-from regard.core.errors import UnknownNameError, blamed, limited
+from regard.core import UnknownNameError, blamed, limited
 
 Outcome = Literal["passed", "failed", "cannot judge", "does not apply"]
 

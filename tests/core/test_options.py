@@ -12,9 +12,9 @@ import torch
 
 import regard
 from regard import OptionError, UnknownNameError
+from regard.core import Above0, Count, Declared, Rate, Seed, Share
 from regard.core.annotations import fits, spelled
 from regard.core.memory import free_bytes, spelled_bytes
-from regard.core.options import Above0, Count, Declared, Rate, Seed, Share
 from regard.models import LanguageModelConfig
 from regard.pools import build_pool
 from tests.refused import assert_refused

@@ -11,8 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import regard
 from regard import Mask, ShapeError
-from regard.core import Mixer, Streamed, as_state
-from regard.core.states import tensors
+from regard.core import Mixer, Streamed, as_state, tensors
 from regard.models import LanguageModelConfig
 from regard.models.generation import reorder
 

@@ -10,8 +10,7 @@ from torch.autograd.function import once_differentiable
 
 import regard
 from regard import Mixer, No, Observation
-from regard.core import OPEN
-from regard.core.request import Compaction, permute
+from regard.core import OPEN, Compaction, permute
 from regard.functional.rows import masked_softmax, plain_alone, scores
 from regard.mixers.compressed import Compressed
 from regard.mixers.flash import Flash

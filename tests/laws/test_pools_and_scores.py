@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from regard.core.pool import Pool
+from regard.core import Pool
 from regard.nn.scores import SCORES, Additive, Dot, build_score
 from regard.pools import POOLS
 from regard.reference._scores import scores

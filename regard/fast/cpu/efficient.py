@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.fast.cpu.favor import KEPT, TILE
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.efficient import LEAST, no_keys, present_keys

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.features import EPS, Favor, Projection, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored

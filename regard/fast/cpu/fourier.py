@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.fourier import Norm, transform as plain
 from regard.functional.rows import Form
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core.mask import Mask
+from regard.core import Mask
 from regard.functional.linear import CAUSAL, CHUNK
 from regard.functional.rows import Form, unrounded, wide_type, with_ones
 

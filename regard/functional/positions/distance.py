@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.errors import OptionError
+from regard.core import OptionError
 
 
 def alibi_slopes(num_heads: int) -> list[float]:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core.errors import OptionError, ShapeError
+from regard.core import OptionError, ShapeError
 
 Pairing = Literal["half", "adjacent"]
 

@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.errors import shown
+from regard.core import Mixer, UnsupportedError, shown
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import ACTIVATIONS, LoadRequest, Norms, make_mixer
 from regard.mixers.fnet import FNet

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.errors import shown
+from regard.core import Mixer, UnsupportedError, shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Norms, linear, make_mixer

@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import Mixer, UnsupportedError
-from regard.core.errors import shown
+from regard.core import Mixer, UnsupportedError, shown
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, make_mixer
 from regard.models.block import Block

@@ -22,9 +22,15 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.core.errors import OptionError, ShapeError, UnknownNameError, shown
-from regard.core.options import check_option
-from regard.core.shapes import check_positive, is_dense
+from regard.core import (
+    OptionError,
+    ShapeError,
+    UnknownNameError,
+    check_option,
+    check_positive,
+    is_dense,
+    shown,
+)
 from regard.lab.data.records import Column, Ragged, Records
 from regard.nn.fields import FIRST_KNOWN, MISSING, UNKNOWN, Categorical, Field, Numeric, Sequence
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from regard.core.errors import visible
+from regard.core import visible
 from regard.lab.experiment.row import Row
 
 

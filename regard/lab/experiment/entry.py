@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.core import Mixer, OptionError
-from regard.core.errors import limited, shown
-from regard.core.options import Declared, check_option
+from regard.core import Declared, Mixer, OptionError, check_option, limited, shown
 from regard.lab.data.source import label as written, own_files, source
 from regard.lab.experiment import provenance
 from regard.lab.experiment.row import Facts, as_json

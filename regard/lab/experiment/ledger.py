@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core import PathError, StoredDataError, files
-from regard.core.errors import visible
+from regard.core import PathError, StoredDataError, files, visible
 from regard.core.files import path_error, reported, text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row

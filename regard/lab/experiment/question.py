@@ -44,8 +44,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from regard.core.errors import OptionError, UnknownNameError, shown
-from regard.core.options import Above0, Bound, Declared
+from regard.core import Above0, Bound, Declared, OptionError, UnknownNameError, shown
 from regard.lab.experiment.entry import Entry, Facts, check_entries, leaves
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks.task import DataSeed, Splits, Task

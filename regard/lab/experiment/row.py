@@ -6,7 +6,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
-from regard.core.errors import visible
+from regard.core import visible
 from regard.lab.experiment.stored import (
     AskedQuestion,
     Better,

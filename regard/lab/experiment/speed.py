@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from regard.core import Mask, OptionError
-from regard.core.options import Above0, Declared
+from regard.core import Above0, Declared, Mask, OptionError
 from regard.functional.rows import recorded
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.passes import (  # fmt: skip

@@ -17,7 +17,7 @@ from typing import (
     is_typeddict,
 )
 
-from regard.core.errors import is_whole
+from regard.core import is_whole
 
 Facts = dict[str, Any]
 LONGEST_TEXT = 20_000  # characters

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from regard.core.errors import OptionError, visible
+from regard.core import OptionError, visible
 from regard.core.files import whole
 from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.core.errors import visible, visible_lines
+from regard.core import visible, visible_lines
 from regard.lab.experiment.claims import said
 from regard.lab.experiment.row import Row
 from regard.lab.report.told import Told, told

@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError, UnsupportedError
-from regard.core.options import Whole
+from regard.core import OptionError, UnsupportedError, Whole
 from regard.explore.agreement import count_links, error_rate
 from regard.lab.data.bibles import read_aligned_verses
 from regard.lab.data.pairs import Pair

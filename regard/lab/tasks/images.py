@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from regard.core.options import LARGEST, Range, check_option
+from regard.core import LARGEST, Range, check_option
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples, Integers, Ragged

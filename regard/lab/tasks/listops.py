@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from regard.core import OptionError
-from regard.core.options import LARGEST, Count, Part, Range
+from regard.core import LARGEST, Count, OptionError, Part, Range
 from regard.lab.data.generated import bar, generated
 from regard.lab.data.records import Examples, Integers, Ragged
 from regard.lab.tasks.task import Classify, Drawn, Splits

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.options import Part
+from regard.core import Part
 from regard.lab.data.records import Examples
 from regard.lab.data.sources import archive
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows

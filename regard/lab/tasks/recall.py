@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from regard.core import OptionError
-from regard.core.options import Part
+from regard.core import OptionError, Part
 from regard.lab.data.records import IGNORED, Examples
 from regard.lab.tasks.task import Drawn, Splits
 

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core.errors import OptionError, ShapeError, shown
-from regard.core.options import Declared, Range
+from regard.core import Declared, OptionError, Range, ShapeError, shown
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
 

@@ -11,8 +11,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.core import OptionError
-from regard.core.options import Share
+from regard.core import OptionError, Share
 from regard.lab.data.pairs import Pair, split_pairs
 from regard.lab.data.records import Items, Ragged, Records
 from regard.lab.data.splits import SPLITS, Split, apart

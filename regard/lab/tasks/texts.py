@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.core import StoredDataError
-from regard.core.options import LARGEST, Range
+from regard.core import LARGEST, Range, StoredDataError
 from regard.lab.data.bibles import read_chapters
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_labelled

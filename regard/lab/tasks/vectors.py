@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.options import LARGEST, Range
+from regard.core import LARGEST, Range
 from regard.lab.data.records import Records
 from regard.lab.tasks.table import Tabular
 from regard.lab.tasks.task import Batch, Drawn, Loss, Splits

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Literal
 
-from regard.core import OptionError
-from regard.core.options import WIDEST, Above0, Count, Declared, Range, Rate
+from regard.core import WIDEST, Above0, Count, Declared, OptionError, Range, Rate
 from regard.lab.tasks.task import DataSeed
 from regard.nn.disagreement import Kind
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from regard.core import OptionError
+from regard.core import OptionError, checked
 from regard.core.annotations import configuration
-from regard.core.options import checked
 from regard.lab.tasks import TASKS, PlaceReaderConfig, Task
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.run import Run

@@ -17,8 +17,7 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.core.errors import OptionError, RegardError, ShapeError, shown
-from regard.core.options import checked
+from regard.core import OptionError, RegardError, ShapeError, checked, shown
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train import checkpoint

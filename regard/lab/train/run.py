@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import OptionError, RegardError
+from regard.core import Declared, OptionError, RegardError, checked, tuples
 from regard.core.files import check_writable
 from regard.core.memory import require_memory
-from regard.core.options import Declared, checked, tuples
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Form
 from regard.lab.data.source import held, own_code

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.core import Mixer, OptionError
-from regard.core.options import Declared, Rate
+from regard.core import Declared, Mixer, OptionError, Rate
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.tasks.task import Splits
 from regard.lab.train.config import TrainConfig

@@ -10,8 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from regard.core import Mask, Mixer
-from regard.core.states import sum_names, tensors
+from regard.core import Mask, Mixer, sum_names, tensors
 from regard.functional.rows import recorded, wide_type
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.utils._pytree import tree_map
 
-from regard.core import Mask, Mixer, growth
-from regard.core.states import tensors
+from regard.core import Mask, Mixer, growth, tensors
 from regard.testing.subject import (
     B,
     LawError,

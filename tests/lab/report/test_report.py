@@ -13,8 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from regard.core import OptionError, UnknownNameError
-from regard.core.errors import visible
+from regard.core import OptionError, UnknownNameError, visible
 from regard.lab import Entry, Setting, above
 from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from regard import Mask, build
-from regard.core.request import existing
+from regard.core import existing
 from regard.lab.data.records import Examples, Ragged
 from regard.lab.tasks import Splits
 from regard.lab.tasks.task import Classify
