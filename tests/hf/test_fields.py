@@ -177,6 +177,9 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
         if not told and name not in WITHOUT_EFFECT:
             faults.append(f"{kind}: {name} has no effect, and the list does not say so")
     assert not faults, "\n".join(faults)
+    if kind == "mistral":  # which has no such switch
+        with pytest.raises(UnsupportedError, match="sliding_window=4"):
+            regard.hf.load(state, config | {"sliding_window": 4, "use_sliding_window": False})
 
 
 UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind

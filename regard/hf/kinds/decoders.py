@@ -63,7 +63,7 @@ def llama(request: LoadRequest) -> Stack:
     """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward; Qwen3 normalises queries and keys."""
     w, c, _ = request
     window = c.get("sliding_window")
-    if c.get("use_sliding_window", True) and window is not None:
+    if window is not None and (c["model_type"] == "mistral" or c.get("use_sliding_window", True)):
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
