@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, StoredDataError, UnsupportedError, shown
+from regard.core import Count, Mixer, Rate, StoredDataError, UnsupportedError, check_option, shown
 from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
@@ -31,6 +31,7 @@ class Weights:
     def __init__(self, tensors: Mapping[str, Tensor]):
         self.tensors = dict(tensors)
         self.left = set(tensors)
+        self.places = set(map(_place, tensors))
         numbers = Counter[torch.dtype]()
         for tensor in self.tensors.values():
             numbers[tensor.dtype] += tensor.numel() * (tensor.dtype in FLOATS)
@@ -62,8 +63,9 @@ class Weights:
         return same
 
     def linear(self, name: str) -> nn.Linear:
-        bias = self[f"{name}.bias"] if f"{name}.bias" in self else None
-        return linear(self[f"{name}.weight"], bias)
+        """With a bias where the same layer of another block has one."""
+        bias = f"{name}.bias"
+        return linear(self[f"{name}.weight"], self[bias] if _place(bias) in self.places else None)
 
     def linears(self, pattern: str, parts: Iterable[str]) -> list[nn.Linear]:
         """One layer for each part, whose name comes in the place of {}."""
@@ -74,10 +76,11 @@ class Weights:
 
     def norms(self, kind: Callable[..., nn.Module], eps: float) -> "Norms":
         """A function from a name to the norm of this kind."""
+        check_option("load", "the epsilon of its norms", eps, Rate)
 
         def norm(name: str) -> nn.Module:
             weight = self[f"{name}.weight"]
-            made = kind(len(weight), float(eps), dtype=weight.dtype)
+            made = kind(len(weight), eps, dtype=weight.dtype)
             made.load_state_dict({part: self[f"{name}.{part}"] for part in made.state_dict()})
             return made
 
@@ -85,6 +88,11 @@ class Weights:
 
 
 Norms = Callable[[str], Any]
+
+
+def _place(name: str) -> str:
+    """The name without the numbers of blocks."""
+    return re.sub(r"\d+", "", name)
 
 
 def linear(weight: Float[Tensor, "F D"], bias: Float[Tensor, "F"] | None = None) -> nn.Linear:
@@ -135,6 +143,7 @@ class LoadRequest(NamedTuple):
     def depth(self, field: str) -> int:
         """Number of layers, each of which has tensors."""
         depth = self.config[field]
+        check_option("load", field, depth, Count)
         if depth > len(self.weights.tensors):
             raise StoredDataError(
                 f"load: the config of this {self.config['model_type']} has {field}={shown(depth)}, and the "

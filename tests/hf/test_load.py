@@ -1,6 +1,7 @@
 """Checkpoints in our modules against the classes of Transformers: outputs, gradients, weights, padded and not."""
 
 import json
+import math
 import os
 from contextlib import suppress
 from functools import partial
@@ -248,8 +249,9 @@ ODD = {
     "long": ({"hidden_act": "\x1b[2J" * 1000}, "does not support bert with hidden_act="),
     "list of kinds": ({"model_type": ["bert"]}, "does not support model_type"),
     "null": ({"num_attention_heads": None}, "needs num_heads"),
-    "list": ({"num_hidden_layers": [1]}, "make no model"),
-    "word": ({"layer_norm_eps": "small"}, "make no model"),
+    "list": ({"num_hidden_layers": [1]}, "must be an integer"),
+    "word": ({"layer_norm_eps": "small"}, "must be at least 0 and below 1"),
+    "no number": ({"layer_norm_eps": math.nan}, "must be at least 0 and below 1"),
 }  # fmt: skip
 LONG = {"mixer": "local", "max_len": 10_000, "layers": [0], "options": {}}
 ODD_SETTINGS = {

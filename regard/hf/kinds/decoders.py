@@ -63,7 +63,8 @@ def llama(request: LoadRequest) -> Stack:
     """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward; Qwen3 normalises queries and keys."""
     w, c, _ = request
     window = c.get("sliding_window")
-    if window is not None and (c["model_type"] == "mistral" or c.get("use_sliding_window", True)):
+    limited = c["model_type"] == "mistral" or c.get("use_sliding_window", True)
+    if limited and window is not None:
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
