@@ -77,12 +77,14 @@ def test_nothing_but_a_plain_file_is_replaced(tmp_path):
 def test_what_is_no_plain_file_is_named_at_once(capsys, tmp_path, report_ledger):
     (tmp_path / "x.png").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "page.html")
+    (tmp_path / "loop").symlink_to("loop")
     folder, link = "a folder is in the place", "it is no plain file"
     for line, why in (
         (f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png", folder),
         (f"report --ledger {report_ledger} --page {tmp_path}/x.png", folder),
         (f"explore {tmp_path}/absent --text x --page {tmp_path}/x.png", folder),
-        (f"explore {tmp_path}/absent --text x --page {tmp_path}/link", link),
+        (f"explore {tmp_path}/loop --text x --page {tmp_path}/link", link),
+        (f"explore {tmp_path}/absent --text x --page {tmp_path}/loop", link),
     ):
         assert f"cannot be written: {why}" in refused(capsys, line)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import product
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,12 +24,12 @@ PAGE = Path("runs/arena/report.html")
 
 def check_outputs(inputs: Iterable[Path | None], **outputs: Path | None) -> None:
     """`check_writable` of what is given, none of which may be another of them or be read; in a folder that is read it ends in .html. Raises PathError, OptionError."""
-    read = [path.resolve() for path in inputs if path]
+    read = [Path(realpath(path)) for path in inputs if path]
     taken = dict.fromkeys(read, "what is read")
     for name, path in outputs.items():
         if path is None:
             continue
-        at = path.resolve()
+        at = Path(realpath(path))
         inside = at.suffix != ".html" and any(at.is_relative_to(one) for one in read)
         other = "what is read" if inside else taken.setdefault(at, f"--{name}")
         if other != f"--{name}":

@@ -4,6 +4,7 @@ import copy
 import shutil
 from contextlib import suppress
 from dataclasses import replace
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ class Convert(Declared):
 
         if not self.folder.exists():
             raise MissingDataError(f"convert: there is no {self.folder}")
-        if self.out.resolve() == self.folder.resolve():
+        if realpath(self.out) == realpath(self.folder):
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
         check_writable(self.out, folder=True)
         _check_free(self.out)

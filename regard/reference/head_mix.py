@@ -1,5 +1,7 @@
 """Oracle of `head_mix` (arXiv 2004.05150): each head's pattern, read from its fields and joined pair by pair."""
 
+from collections.abc import Sequence
+
 from regard.reference._patterned import attend_over
 from regard.reference._rows import oracle
 
@@ -8,10 +10,12 @@ from regard.reference._rows import oracle
 def head_mix(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     patterns = options["patterns"]
+    found = getattr(patterns, "heads", patterns)  # of a PerHead
+    of_heads = found if isinstance(found, Sequence) else [found]
 
     def pairs(h, i, j):
         if patterns is not None:
-            return joins(patterns[h], i, j)
+            return joins(of_heads[h % len(of_heads)], i, j)
         step = 8 if h % 3 == 1 else 1
         near = abs(i - j) <= 64 * step and (i - j) % step == 0
         return near or (h % 3 == 2 and (i == 0 or j == 0))
@@ -34,8 +38,8 @@ def joins(pattern, i: int, j: int) -> bool:
         case "Summary":
             last = pattern.block - pattern.group * pattern.width
             return last - pattern.width <= j % pattern.block < last
-        case "First":
-            return i < pattern.count or j < pattern.count
+        case "First" | "Span":
+            return any(pattern.start <= one < pattern.stop for one in (i, j))
         case "All":
             return True
     raise TypeError(f"no oracle for the pattern {pattern!r}")

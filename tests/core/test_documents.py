@@ -179,4 +179,9 @@ def test_tokens_that_do_not_come_first_are_refused_where_they_must():
             partial(functional.softmax_attention, x, x, x, window=2, mask=marked),
         ),
         (ShapeError, "sort_cut has no causal order", partial(sinkhorn, mask=ordered, sort_cut=1)),
+        (
+            ShapeError,
+            "need cross=True",
+            partial(functional.nystrom_attention, x, *2 * [x[:, :, 1:]], num_landmarks=2),
+        ),
     )

@@ -295,6 +295,8 @@ BROKEN = {
     "deaf in one draw": ("sensitivity", tokens(Softmax, lambda m, x: x.masked_fill((first_of(x) > 0) & (first_of(x) < 1), 0)), "gives weight"),
     "forgets global tokens": ("sensitivity", masks(Narrow, global_tokens=None), "global"),
     "ignores pairs": ("isolation", masks(Softmax, pairwise=None)),
+    "ignores pairs of all heads": ("isolation", around(Softmax, lambda m, mix, x, c, mask:
+            mix(x, c, replace(mask, pairwise=None) if mask.pairwise is not None and mask.pairwise.shape[1] == 1 else mask))),
     "decays at absent tokens": ("streaming padding long",
         extends(Linear, lambda m, state, valid, y, after: (
             y, after if valid is None else replace(after, S=after.S * 0.9 ** (~valid).sum(1)[:, None, None, None])))),

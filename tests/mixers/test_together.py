@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard import MIXERS, build
+from regard.functional.patterns import Block, PerHead, Span, Window
 from regard.testing import check_mixer
 from tests.laws.catalogue import FACTS
 
@@ -43,6 +44,10 @@ CASES = [
     ("indexed", {"top_k": 3}, MANY_BLOCKS),
     ("indexed", {"top_k": 2, "block_size": 3}, MANY_BLOCKS),
     ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}, MANY_BLOCKS),
+    *(
+        ("head_mix", {"patterns": own}, "reference map")
+        for own in (Window(2, 2), PerHead((Window(1, 1), Block(2), Span(2, 4))))
+    ),
     *(
         ("performer", {"features": own, "num_features": 16}, OWN)
         for own in (torch.sigmoid, torch.square)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from numbers import Real
+from os.path import realpath
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -343,8 +344,9 @@ def _inside(run_dir: Path, log_dir: str | None) -> Path | None:
     if log_dir is None:
         return None
     path = run_dir / log_dir
-    if not path.resolve().is_relative_to(run_dir.resolve()):
+    at = Path(realpath(path))
+    if not at.is_relative_to(realpath(run_dir)):
         raise OptionError(
-            f"log_dir ({log_dir!r}) leads out of the run's folder, to {path.resolve()}. Name one inside, or None"
+            f"log_dir ({log_dir!r}) leads out of the run's folder, to {at}. Name one inside, or None"
         )
     return path
