@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mixer
-from regard.testing.subject import Request, S, Subject, T, normal, repeated, require, seeded
+from regard.testing.subject import Request, S, Subject, T, normal, repeated, require
 
 SEEDS = range(3)
 MORE_SEEDS = range(3, 16)  # with other parameters, where a weight was zero by chance (squared relu)
