@@ -157,11 +157,13 @@ def _weights(
         allowed = allowed & pairwise.take_along_dim(index, 3)
     heads_last = rearrange(take_each(k, index), "b h t w c -> b t h w c")
     scores = pairs(rearrange(q, "b h t a -> b t h 1 a"), heads_last)
-    weights = masked_softmax(rearrange(scores, "b t h 1 w -> b h t w"), allowed)
-    if windows.centre is not None:
-        apart = j - windows.centre[..., None]
-        weights = weights * (-(apart**2) / (2 * windows.sigma**2)).exp().type_as(weights)
-    if renormalise:
-        total = weights.sum(-1, keepdim=True)
-        weights = weights / torch.where(total > 0, total, 1)
-    return weights, index
+    scores = rearrange(scores, "b t h 1 w -> b h t w")
+    if windows.centre is None:
+        return masked_softmax(scores, allowed), index
+    log_gaussian = -((j - windows.centre[..., None]) ** 2) / (2 * windows.sigma**2)
+    if renormalise:  # a far window's weights would all be zero
+        least = torch.finfo(scores.dtype).min / 2
+        scores = scores + log_gaussian.type_as(scores).clamp_min(least)
+        return masked_softmax(scores, allowed), index
+    weights = masked_softmax(scores, allowed)
+    return weights * log_gaussian.exp().type_as(weights), index

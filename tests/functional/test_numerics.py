@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from regard import Mask
-from regard.functional import efficient_attention, squared_relu_attention
+from regard.functional import efficient_attention, luong_attention, squared_relu_attention
 from regard.functional.rows import exp, exp_
+from regard.functional.scored import Windows
 from regard.mixers.mixed_chunk import MixedChunk
 
 
@@ -37,6 +38,20 @@ def test_a_hidden_pair_whose_square_no_number_holds_is_hidden():
     for mask in (Mask(causal=True), Mask(valid=torch.tensor([[True, True, False]]))):
         y = squared_relu_attention(q, k, torch.ones_like(q), mask=mask)[:, :, :2]
         assert all(z.isfinite().all() for z in (y, *torch.autograd.grad(y.sum(), (q, k))))
+
+
+@pytest.mark.parametrize("centre", [14.0, 15.0, 1000.0])
+def test_a_far_gaussian_has_weights_of_sum_one(centre):
+    q, k, v = (torch.ones(1, 1, n, 4).requires_grad_() for n in (1, 3, 3))
+    windows = Windows(
+        torch.zeros(1, 1, 1).long(),
+        2,
+        torch.ones(1, 1).long(),
+        centre=torch.full((1, 1, 1), centre),
+    )
+    y = luong_attention(q, k, v, windows=windows, renormalise=True)
+    torch.testing.assert_close(y, torch.ones_like(y))
+    assert all(z.isfinite().all() for z in torch.autograd.grad(y.sum(), (q, v)))
 
 
 def test_scores_of_mixed_chunks_overflow_no_exponential():
