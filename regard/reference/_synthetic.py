@@ -31,11 +31,10 @@ def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     b = math.ceil(options["max_len"] / a)
     hidden = _hidden(p, row, h, i)
     both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
-    left = both[:a]
-    right = both[a:]
     outer = options.get("tiling", "outer") == "outer"
-    places = [(j // b if outer else j % a, j % b) for j in range(row.T)]
-    return left[[m for m, _ in places]] * right[[n for _, n in places]]
+    left = [j // b if outer else j % a for j in range(row.T)]
+    right = [a + j % b for j in range(row.T)]
+    return both[left] * both[right]
 
 
 def _hidden(p, row: Row, h: int, i: int) -> Tensor:

@@ -11,6 +11,7 @@ def compressed(params, options, row):
     """-> (y [B T D], None); global tokens change nothing where all see all."""
     s = options["factor"]
     first_slot = options["first_slot"]
+    late = first_slot == "token0"  # slots appear one token after they are complete
     q, k, v = heads(params, row)
 
     def slot(name: str, tokens: list[Tensor]) -> Tensor:
@@ -33,17 +34,15 @@ def compressed(params, options, row):
     mixed = []
     for i in range(row.T):
         here = i + row.S - row.T  # the last token that a causal query sees
-        if not row.causal:
-            seen = slots
-        elif first_slot == "token0":
-            seen = [(k[0], v[0])]
-            seen += [slots[c] for c in range(len(slots)) if s * c + s <= here]
-        else:
-            seen = [slots[c] for c in range(len(slots)) if s * c + s - 1 <= here]
-            if first_slot == "null":
-                seen = [(params["null"][0, :, 0], params["null"][1, :, 0]), *seen]
+        seen = slots
+        if row.causal:
+            seen = [slot for c, slot in enumerate(slots) if s * c + s - 1 + late <= here]
+            if late:
+                seen.insert(0, (k[0], v[0]))
+            elif first_slot == "null":
+                seen.insert(0, params["null"][:, :, 0].unbind())
         for h in range(row.H):
-            scores = {c: q[i, h] @ key[h] / q.shape[2] ** 0.5 for c, (key, _) in enumerate(seen)}
-            weights = softmax(scores)
+            query = q[i, h] / q.shape[2] ** 0.5
+            weights = softmax({c: query @ key[h] for c, (key, _) in enumerate(seen)})
             mixed.append(sum((w * seen[c][1][h] for c, w in weights.items()), 0 * q[i, h]))
     return linear(params, "heads.out", torch.stack(mixed).reshape(row.T, -1)), None

@@ -25,13 +25,11 @@ def fixed_patterns(params, options, row):
     patterns = options["patterns"]
     K = row.x.shape[-1] // H
     if patterns is None:
-        seven = ("current", "previous", "next", "left", "right", "end", "start")
-        patterns = seven[: H - 1]
+        patterns = ("current", "previous", "next", "left", "right", "end", "start")[: H - 1]
     F = len(patterns)
     v = linear(params, "values.value", row.x).reshape(T, H, K)
     if F < H:
-        q = linear(params, "query", row.x).reshape(T, H - F, K)
-        k = linear(params, "key", row.x).reshape(T, H - F, K)
+        q, k = (linear(params, name, row.x).reshape(T, H - F, K) for name in ("query", "key"))
 
     def weigh(h, i):
         keys = row.keys(h, i)

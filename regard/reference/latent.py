@@ -30,14 +30,9 @@ def latent(params, options, row):
     at_q, at_k = turned(q[..., N:]), turned(r)
 
     def weigh(h, i):
-        scores = {}
         query = q[i, h, :N]
         tokens = k[:, h].unbind()
-        for j in row.keys(h, i):
-            scores[j] = query @ tokens[j]
-            if R:
-                scores[j] = scores[j] + at_q[i][h] @ at_k[j]
-            scores[j] = scores[j] / (N + R) ** 0.5
-        return softmax(scores)
+        found = {j: query @ tokens[j] + at_q[i][h] @ at_k[j] for j in row.keys(h, i)}
+        return softmax({j: z / (N + R) ** 0.5 for j, z in found.items()})
 
     return attend(params, row, v, weigh, out="latent.out")

@@ -1,9 +1,8 @@
 """Oracle of `linformer` (arXiv 2006.04768): every slot is a sum over the valid tokens, and each query attends to slots."""
 
-import torch
 from torch import Tensor
 
-from regard.reference._rows import heads, linear, oracle
+from regard.reference._rows import attend, heads, oracle
 
 
 @oracle
@@ -23,15 +22,11 @@ def linformer(params, options, row):
         return E[head, :, :n], F[head, :, :n]
 
     q, k, v = heads(params, row)
-    weights = row.x.new_zeros(row.H, row.T, row.S)
-    parts = []
-    for h in range(row.H):
-        E, F = matrices(h, row.S)
-        k_slots, v_slots = E @ k[:, h], F @ v[:, h]
-        mixed = []
-        for i in range(row.T):
-            P = (k_slots @ q[i, h] * q.shape[-1] ** -0.5).softmax(0)
-            mixed.append(P @ v_slots)
-            weights[h, i] = (P @ F).detach()
-        parts.append(torch.stack(mixed))
-    return linear(params, "heads.out", torch.cat(parts, -1)), weights
+    of_heads = [matrices(h, row.S) for h in range(row.H)]
+
+    def weigh(h, i):
+        E, F = of_heads[h]
+        P = (E @ k[:, h] @ q[i, h] * q.shape[-1] ** -0.5).softmax(0)
+        return dict(enumerate(P @ F))
+
+    return attend(params, row, v, weigh)

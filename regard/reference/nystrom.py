@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.reference._rows import heads, linear, oracle
+from regard.reference._rows import attend, heads, oracle
 
 
 def means(z, count):
@@ -26,7 +26,7 @@ def nystrom(params, options, row):
     q, k, v = heads(params, row)
     count = options["num_landmarks"]
     size = options["conv_size"]
-    mixed, weights = [], []
+    maps = []
     for h in range(row.H):
         Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]
         Ql, Kl = means(Q, count), means(K, count)
@@ -35,6 +35,5 @@ def nystrom(params, options, row):
         if size and not row.is_cross:
             for ahead, tap in enumerate(params["filters"][h], -(size // 2)):
                 W = W + tap * torch.ones_like(W).tril(ahead).triu(ahead)  # one diagonal
-        mixed.append(W @ v[:, h])
-        weights.append(W)
-    return linear(params, "heads.out", torch.cat(mixed, 1)), torch.stack(weights)
+        maps.append(W)
+    return attend(params, row, v, lambda h, i: dict(enumerate(maps[h][i])))

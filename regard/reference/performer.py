@@ -22,11 +22,12 @@ def performer(params, options, row):
     def raw(a: Tensor, h: int) -> tuple[Tensor, Tensor]:
         """a [n K]: exponents, or for relu and a function f the features themselves, and the numbers whose largest is subtracted."""
         a = a / a.shape[1] ** 0.25
-        w = params["projection.w"][h if options["per_head"] else 0]
+        wa = a @ params["projection.w"][h if options["per_head"] else 0].T
         if not exponential:
-            f = ((a @ w.T).clamp_min(0) if kind == "relu" else kind(a @ w.T)) + 1e-3
+            f = (wa.clamp_min(0) if kind == "relu" else kind(wa)) + 1e-3
             return f, f
-        wa = torch.cat([a @ w.T, -a @ w.T], 1) if kind == "hyperbolic" else a @ w.T
+        if kind == "hyperbolic":
+            wa = torch.cat([wa, -wa], 1)
         e = wa - (a**2).sum(1, keepdim=True) / 2
         return e, wa if published else e
 

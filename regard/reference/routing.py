@@ -21,10 +21,10 @@ def routing(params, options, row):
 
     def clusters_of(plan: dict[str, list], i: int) -> list[list[int]]:
         """The keys in each cluster of the query, before masks."""
-        if row.is_cross and not row.causal:
-            return [plan["key_members"][plan["query_clusters"][i]]]
         if row.is_cross:
             mine = plan["query_clusters"][i]
+            if not row.causal:
+                return [plan["key_members"][mine]]
             past = [j for j in range(row.S) if j <= i + row.S - row.T]
             return [[j for j in past if plan["key_clusters"][j] == mine][-W:]]
         if row.causal:

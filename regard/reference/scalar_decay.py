@@ -16,18 +16,19 @@ def scalar_decay(params, options, row):
         params, row, None if form == "retention" else silu, 1 if form == "mamba2" else H
     )
     gate = linear(params, "gate", row.x)
+    head = torch.arange(H, dtype=q.dtype).expand(row.T, H)
     if form == "mamba2":
         step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])  # [T H]
         a = (-params["decay.A_log"].exp() * step).exp()
         o, weights = all_heads(q, k * step[..., None], v, a)
         o = o + params["skip"][:, None] * v
         weights = weights + params["skip"][:, None, None] * torch.eye(row.T, dtype=q.dtype)
-        return linear(params, "out", normed(params, "norm", o.flatten(1) * silu(gate))), weights
-    head = torch.arange(H, dtype=q.dtype).expand(row.T, H)
-    if form == "lightning":
+        y = normed(params, "norm", o.flatten(1) * silu(gate))
+    elif form == "lightning":
         o, weights = all_heads(q, k, v, (-(2 ** (-8 * (head + 1) / H))).exp())
         y = normed(params, "norm", o.flatten(1)) * gate.sigmoid()
-        return linear(params, "out", y), weights
-    q, k = (turned(z, {"position": "rotary"}) for z in (q, k))
-    o, weights = all_heads(q / q.shape[2] ** 0.5, k, v, 1 - 2 ** (-5 - head))
-    return linear(params, "out", normed(params, "norm", o).flatten(1) * silu(gate)), weights
+    else:
+        q, k = (turned(z, {"position": "rotary"}) for z in (q, k))
+        o, weights = all_heads(q / q.shape[2] ** 0.5, k, v, 1 - 2 ** (-5 - head))
+        y = normed(params, "norm", o).flatten(1) * silu(gate)
+    return linear(params, "out", y), weights

@@ -55,15 +55,10 @@ def sinkhorn(params, options, row):
             return attended(h, i, [slot for s in kept for slot in slots[h, s]])
         near = slots[h, g]
         own = [one[j] for j in blocks[g] if j <= i or not causal]
-        if options["join"] == "joint":
-            w = attended(h, i, near + own)
-        else:
-            w = attended(h, i, own)
-            if near:
-                w = w + attended(h, i, near)
+        parts = [near + own] if options["join"] == "joint" else [own, near]
         if options["mixture"]:
-            w = w + attended(h, i, [one[j] for j in range(T) if j <= i or not causal])
-        return w
+            parts.append([one[j] for j in range(T) if j <= i or not causal])
+        return torch.stack([attended(h, i, part) for part in parts if part]).sum(0)
 
     return attend(params, row, v, lambda h, i: dict(enumerate(weights_of(h, i))))
 

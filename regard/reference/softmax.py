@@ -34,8 +34,7 @@ def softmax(params, options, row):
         keys = row.keys(h, i)
         if shared and any(j != i for j in keys):
             keys = [j for j in keys if j != i]
-        products = scale * k[keys, h] @ q[i, h]
-        scores = dict(zip(keys, products, strict=True))
+        scores = dict(zip(keys, scale * k[keys, h] @ q[i, h], strict=True))
         return beside_sink(scores, params, options, h, partial(added, h, i))
 
     return attend(params, row, v, weigh)

@@ -12,8 +12,8 @@ def strided(params, options, row):
     kind, stride = options["kind"], options["stride"]
     if stride is None:
         stride = 128 if options["max_len"] is None else max(1, isqrt(options["max_len"] // 2))
-    w = stride if options["window_size"] is None else options["window_size"]
-    c = max(1, stride // 8) if options["summary_width"] is None else options["summary_width"]
+    w = options["window_size"] or stride
+    c = options["summary_width"] or max(1, stride // 8)
 
     def first(i, j):
         return abs(i - j) <= w if kind == "strided" else i // stride == j // stride

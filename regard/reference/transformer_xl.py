@@ -27,9 +27,9 @@ def transformer_xl(params, options, row):
     r_of = {d: r(d) for d in range(1 - row.T, row.S)}
 
     def weigh(h, i):
-        scores, tokens = {}, k[:, h].unbind()
-        of_content = q[i, h] + u[h]
-        of_distance = q[i, h] + v_b[h]
+        scores, tokens, query = {}, k[:, h].unbind(), q[i, h]
+        of_content = query + u[h]
+        of_distance = query + v_b[h]
         for j in row.keys(h, i):
             distance = i + row.S - row.T - j
             if options["same_length"] and distance >= options["mem_len"]:
@@ -38,7 +38,7 @@ def transformer_xl(params, options, row):
             if row.plan:
                 two = row.plan["query"][row.index][i] != row.plan["key"][row.index][j]
                 segment = params["segment.s"][int(two), h]
-                score = score + (q[i, h] + params["segment.b"][h]) @ segment
+                score = score + (query + params["segment.b"][h]) @ segment
             scores[j] = score * q.shape[2] ** -0.5
         return softmax(scores)
 
