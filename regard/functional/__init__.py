@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import OPEN, Mask, ShapeError, UnsupportedError, check_mask, check_option, checked
+from regard.core import OPEN, ShapeError, UnsupportedError, check_mask, check_option, checked
 from regard.core.annotations import annotations
 from regard.functional.compressed import compressed_attention
 from regard.functional.delta import decayed_attention, delta_attention
@@ -75,50 +75,47 @@ LACKS = {
 _GROUPS = (lambda a: a.H % a.G == 0), "the heads of q must be a multiple of those of k and v"
 _ORDER = (lambda a: a.window is None or a.mask.causal), "window needs Mask(causal=True)"
 _NO_MARKS = (
-    (lambda a: a.window is None or a.mask.global_tokens is None),
+    lambda a: a.window is None or a.mask.global_tokens is None,
     "window is without global tokens: window_attention has them",
 )
 _WIDTHS = (
-    (lambda a: a.A == a.C or a.pairs is not dot_product),
+    lambda a: a.A == a.C or a.pairs is not dot_product,
     "dot products need q and k of one width",
 )
 _DECAYS = (
-    (lambda a: a.log_decay is None or a.log_decay.shape[3:] in ((), (a.K,))),
+    lambda a: a.log_decay is None or a.log_decay.shape[3:] in ((), (a.K,)),
     "log_decay must be one number a token, or one a channel of k",
-)
-_MARKS = (
-    (
-        lambda a: (
-            a.max_global is None
-            or a.mask.global_tokens is None
-            or not (a.mask.global_tokens.sum(1) > a.max_global).any()
-        )
-    ),
-    "a row has more global tokens than max_global",
 )
 RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "softmax_attention": (
         _GROUPS,
         _ORDER,
         _NO_MARKS,
-        (
-            (lambda a: not a.exclude_self or a.T == a.S),
-            "exclude_self needs as many queries as keys",
-        ),
+        (lambda a: not a.exclude_self or a.T == a.S, "exclude_self needs as many queries as keys"),
     ),
-    "window_attention": (_GROUPS, ((lambda a: a.S >= a.T), "there must be a key for each query")),
+    "window_attention": (_GROUPS, (lambda a: a.S >= a.T, "there must be a key for each query")),
     "relative_attention": (
         _ORDER,
         _NO_MARKS,
         (
-            (lambda a: len(a.terms.r) == len(distances(a.T, a.S, a.mask.causal, a.q.device))),
+            lambda a: len(a.terms.r) == len(distances(a.T, a.S, a.mask.causal, a.q.device)),
             "terms.r must be of the distances that `distances` gives",
         ),
     ),
-    "pattern_attention": (_MARKS,),
-    **dict.fromkeys(("decayed_attention", "delta_attention"), (_DECAYS,)),
+    "pattern_attention": (
+        (
+            lambda a: (
+                a.max_global is None
+                or a.mask.global_tokens is None
+                or not (a.mask.global_tokens.sum(1) > a.max_global).any()
+            ),
+            "a row has more global tokens than max_global",
+        ),
+    ),
+    "decayed_attention": (_DECAYS,),
+    "delta_attention": (_DECAYS,),
     "random_feature_attention": (
-        ((lambda a: a.gate is None or a.mask.causal), "a gate needs Mask(causal=True)"),
+        (lambda a: a.gate is None or a.mask.causal, "a gate needs Mask(causal=True)"),
     ),
     "nystrom_attention": (
         ((lambda a: a.cross or a.T == a.S), "queries that are not the keys need cross=True"),
@@ -126,8 +123,8 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     "scored_attention": (_WIDTHS,),
     "luong_attention": (_WIDTHS,),
     "sinkhorn_attention": (
-        ((lambda a: a.N * a.block_size >= a.T), "the blocks of sorting must cover the tokens"),
-        ((lambda a: not (a.sort_cut and a.mask.causal)), "sort_cut has no causal order"),
+        (lambda a: a.N * a.block_size >= a.T, "the blocks of sorting must cover the tokens"),
+        (lambda a: not (a.sort_cut and a.mask.causal), "sort_cut has no causal order"),
     ),
 }
 """What arguments must be to each other: what holds, and the words for it."""
@@ -185,7 +182,7 @@ def _check_fields(who: str, value: Any) -> None:
 
 def _check_given_mask(who: str, a: SimpleNamespace, H: int | None, device: torch.device) -> None:
     """The mask is one that a caller may give, fits B, T and S, and asks for what the function can."""
-    mask: Mask = a.mask
+    mask = a.mask
     if mask.shift is not None:
         raise ShapeError(f"{who}: mask.shift is filled in by mixers. Leave it out.")
     check_mask(who, mask, a.B, a.T, a.S, H, device=device)

@@ -105,7 +105,7 @@ def decayed_attention(
     log_decay = _ranged(log_decay, dtype)
     if log_decay.ndim == 3:
         total = None if state is None else state[..., 0]
-        if q.shape[2] == 1:
+        if T == 1:
             y, _, S, _ = chosen_sums(q, k, v, log_decay, state, total, impl=impl)
         else:
             sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
@@ -149,7 +149,7 @@ def delta_attention(
     right = torch.cat([b * wide, b * (at.k * at.up)], -1)
     solved = torch.linalg.solve_triangular(b * kk, right, upper=False, unitriangular=True)
     U, W = solved.split([v.shape[-1], k.shape[-1]], -1)
-    chunks = (at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT)
+    chunks = at.read, qk, U, W, at.gain, at.up[:, :, :, -1:].mT
     y, S = choose("delta scan", scanned)(_begun(at, v, state), *chunks)
     return in_time(y, T).type_as(v), S
 

@@ -182,11 +182,11 @@ def favor_keys(
     if causal:
         peak, size = peak.detach(), size.detach()
     top = peak - size
-    top = top if absent is None else top.masked_fill(absent, lowest(top.dtype))
+    none = lowest(top.dtype)
+    top = top if absent is None else top.masked_fill(absent, none)
     c, log_decay = top.amax(-1, keepdim=True), None
     # c_i = max(before, top_0 .. top_i), and what a sum under the previous c is multiplied by
     if causal:
-        none = lowest(top.dtype)
         c = torch.full_like(c, none) if before is None else before.detach().type_as(c)[..., None]
         c = torch.cat([c, top.clamp_min(none)], -1).cummax(-1).values
         previous, c = c[..., :-1], c[..., 1:]

@@ -15,7 +15,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Mask, permute
-from regard.functional.rows import Impl, choose, upto
+from regard.functional.rows import Impl, choose, upto, wide_type
 
 Norm = Literal["backward", "ortho"]
 
@@ -33,7 +33,7 @@ def fourier_mixing(
 
 def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm) -> Tensor:
     T, D = x.shape[1:]
-    wide = x if x.dtype == torch.float64 else x.float()
+    wide = x.to(wide_type(x))
     if mask.valid is None:
         n = torch.full((1,), T, device=x.device)
         half = torch.fft.rfft2(wide, dim=(1, 2)).real
@@ -41,8 +41,7 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm) -> Tensor:
     else:
         n = mask.valid.sum(1).clamp_min(1)
         half = transform_rows(torch.fft.rfft(wide, dim=2), n).real
-        row = (n[:, None] - upto(T, x)) % n[:, None]
-        opposite = permute(half, row)
+        opposite = permute(half, (n[:, None] - upto(T, x)) % n[:, None])
     y = torch.cat([half, opposite[..., 1 : D - D // 2].flip(2)], 2)
     if norm == "ortho":
         y = y / (n.type_as(y) * D).sqrt()[:, None, None]
@@ -52,11 +51,11 @@ def transform(x: Tensor, *, mask: Mask = OPEN, norm: Norm) -> Tensor:
 def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[Tensor, "B T D"]:
     """X_k = sum_{j < n_b} x_j exp(-2 pi i j k / n_b) for k < n_b in each row b; later entries have no meaning."""
     T = x.shape[1]
-    index = upto(T, x)
-    turns = index * index % (2 * n[:, None])
-    angle = math.pi * turns.type_as(x.real) / n[:, None]
+    index, n = upto(T, x), n[:, None]
+    turns = index * index % (2 * n)
+    angle = math.pi * turns.type_as(x.real) / n
     chirp = torch.polar(torch.ones_like(angle), angle)
-    x = (x * chirp.conj()[..., None]).masked_fill((index >= n[:, None])[..., None], 0)
+    x = (x * chirp.conj()[..., None]).masked_fill((index >= n)[..., None], 0)
     around = torch.cat(
         [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], 1
     )  # m = 0 .. T-1, -(T-1) .. -1

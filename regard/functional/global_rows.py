@@ -67,9 +67,10 @@ def replace_rows(
 ) -> Float[Tensor, "B H T V"]:
     """y, with the rows of global tokens computed anew over all keys that the mask allows."""
     T = q.shape[2]
-    allowed = present[:, None, :, None].expand(-1, 1, -1, T)
+    place, exists = at[:, None, :, None], present[:, None, :, None]
+    allowed = exists.expand(-1, 1, -1, T)
     if mask.causal:
-        allowed = allowed & (upto(T, q) <= at[:, None, :, None])
+        allowed = allowed & (upto(T, q) <= place)
     if mask.valid is not None:
         allowed = allowed & mask.valid[:, None, None, :]
     if mask.pairwise is not None:
@@ -78,8 +79,8 @@ def replace_rows(
         k, v = joined(prefix, (k, v))
         allowed = F.pad(allowed, (prefix[0].shape[2], 0), value=True)
     rows = attend_rows(pick(q, at), k, v, allowed, scale=scale, impl=impl)
-    rows = torch.where(present[:, None, :, None], rows, pick(y, at))
-    return y.scatter(2, at[:, None, :, None].expand_as(rows), rows)
+    rows = torch.where(exists, rows, pick(y, at))
+    return y.scatter(2, place.expand_as(rows), rows)
 
 
 def joined(first: KeysAndValues | None, second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -62,12 +62,11 @@ def assign(
 ) -> Assigned:
     """Assigns standardised queries and keys, which may be one tensor, to clusters."""
     valid = mask.valid
-    if cross and not mask.causal:
-        of_keys = members(k, centroids, window_size, valid)
-        return {"query_clusters": nearest(q, centroids), "key_members": of_keys}
     if not mask.causal:
-        of_queries = members(q, centroids, window_size, valid)
-        of_keys = of_queries if k is q else members(k, centroids, window_size, valid)
+        of_keys = members(k, centroids, window_size, valid)
+        if cross:
+            return {"query_clusters": nearest(q, centroids), "key_members": of_keys}
+        of_queries = of_keys if k is q else members(q, centroids, window_size, valid)
         return {"query_members": of_queries, "key_members": of_keys}
     cluster = nearest(k if cross else q + k, centroids)
     if valid is not None:
@@ -178,6 +177,5 @@ def routed_attention(
     """
     q, k = standardised(q), standardised(k)
     with torch.no_grad():
-        cross = q.shape[2] != k.shape[2]
-        assigned = assign(q, k, centroids, window_size, mask, cross=cross)
+        assigned = assign(q, k, centroids, window_size, mask, cross=q.shape[2] != k.shape[2])
     return attend(q, k, v, assigned, window_size, mask=mask, scale=scale, impl=impl)

@@ -231,13 +231,12 @@ def turned_sums(
 
     Turned features may be negative, so that those of the denominator, and z, are left as they are.
     """
-    none = v[..., :0]
     if not causal:
         S, z = summed(e, v)[0], phi_k.sum(2)
         return a @ S, phi_q @ z[..., None], S, z
     empty = None if S is None else S[..., :0]
     sums, _, S, _ = chosen_sums(a, e, v, None, S, z, impl=impl)
-    _, total, _, z = chosen_sums(phi_q, phi_k, none, None, empty, z, impl="plain")
+    _, total, _, z = chosen_sums(phi_q, phi_k, v[..., :0], None, empty, z, impl="plain")
     return sums, total, S, z
 
 

@@ -32,7 +32,7 @@ def initial_state(
 ) -> State:
     """The state before the first token, with `length` of zeros; `near`: width of the keys inside chunks."""
     (like,) = widened(like)
-    heads = (len(length), num_heads)
+    heads = len(length), num_heads
     M = like.new_zeros(*heads, K, V)
     k = like.new_zeros(*heads, chunk_size, near)
     v = like.new_zeros(*heads, chunk_size, V)

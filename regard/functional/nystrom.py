@@ -33,10 +33,10 @@ def nystrom_attention(
     q, k, v = ranged(q * q.shape[3] ** -0.5, k, v)
     means, some = landmarks(k, num_landmarks, mask.valid)
     queries, own = landmarks(q, num_landmarks, None if cross else mask.valid)
-    first = masked_softmax(q @ means.mT, some[:, None, None])
-    pairs = own[:, None, :, None] & some[:, None, None]
-    inverse = pseudo_inverse(masked_softmax(queries @ means.mT, pairs))
-    seen = own[:, None, :, None].expand(-1, -1, -1, k.shape[2])
+    own, some = own[:, None, :, None], some[:, None, None]
+    first = masked_softmax(q @ means.mT, some)
+    inverse = pseudo_inverse(masked_softmax(queries @ means.mT, own & some))
+    seen = own.expand(-1, -1, -1, k.shape[2])
     seen = seen if mask.valid is None else seen & mask.valid[:, None, None]
     last = masked_softmax(queries @ k.mT, seen)
     return (first @ (inverse @ (last @ v))).to(dtype)
@@ -50,8 +50,7 @@ def landmarks(
     count = fitted(count, S)
     length = (z.new_ones(1, S, dtype=torch.bool) if valid is None else valid).sum(1)
     used = length.clamp_max(count)
-    means = segment_means(length, S, count, z.dtype, used)
-    return means @ z, upto(count, z) < used[:, None]
+    return segment_means(length, S, count, z.dtype, used) @ z, upto(count, z) < used[:, None]
 
 
 def pseudo_inverse(A: Float[Tensor, "*b m n"]) -> Float[Tensor, "*b n m"]:

@@ -154,7 +154,8 @@ def _part(
     merged: bool,
 ) -> Float[Tensor, "B H T V"]:
     """Outputs over the pairs of these terms that are in no earlier one. merged: then a column, the log of their sum of exponentials."""
-    T, i = q.shape[2], _queries(terms, q.shape[2], tile, q.device)
+    T = q.shape[2]
+    i = _queries(terms, T, tile, q.device)
     c = i.shape[2]
     keys = [term.keys(i[..., :1], c, T, mask.causal) for term in terms]
     j = beside(i[..., :0], *keys)  # h N d s, or N d s

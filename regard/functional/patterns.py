@@ -100,8 +100,9 @@ class Window(Pattern):
         return max(self.before, self.after) * self.dilation
 
     def contains(self, i, j):
-        near = (j >= i - self.before * self.dilation) & (j <= i + self.after * self.dilation)
-        return near if self.dilation == 1 else near & (j % self.dilation == i % self.dilation)
+        d = self.dilation
+        near = (j >= i - self.before * d) & (j <= i + self.after * d)
+        return near if d == 1 else near & (j % d == i % d)
 
     def keys(self, first, c, T, causal):
         before = torch.sym_min(self.before, T)
@@ -264,8 +265,7 @@ class Scattered(Pattern):
     def keys(self, first, c, T, causal):
         block = self.table[:, first[:, 0, 0] // self.size]  # H N r
         again = (block[..., :, None] == block[..., None, :]).tril(-1).any(-1)
-        inside = torch.arange(self.size, device=block.device)
-        j = self.size * block[..., None] + inside
+        j = self.size * block[..., None] + torch.arange(self.size, device=block.device)
         return j.masked_fill((again | (block < 0))[..., None], -1).flatten(2)[:, :, None]
 
 

@@ -31,7 +31,7 @@ class State(Streamed):
 
 def empty(like: Float[Tensor, "B H 0 K"], rounds: int, groups: int, width: int) -> State:
     """The state before the first token."""
-    shape = (*like.shape[:2], rounds, groups + 1)
+    shape = *like.shape[:2], rounds, groups + 1
     store = like.new_zeros(*shape, width, like.shape[3])
     count = like.new_zeros(shape, dtype=torch.long)
     nowhere = count.new_full((*shape, width, rounds), -GAP)
@@ -68,8 +68,7 @@ def extend(
 def _extend(q, k, v, group, state: State, window, scale, exclude_self, count_once, ours):
     R, n = group.shape[2:]
     W = state.k.shape[4]
-    earlier = group.new_ones(n, n, dtype=torch.bool).tril(-1)
-    same = (group[..., None] == group[..., None, :]) & earlier
+    same = (group[..., None] == group[..., None, :]).tril(-1)  # earlier ones
     count = state.counts.gather(3, group) + same.sum(-1)
     place = (GAP * group + count).transpose(2, 3)  # B H n R
 

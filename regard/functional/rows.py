@@ -186,7 +186,7 @@ def tiled(
         return f(slice(0, T), *cut, *others)
     parts = []
     for start, *part in zip(range(0, T, size), *(z.split(size, -2) for z in cut), strict=True):
-        given = (slice(start, start + part[0].shape[-2]), *part, *others)
+        given = slice(start, start + part[0].shape[-2]), *part, *others
         parts.append(recomputed(f, *given, random=random) if torch.is_grad_enabled() else f(*given))
     return torch.cat(parts, -2)
 
@@ -223,8 +223,7 @@ def take_each(
     """z at positions of each row and head. Whole rows: `gather`, which moves single numbers, takes twice the time."""
     B, H, S = z.shape[:3]
     first = (S * torch.arange(B * H, device=z.device)).view(B, H, *[1] * (at.ndim - 2))
-    rows = z.flatten(0, 2).index_select(0, (first + at).flatten())
-    return rows.unflatten(0, at.shape)
+    return z.flatten(0, 2).index_select(0, (first + at).flatten()).unflatten(0, at.shape)
 
 
 def pick(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "b *n"]) -> Shaped[Tensor, "B H *n K"]:
@@ -233,7 +232,7 @@ def pick(z: Shaped[Tensor, "B H S K"], at: Int[Tensor, "b *n"]) -> Shaped[Tensor
 
 
 def first_places(x: Shaped[Tensor, "B T *D"]) -> Int[Tensor, "1 T"]:
-    return torch.arange(x.shape[1], device=x.device)[None]
+    return upto(x.shape[1], x)[None]
 
 
 def apart(z: Float[Tensor, "B T HK"], K: int) -> Float[Tensor, "B H T K"]:

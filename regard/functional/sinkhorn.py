@@ -75,8 +75,7 @@ def sinkhorn_attention(
     q, k, v = (cleared(z, mask.valid) for z in (q, k, v))
     q, k, v = (F.pad(z, (0, 0, 0, N * C - T)).unflatten(2, (N, C)) for z in (q, k, v))
     valid = F.pad(valid, (0, N * C - T)).unflatten(1, (N, C))  # b N C
-    sorted_k = mixed(sorting[:, :, :sort_cut], k)
-    sorted_v = mixed(sorting[:, :, :sort_cut], v)
+    sorted_k, sorted_v = (mixed(sorting[:, :, :sort_cut], z) for z in (k, v))
     shared = valid.any(1)[:, None] & valid.any(2)[:, :, None]  # b N C: places of sorted blocks
     if sort_cut is not None:
         seen = shared[:, :sort_cut].flatten(1)[:, None, None]
@@ -85,7 +84,7 @@ def sinkhorn_attention(
         return y[:, :, :T]
     own = valid[:, :, None]
     if mask.causal:
-        place, block = upto(C, q), upto(q.shape[2], q)
+        place, block = upto(C, q), upto(N, q)
         own = (place <= place[:, None])[None, None]
         shared = (block > 0)[None, :, None].expand(-1, -1, C)
     y = beside_sorted(q, k, v, sorted_k, sorted_v, own, shared[:, :, None], join, scale)

@@ -62,7 +62,7 @@ def softmax_attention(
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
         cols = visible_keys(mask, T, S, rows, window)
         k, v = k[:, :, cols], v[:, :, cols]
-        pairs = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
+        pairs = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q)
         if bias is None:
             return attend(q, k, v, pairs, impl=impl, **how)
         seen = pairs.any(-1, keepdim=True)
@@ -87,8 +87,8 @@ def latent_attention(
 
     weight: of each head W_k and then W_v, W = K - (Z - M) + V rows.
     """
-    rest = z.shape[3] - weight.shape[2]
     M = weight.shape[2]
+    rest = z.shape[3] - M
     K = q.shape[3]
     plain, turned = q.split([K - rest, rest], -1)
     of_k, of_v = weight.tensor_split([K - rest], 1)
@@ -169,7 +169,7 @@ def softmax_weights(
     found = scores(q, grouped(k, q.shape[1]), scale)
     found = found if soft_cap is None else capped(found, soft_cap)
     found = found if bias is None else found + bias(rows, cols)
-    allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q.device)
+    allowed = allowed_pairs(mask, T, S, rows, cols, exclude_self, window, q)
     return masked_softmax(found, allowed).type_as(q)
 
 
@@ -222,16 +222,16 @@ def allowed_pairs(
     cols: slice,
     exclude_self: bool,
     window: int | None,
-    device: torch.device,
+    like: Tensor,
 ) -> Bool[Tensor, "b h t s"]:
     """Allowed pairs of these queries and keys; `exclude_self` needs all keys that they may see."""
-    allowed = mask.dense(T, S, device=device, rows=rows, cols=cols)
-    key = torch.arange(S, device=device)[cols]
+    allowed = mask.dense(T, S, device=like.device, rows=rows, cols=cols)
+    key = upto(S, like)[cols]
     if window is not None and mask.causal:
-        last = mask.last_key(T, S, device)[:, rows]
+        last = mask.last_key(T, S, like.device)[:, rows]
         allowed = allowed & (key > last[:, None, :, None] - window)
     if exclude_self:
-        oneself = torch.arange(T, device=device)[rows, None] == key
+        oneself = upto(T, like)[rows, None] == key
         others = allowed & ~oneself
         allowed = torch.where(others.any(-1, keepdim=True), others, allowed & oneself)
     return allowed

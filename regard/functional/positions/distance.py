@@ -30,8 +30,7 @@ def t5_bucket(
     """
     borders = t5_borders(num_buckets, max_distance, bidirectional)
     away = distance.abs() if bidirectional else distance.clamp_min(0)
-    edges = constants(borders, away)
-    bucket = torch.bucketize(away, edges, right=True)
+    bucket = torch.bucketize(away, constants(borders, away), right=True)
     return bucket + (distance < 0) * (num_buckets // 2) if bidirectional else bucket
 
 
@@ -58,10 +57,9 @@ def relative_scores(
     range take the nearest.
     """
     every = torch.einsum("bhtk,nhk->bhtn", q, r)
-    middle = (r.shape[0] - 1) // 2
-    index = (distance + middle).clamp(0, r.shape[0] - 1)
-    B, H = every.shape[:2]
-    return every.gather(-1, index[:, None].expand(B, H, *index.shape[1:]))
+    last = r.shape[0] - 1
+    index = (distance + last // 2).clamp(0, last)
+    return every.gather(-1, index[:, None].expand(*every.shape[:2], *index.shape[1:]))
 
 
 def constants(values: Sequence[float], like: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from torch import Tensor
 from regard.core import OptionError, ShapeError
 
 Pairing = Literal["half", "adjacent"]
+AXES = {"half": -2, "adjacent": -1}
+"""Where the two of a pair are stacked, before they are laid side by side."""
 
 
 def rotate(
@@ -34,7 +36,7 @@ def rotate(
     Angles and their sines are made in float64 where the device has it, since an angle's error grows with its position;
     x keeps its dtype. Raises ShapeError where K is odd and OptionError for an unknown pairing.
     """
-    if pairing not in ("half", "adjacent"):
+    if pairing not in AXES:
         raise OptionError(f"rotary: pairing must be 'half' or 'adjacent', got {pairing!r}")
     if x.shape[-1] % 2:
         raise ShapeError(f"rotary: channels turn in pairs, so K must be even, got {x.shape[-1]}")
@@ -42,7 +44,7 @@ def rotate(
     turn = angles(position, x.shape[-1], base, exact)
     if position.ndim == 2:
         turn = turn.reshape(turn.shape[0], *(1,) * (x.ndim - 3), *turn.shape[1:])
-    wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
     cos = turn.cos().type_as(wide)
     sin = turn.sin().type_as(wide)
     if pairing == "half":
@@ -51,9 +53,7 @@ def rotate(
         a, b = wide[..., 0::2], wide[..., 1::2]
     left = (a * cos).addcmul_(b, sin, value=-1)
     right = (b * cos).addcmul_(a, sin)
-    if pairing == "half":
-        return torch.cat([left, right], -1).type_as(x)
-    return torch.stack([left, right], -1).flatten(-2).type_as(x)
+    return torch.stack([left, right], AXES[pairing]).flatten(-2).type_as(x)
 
 
 def angles(
@@ -74,11 +74,6 @@ def sinusoid(
     dtype: torch.dtype,
 ) -> Float[Tensor, "*b D"]:
     """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
-    turn = angles(
-        position, dim + dim % 2, base, torch.float64 if dtype == torch.float64 else torch.float32
-    )
-    if pairing == "half":
-        table = torch.cat([turn.sin(), turn.cos()], -1)
-    else:
-        table = torch.stack([turn.sin(), turn.cos()], -1).flatten(-2)
+    turn = angles(position, dim + dim % 2, base, torch.promote_types(dtype, torch.float32))
+    table = torch.stack([turn.sin(), turn.cos()], AXES[pairing]).flatten(-2)
     return table[..., :dim].to(dtype)
