@@ -84,7 +84,7 @@ FLA = Entry(
     shortest=1024,
     package=("fla-core", "0.6"),
 )
-FAST: dict[tuple[str, str], Entry] = {
+FAST = {
     **{(name, device): e for name, e in FUSED.items() for device in ("cpu", "cuda", "meta")},
     ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
@@ -117,8 +117,8 @@ def run(
     options = {name: value for name, value in options.items() if value is not None}
     entry = _chosen(operation, form, tensors, options)
     record = None if is_compiling() else record_of_this.get()
-    choice = FAST.get((operation, tensors[0].device.type))
-    if record is not None and (choice or entry):  # without a choice nothing is chosen
+    known = (operation, tensors[0].device.type) in FAST
+    if record is not None and (known or entry):  # without a choice nothing is chosen
         record.names.add("plain" if entry is None else entry.name)
     if entry is None or (record is not None and record.plain_instead):
         return plain(*tensors, **options)
@@ -129,25 +129,25 @@ def run(
 
 
 def _chosen(operation: str, form: Form, tensors: Sequence[Any], options: dict) -> Entry | None:
-    q = tensors[0]
+    q, name = tensors[0], form.name
     entry = FAST.get((operation, q.device.type))
-    if form.name == "auto":
+    if name == "auto":
         if entry is None or q.shape[-2] < entry.shortest:
             return None
         return None if entry.refuses(form, tensors, options) else entry
-    if entry is None or entry.name != form.name:
-        entry = entries(operation).get(form.name)
+    if entry is None or entry.name != name:
+        entry = entries(operation).get(name)
         entry = entry if entry and entry.elsewhere else None
         if entry and q.requires_grad:
             raise UnsupportedError(
-                f'impl={form.name!r} cannot serve: it has no backward pass on {q.device.type}. Use impl="plain"'
+                f'impl={name!r} cannot serve: it has no backward pass on {q.device.type}. Use impl="plain"'
             )
-    if form.name not in NAMES:
-        raise UnknownNameError("impl", form.name, ["auto", "plain", *NAMES])
+    if name not in NAMES:
+        raise UnknownNameError("impl", name, ["auto", "plain", *NAMES])
     if entry is None:  # another operation of the mixer has it
         return None
     if why := entry.refuses(form, tensors, options):
-        raise UnsupportedError(f'impl={form.name!r} cannot serve: {why}. Use impl="plain"')
+        raise UnsupportedError(f'impl={name!r} cannot serve: {why}. Use impl="plain"')
     return entry
 
 

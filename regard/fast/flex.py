@@ -78,9 +78,10 @@ def _made(
         kinds = kinds.clamp_max(1).expand(len(valid), -1, -1, -1).contiguous()
     partial, full = (_listed(kinds == kind) for kind in (1, 2))
     more: tuple[Any, Any] = full if valid is None else (None, None)
-    how: dict[str, Any] = {"BLOCK_SIZE": size, "seq_lengths": (T, T)}
     inside = mask_mod(pattern, causal=causal, valid=valid)
-    return BlockMask.from_kv_blocks(*partial, *more, mask_mod=inside, **how)
+    return BlockMask.from_kv_blocks(
+        *partial, *more, BLOCK_SIZE=size, mask_mod=inside, seq_lengths=(T, T)
+    )
 
 
 _kept = lru_cache(maxsize=MASKS)(_made)
@@ -187,7 +188,8 @@ def _attend(
     """The block mask is put together inside, so that its length is that of the queries, symbol or number."""
     from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-    lengths = (q.shape[2], q.shape[2])
-    sizes = (BLOCK, BLOCK)
-    block_mask = BlockMask(seq_lengths=lengths, BLOCK_SIZE=sizes, mask_mod=mask_mod, **blocks)
+    lengths = q.shape[2], q.shape[2]
+    block_mask = BlockMask(
+        seq_lengths=lengths, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=mask_mod, **blocks
+    )
     return flex_attention(q, k, v, block_mask=block_mask, scale=scale)

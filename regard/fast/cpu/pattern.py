@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 from operator import and_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -163,10 +163,8 @@ class _Tiles(torch.autograd.Function):
         scale, wide = ctx.call.scale, total.dtype
         total = LOG2_E * total.masked_fill(total == -math.inf, 0)
         delta = (dy * y).sum(-1, dtype=wide)
-        dq, dk, dv = (torch.zeros_like(z, dtype=wide) for z in (q, k, v))
-        dfirst_k, dfirst_v = (
-            None if z is None else torch.zeros_like(z, dtype=wide) for z in (first_k, first_v)
-        )
+        grads: list[Any] = [None if z is None else torch.zeros_like(z, dtype=wide) for z in sides]
+        dq, dk, dv, dfirst_k, dfirst_v = grads
         for tile, bias in _each(ctx.call, q):
             at = (slice(None), slice(None), tile.rows)
             keys = _take(k, tile, first_k)
@@ -179,7 +177,7 @@ class _Tiles(torch.autograd.Function):
             d = d.mul_(w).mul_(scale).type_as(q)
             dq[at] += d @ keys
             _add(dk, tile, dfirst_k, d.mT @ q[at])
-        pairs = zip((dq, dk, dv, dfirst_k, dfirst_v), sides, strict=True)
+        pairs = zip(grads, sides, strict=True)
         return None, *(None if dz is None else dz.type_as(z) for dz, z in pairs)
 
 

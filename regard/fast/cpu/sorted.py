@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.core import OPEN, Mask
+from regard.core import Mask
 from regard.functional.rows import LOG2_E, wide_type
 from regard.functional.sorted import Window, alone
 
@@ -30,17 +30,7 @@ ROOM = 1 << 20
 
 
 def attend(
-    q,
-    k,
-    v,
-    *,
-    group,
-    window: Window,
-    mask=OPEN,
-    scale=None,
-    exclude_self=False,
-    count_once=True,
-    form,
+    q, k, v, *, group, window: Window, mask, scale=None, exclude_self, count_once, form
 ) -> Tensor:
     size, _, least, most = window
     c = size if size > 1 else max(1, min(form.tile or TILE, most))
@@ -143,7 +133,7 @@ class Rows:
         ends = start, -T % c + call.after * c
         length = T + sum(ends)
         self.rounds = R
-        self.shape = (n * length // c, c)
+        self.shape = n * length // c, c
         row = torch.arange(n)[:, None]
         self.empty = F.pad(torch.zeros(n, T, dtype=torch.bool), ends, value=True).flatten()
         self.tokens = (F.pad(source, ends) + T * row).flatten(1)
@@ -158,8 +148,7 @@ class Rows:
         return found.flatten(0, 1).index_select(0, self.columns[r])
 
     def tiles(self, r: int) -> Iterator[Tile]:
-        call = self.call
-        c = self.call.c
+        call, c = self.call, self.call.c
         tokens = self.tokens[r]
         s = (call.before + 1 + call.after) * c
         start = call.before * c
