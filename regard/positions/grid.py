@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import OptionError
 from regard.functional.positions.coordinates import coordinates
@@ -64,11 +64,11 @@ class Axial(AbsolutePosition):
             nn.init.normal_(table, std=0.5**0.5)
 
     def encode(self, position, dtype):
-        parts: list[Tensor] = []
+        parts = []
         for size, table in zip(reversed(self.shape), reversed(list(self.tables)), strict=True):
-            parts.insert(0, table[position % size].to(dtype))
+            parts.append(table[position % size].to(dtype))
             position = position // size
-        return torch.cat(parts, -1)
+        return torch.cat(parts[::-1], -1)
 
 
 class Coordinates(AbsolutePosition):

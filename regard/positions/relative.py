@@ -151,8 +151,7 @@ class RelativePosition(Position):
         self.num_heads = num_heads
         self.clamp_len = clamp_len
         self.distance = nn.Linear(dim, dim, bias=False)
-        self.u = nn.Parameter(torch.empty(num_heads, dim // num_heads))
-        self.v = nn.Parameter(torch.empty(num_heads, dim // num_heads))
+        self.u, self.v = (nn.Parameter(torch.empty(num_heads, dim // num_heads)) for _ in "uv")
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
