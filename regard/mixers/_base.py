@@ -109,8 +109,7 @@ class SplitMixer(Mixer):
         raise NotImplementedError
 
     def _observe(self, x, context, mask):
-        mapped = bool(self.capabilities.attention_map)
-        weights = self._mixed(x, context, mask, units) if mapped else None
+        weights = self._mixed(x, context, mask, units) if self.capabilities.attention_map else None
         return Observation(*self._shown(x, context), weights)
 
     def _observe_heads(self, x, context, mask):

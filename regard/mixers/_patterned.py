@@ -56,18 +56,18 @@ class PatternMixer(HeadsMixer):
         """The pattern and the mask that serve a request, and the most global tokens of a row, if that is known."""
         return self.pattern, mask, self.max_global
 
-    def _prefix(self, B: int) -> tuple[Tensor, Tensor] | None:
+    def _prefix(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         """Keys and values of the external tokens."""
         if not hasattr(self, "external"):
             return None
-        k = self.heads.keys(self.external[None])
-        v = self.heads.values(self.external[None])
-        return k.expand(B, -1, -1, -1), v.expand(B, -1, -1, -1)
+        external = self.external[None]
+        k, v = self.heads.keys(external), self.heads.values(external)
+        return k.expand(x.shape[0], -1, -1, -1), v.expand(x.shape[0], -1, -1, -1)
 
     def mix(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, own, most = self._request(x.shape[1], mask)
-        prefix = self._prefix(x.shape[0])
+        prefix = self._prefix(x)
         y = pattern_attention(
             q, k, v, pattern=pattern, mask=own, prefix=prefix, max_global=most, impl=self.impl
         )
@@ -88,10 +88,10 @@ class PatternMixer(HeadsMixer):
     def _step(self, x, state, valid, donate):
         how = {"pattern": self._request(0, CAUSAL)[0], "valid": valid, "impl": self.impl}
         q, k, v = self.heads.split(x, None, state.length)
-        return extend(q, k, v, state, prefix=self._prefix(x.shape[0]), donate=donate, **how)
+        return extend(q, k, v, state, prefix=self._prefix(x), donate=donate, **how)
 
     def _observe(self, x, context, mask):
         q, k, v = self.heads.split(x)
         pattern, mask, _ = self._request(x.shape[1], mask)
-        keys, _ = self._prefix(x.shape[0]) or (None, None)
+        keys, _ = self._prefix(x) or (None, None)
         return Observation(q, k, v, weights(q, k, pattern=pattern, mask=mask, prefix=keys))

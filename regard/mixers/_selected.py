@@ -74,5 +74,4 @@ class SelectedMixer(CachedMixer, HeadsMixer):
     @torch.no_grad()
     def _plan(self, x, context, mask):
         q, k, _ = self._split(x, context)
-        every = slice(0, x.shape[1])
-        return {"chosen": largest(*self._index(q, k, mask)(every), self.top_k)}
+        return {"chosen": largest(*self._index(q, k, mask)(slice(0, x.shape[1])), self.top_k)}

@@ -76,10 +76,10 @@ class Compressed(HeadsMixer):
         self.first_slot = first_slot
         self.delay = factor if first_slot == "token0" else factor - 1
         groups = num_heads if grouped else 1
-        self.key_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
-        self.value_conv = self.null = None
-        if not share_conv:
-            self.value_conv = nn.Conv1d(dim, dim, factor, stride=factor, groups=groups)
+        conv = partial(nn.Conv1d, dim, dim, factor, stride=factor, groups=groups)
+        self.key_conv = conv()
+        self.value_conv = None if share_conv else conv()
+        self.null = None
         if first_slot == "null":
             self.null = unset(2, num_heads, 1, self.heads.head_dim)
         self.reset_parameters()
@@ -119,8 +119,7 @@ class Compressed(HeadsMixer):
 
     def _start(self, length, max_len):
         lead = int(self.first_slot != "none")
-        room = (max_len or 0) // self.factor
-        sizes = lead + room, self.factor - 1
+        sizes = lead + (max_len or 0) // self.factor, self.factor - 1
         store, rest = (self.heads.zeros(len(length), size) for size in sizes)
         return State(store, store.clone(), rest, rest.clone(), length)
 

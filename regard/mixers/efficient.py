@@ -73,8 +73,7 @@ class Efficient(HeadsMixer):
 
     def _keep(self, context, valid):
         k = present_keys(self.heads.keys(context), valid)
-        v = self.heads.values(context)
-        return summed(k, v, valid), k.logsumexp(2)
+        return summed(k, self.heads.values(context), valid), k.logsumexp(2)
 
     def _read(self, x, kept, at):
         return self.heads.queries(x).softmax(-1) @ kept[0]

@@ -93,7 +93,7 @@ class FixedPatterns(ValuesMixer):
         F, parts = len(self.patterns), []
         fixed_mask, learned_mask = _by_heads(mask, F)
         if F:
-            if query is None or key is None:
+            if query is None:
                 query = key = upto(q.shape[2], q)[None]
             n = key[:1, -1] + 1 if mask.valid is None else mask.valid.sum(1)
             fixed = v[:, :F], query, key, n

@@ -77,22 +77,21 @@ class Flash(ChunkedMixer):
     ):
         super().__init__(dim, impl, max_len=max_len)
         self._set_chunks(chunk_size, lin_norm, parts)
-        width = hidden_dim or 2 * dim
-        self.unit = GatedUnit(dim, width, key_dim, 4, std=VIEW_STD[scale], bias=bias)
+        self.unit = GatedUnit(
+            dim, hidden_dim or 2 * dim, key_dim, 4, std=VIEW_STD[scale], bias=bias
+        )
         self.relative = RelativeBias(relative_bias, key_dim, chunk_size)
         self.score_scale = 1 / chunk_size if scale == "paper" else key_dim**-0.5
         self.divisor = 1.0 if scale == "paper" else None
 
     def _sums(self, x, causal, position):
-        views = self.unit.views(x)
-        q, k, far_q, far_k = self.relative.turned(views, position, self.score_scale)
+        q, k, far_q, far_k = self.relative.turned(self.unit.views(x), position, self.score_scale)
         near = None if self.parts == "global" else (q, k)
         far = None if self.parts == "local" else (far_q, far_k)
         return Sums(near, far, self._inside, self.shares[causal]), self.unit.values(x)
 
     def _inside(self, q, k, v, allowed, ahead) -> Tensor:
-        bias = self.relative.at(ahead)
-        return weights(q, k, allowed, bias=bias, divisor=self.divisor) @ v
+        return weights(q, k, allowed, bias=self.relative.at(ahead), divisor=self.divisor) @ v
 
     def _merge(self, x, mixed):
         return self.unit.merge(x, mixed)

@@ -66,8 +66,9 @@ class GAU(CachedMixer):
             if max_len is None:
                 raise OptionError(f"gau: {bound} needs max_len: pass max_len=")
             self.declare(any_length=No(f"its weights depend on max_len by {bound}"))
-        width = hidden_dim or 2 * dim
-        self.unit = GatedUnit(dim, width, key_dim, 2, std=VIEW_STD[scale], bias=bias)
+        self.unit = GatedUnit(
+            dim, hidden_dim or 2 * dim, key_dim, 2, std=VIEW_STD[scale], bias=bias
+        )
         self.relative = RelativeBias(relative_bias, key_dim, max_len)
         self.score_scale = 1 / (max_len or 1) if scale == "paper" else key_dim**-0.5
         self.divisor = {"visible": None, "paper": 1.0, "ns": float(max_len or 1)}[scale]

@@ -82,9 +82,8 @@ class Linear(RecurrentMixer):
         if self.position is None:
             return super()._step(x, state, valid, donate)
         mask = Mask(causal=True, valid=valid)
-        length = advance(state.length, valid, x.shape[1])
         mixed, S, z = self._turned(*self.heads.split(x), mask, state)
-        return mixed, State(S, z, length)
+        return mixed, State(S, z, advance(state.length, valid, x.shape[1]))
 
     def _queries(self, q, mask):
         return self.phi(q)

@@ -63,14 +63,9 @@ class Longformer(PatternMixer):
             raise OptionError(
                 f"longformer: {len(steps)} dilations for {num_heads} heads: give one for each"
             )
+        alike = len(set(steps)) == 1
         super().__init__(
-            dim,
-            num_heads,
-            num_kv_heads,
-            impl,
-            position,
-            position_options,
-            alike=len(set(steps)) == 1,
+            dim, num_heads, num_kv_heads, impl, position, position_options, alike=alike
         )
         self.max_global = max_global
         self.global_heads: Any = None
@@ -81,7 +76,7 @@ class Longformer(PatternMixer):
             self.global_heads = deepcopy(self.heads)
             self.global_heads.out = nn.Identity()
         windows = tuple(Window(window_size, window_size, step) for step in steps)
-        self.pattern = windows[0] if len(set(steps)) == 1 else PerHead(windows)
+        self.pattern = windows[0] if alike else PerHead(windows)
 
     def _global_rows(self, y, x, mask):
         q, k, v = self.global_heads.split(x)

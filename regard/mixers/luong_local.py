@@ -97,8 +97,8 @@ class LuongLocal(CachedMixer, HeadsMixer):
             self.declare(causal=causal, streaming=streaming, exchange=causal)
         if self.score.max_len is not None:
             self.max_len = self.score.max_len
-            why = f"{self.score.name} scores are one for each of max_len positions"
-            self.declare(any_length=No(why), exchange=No(why))
+            bound = No(f"{self.score.name} scores are one for each of max_len positions")
+            self.declare(any_length=bound, exchange=bound)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -108,12 +108,14 @@ class Reformer(HeadsMixer):
             self.register_buffer(f"rotations_{n}", torch.empty(shape))
         self.reset_parameters()
         if published_causal:
-            why = "later tokens move the borders of chunks, and so what earlier queries see"
+            why = No("later tokens move the borders of chunks, and so what earlier queries see")
             one_way = No("published_causal=True lets no token see later ones")
-            self.declare(causal=No(why), streaming=No(why), global_tokens=one_way)
+            self.declare(causal=why, streaming=why, global_tokens=one_way)
         elif not same_bucket_only:
-            why = "without same_bucket_only the chunks decide what a query sees, and later tokens move their borders"
-            self.declare(causal=No(why), streaming=No(why))
+            why = No(
+                "without same_bucket_only the chunks decide what a query sees, and later tokens move their borders"
+            )
+            self.declare(causal=why, streaming=why)
 
     def reset_parameters(self) -> None:
         for n, rotation in enumerate(self.buffers(recurse=False)):

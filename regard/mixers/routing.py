@@ -95,8 +95,9 @@ class Routing(HeadsMixer):
             window_size = window_size or -(-max_len // num_clusters)
         self.num_clusters = num_clusters
         self.window_size = window_size
-        K = self.heads.head_dim
-        self.centroids = Centroids(num_heads, num_clusters, K, decay=decay, seed=seed)
+        self.centroids = Centroids(
+            num_heads, num_clusters, self.heads.head_dim, decay=decay, seed=seed
+        )
         self.shared_qk = shared_qk
         self.attend_raw = attend_raw
         self.published = published_causal

@@ -115,8 +115,8 @@ class Sinkhorn(HeadsMixer):
                 raise OptionError(
                     "sinkhorn: sort_cut leaves sorted blocks alone, so join and mixture must be left out"
                 )
-            why = "the first sorted blocks hold tokens of every place"
-            self.declare(causal=No(why), streaming=No(why))
+            why = No("the first sorted blocks hold tokens of every place")
+            self.declare(causal=why, streaming=why)
         if mixture:
             self.declare(time="T^2 H K")
 

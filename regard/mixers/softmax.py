@@ -111,14 +111,16 @@ class Softmax(CachedMixer, HeadsMixer):
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         how = self._how(q, query, key)
-        if self.shared_qk and query is not None and mask is OPEN:  # one token after all others
-            before = slice(max(k.shape[2] - 1, 1))
-            k, v, how["exclude_self"] = k[:, :, before], v[:, :, before], False
-        elif self.shared_qk and query is not None and key is not None and mask.pairwise is not None:
-            # All but the first see an earlier one.
-            first_or_other = (query[:, :, None] == 0) | (key[:, None] != query[:, :, None])
-            how["exclude_self"] = False
-            mask = Mask(pairwise=mask.pairwise & first_or_other[:, None])
+        if self.shared_qk and query is not None:
+            if mask is OPEN:  # one token after all others
+                before = slice(max(k.shape[2] - 1, 1))
+                k, v, how["exclude_self"] = k[:, :, before], v[:, :, before], False
+            elif mask.pairwise is not None:  # all but the first see an earlier one
+                query = query[:, :, None]
+                mask = Mask(
+                    pairwise=mask.pairwise & ((query == 0) | (key[:, None] != query))[:, None]
+                )
+                how["exclude_self"] = False
         T = q.shape[2]
         dropout = self.dropout if self.training else 0.0
         if self.sinks is not None:

@@ -96,5 +96,6 @@ class Strided(PatternMixer):
         sets: tuple[Pattern, Pattern] = Window(w, w), Stride(stride)
         if kind == "fixed":
             sets = Block(stride), Summary(stride, c)
-        each = tuple(sets[h % 2] for h in range(num_heads))
-        self.pattern = Union(sets) if merged else PerHead(each)
+        self.pattern = (
+            Union(sets) if merged else PerHead(tuple(sets[h % 2] for h in range(num_heads)))
+        )

@@ -160,8 +160,7 @@ class TransformerXL(HeadsMixer):
     def _step(self, x, state, valid, donate):
         source = torch.cat([state.memory, x], 1)
         held = upto(self.mem_len, x) >= self.mem_len - state.length[:, None]
-        new = existing(x[..., 0], valid)
-        mask = Mask(causal=True, valid=torch.cat([held, new], 1))
+        mask = Mask(causal=True, valid=torch.cat([held, existing(x[..., 0], valid)], 1))
         q, k, v = self.heads.split(x, source)
         mixed = relative_attention(q, k, v, **self._how(q, k, mask))
         length = advance(state.length, valid, x.shape[1])
