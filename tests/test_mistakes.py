@@ -5,7 +5,6 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.core import OLDEST_TORCH
 from regard.core.packages import require_torch
 from regard.models import ClassifierConfig, LanguageModelConfig
 
@@ -56,9 +55,7 @@ IN_PYTHON = {
         vocab_size=9, num_classes=2, dim=8, num_heads=2, mixer=Unwritten
     ),
     "mixer (a Linear) must be a name": lambda: LanguageModelConfig(vocab_size=9, mixer=built()),
-    "here is 2.5.1+cu121: pip install 'torch>=2.10'": lambda: require_torch(
-        "2.5.1+cu121", OLDEST_TORCH
-    ),
+    "here is 2.5.1+cu121: pip install 'torch>=2.10'": lambda: require_torch("2.5.1+cu121"),
 }
 """What is said -> the mistake."""
 OWN_TABLE = "train own_table --task.path few.csv --task.target"

@@ -129,8 +129,8 @@ class Mask:
         wrong = [z for z in (rows, cols) if not (isinstance(z, slice) or z is None)]
         if wrong:
             raise ShapeError(f"rows and cols must be slices, got {shown(wrong[0])}")
-        rows = rows if isinstance(rows, slice) else slice(0, T)
-        cols = cols if isinstance(cols, slice) else slice(0, S)
+        rows = rows or slice(0, T)
+        cols = cols or slice(0, S)
         device = next(
             (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
         )
@@ -183,8 +183,7 @@ def _flatten(mask: Mask):
 
 def _flatten_with_keys(mask: Mask):
     values, static = _flatten(mask)
-    keys = map(pytree.GetAttrKey, _TENSORS)
-    return list(zip(keys, values, strict=True)), static
+    return list(zip(map(pytree.GetAttrKey, _TENSORS), values, strict=True)), static
 
 
 def _unflatten(values, static) -> Mask:

@@ -13,7 +13,7 @@ from regard.core.capabilities import Capabilities, No
 from regard.core.documents import documents_of, extended_documents, observed
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, UnsupportedError, shown
 from regard.core.mask import OPEN, Mask, check_arguments
-from regard.core.options import Count, Recorded, check_option
+from regard.core.options import Count, Options, Recorded, check_option
 from regard.core.request import (
     Observation,
     check_mask,
@@ -23,13 +23,13 @@ from regard.core.request import (
     compaction,
     first_parameter,
 )
-from regard.core.shapes import check_flag
+from regard.core.shapes import Context, Tokens, check_flag
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
 NAMED = 5  # mixers that an error names as those that can
-Context = Float[Tensor, "B S D"] | None  # tokens of another sequence; None: the tokens themselves
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NewTokens = Float[Tensor, "B N D"]
+NOTHING: Options = MappingProxyType({})
 
 
 class Mixer(Recorded):
@@ -59,8 +59,8 @@ class Mixer(Recorded):
     family: ClassVar[str]  # kernel family; colours the charts
     paper: ClassVar[str]  # authors, year, arXiv id
     capabilities: Capabilities  # of the default options; the instance's value is authoritative
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = NOTHING  # every law runs over all of them
-    limits: ClassVar[Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = NOTHING
+    variants: ClassVar[Mapping[str, Options]] = NOTHING  # every law runs over all of them
+    limits: ClassVar[Mapping[str, tuple[Options, Options]]] = NOTHING
     """Entries that this one equals at a limit: name -> (own options, the other's options); parameters are copied."""
 
     catalogue: ClassVar[Mapping[str, "type[Mixer]"]] = NOTHING
@@ -109,13 +109,8 @@ class Mixer(Recorded):
 
     @final  # type: ignore[misc]
     def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        *wrong: Any,
-        context: Context = None,
-        mask: Mask = OPEN,
-        **unknown: Any,
-    ) -> Float[Tensor, "B T D"]:
+        self, x: Tokens, *wrong: Any, context: Context = None, mask: Mask = OPEN, **unknown: Any
+    ) -> Tokens:
         """Mix tokens. Outputs at invalid positions, and of queries that may see nothing, are exactly zero.
 
         Raises ShapeError for what does not fit, UnsupportedError for what is declared as a `No`, OptionError and
@@ -181,13 +176,13 @@ class Mixer(Recorded):
     @final
     def extend(
         self,
-        x: Float[Tensor, "B N D"],
+        x: NewTokens,
         state: Any,
         *,
         valid: Bool[Tensor, "B N"] | None = None,
         documents: Int[Tensor, "B N"] | None = None,
         donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], Any]:
+    ) -> tuple[NewTokens, Any]:
         """Outputs for the next N >= 1 tokens, and the state after them.
 
         Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment", one call does, and later
@@ -210,21 +205,21 @@ class Mixer(Recorded):
 
     def extend_normed(
         self,
-        x: Float[Tensor, "B N D"],
+        x: NewTokens,
         norm: nn.Module,
         state: Any,
         *,
         valid: Bool[Tensor, "B N"] | None = None,
         documents: Int[Tensor, "B N"] | None = None,
         donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N D"], Any]:
+    ) -> tuple[NewTokens, Any]:
         """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
         self._check_tokens("x", x)
         return self.extend(norm(x), state, valid=valid, documents=documents, donate=donate)
 
     @final
     def attention_map(
-        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
+        self, x: Tokens, *, context: Context = None, mask: Mask = OPEN
     ) -> Float[Tensor, "B H T S"]:
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed. Columns of keys that are no tokens come first."""
         self.require("attention_map")
@@ -234,12 +229,7 @@ class Mixer(Recorded):
 
     @final
     def observe(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Context = None,
-        mask: Mask = OPEN,
-        weights: bool = True,
+        self, x: Tokens, *, context: Context = None, mask: Mask = OPEN, weights: bool = True
     ) -> Observation:
         """Queries, keys, values, weights and head outputs of one forward, as far as they exist.
 
@@ -259,7 +249,7 @@ class Mixer(Recorded):
 
     @final
     def plan(
-        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
+        self, x: Tokens, *, context: Context = None, mask: Mask = OPEN
     ) -> dict[str, Tensor] | None:
         """Random or data-dependent structure (hashes, blocks) that `forward` uses, for oracles; positions count the valid tokens of the row.
 
@@ -274,7 +264,7 @@ class Mixer(Recorded):
         return self._plan(request.x, request.context, request.mask)
 
     def auxiliary_loss(
-        self, x: Float[Tensor, "B T D"], *, context: Context = None, mask: Mask = OPEN
+        self, x: Tokens, *, context: Context = None, mask: Mask = OPEN
     ) -> Float[Tensor, ""] | None:
         """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
 
@@ -296,7 +286,7 @@ class Mixer(Recorded):
     # ------------------------------------------------------------------ for mechanisms
 
     @abstractmethod
-    def mix(self, x: Float[Tensor, "B T D"], context: Context, mask: Mask) -> Tensor:
+    def mix(self, x: Tokens, context: Context, mask: Mask) -> Tensor:
         """The mechanism itself. The request fits its capabilities; raises UnsupportedError for what these cannot say."""
 
     def _initial_state(

@@ -40,6 +40,9 @@ Part = Annotated[float, Range(ABOVE_0, 1, "above 0 and at most 1")]
 Share = Annotated[float, Range(0, 1, "from 0 to 1")]
 Bound = Annotated[float, Range(-inf, inf, "a number")]
 
+Options = Mapping[str, Any]
+"""Options by name."""
+
 Made = TypeVar("Made")
 
 
@@ -93,7 +96,7 @@ LONGEST = 80
 class Recorded(Module, metaclass=CheckedOptions):
     """Base of modules that record their options, and print those that are not at their default."""
 
-    options: Mapping[str, Any] = MappingProxyType({})  # the constructor's, defaults included
+    options: Options = MappingProxyType({})  # the constructor's, defaults included
 
     def __new__(cls, *args: Any, **kwargs: Any):
         made = super().__new__(cls)
@@ -131,7 +134,7 @@ def check_call(
     signature: inspect.Signature,
     function: Callable[..., Any],
     args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    kwargs: Options,
 ) -> None:
     """Every argument has a parameter, every parameter without a default an argument, and every value its type."""
     parameters = signature.parameters.items()

@@ -40,12 +40,12 @@ def lacking_extra(error: ModuleNotFoundError) -> str | None:
     return f"{missing}, which is not installed: pip install 'regard[{extra}]'"
 
 
-def require_torch(found: str, oldest: str) -> None:
+def require_torch(found: str) -> None:
     """Raises ImportError where this version of torch is too old, before anything fails that only newer ones have."""
-    if numbers(found) < numbers(oldest):
+    if numbers(found) < numbers(OLDEST_TORCH):
         raise ImportError(
-            f"regard needs torch {oldest} or later, here is {found}: pip install 'torch>={oldest}'"
+            f"regard needs torch {OLDEST_TORCH} or later, here is {found}: pip install 'torch>={OLDEST_TORCH}'"
         )
 
 
-require_torch(torch.__version__, OLDEST_TORCH)
+require_torch(torch.__version__)

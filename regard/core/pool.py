@@ -13,6 +13,7 @@ from regard.core.options import Recorded
 from regard.core.request import check_mask, check_tokens, clear, first_parameter
 
 Members = Float[Tensor, "B S D"]  # the tokens of a set
+Present = Bool[Tensor, "B S"]  # tokens that exist
 Query = Float[Tensor, "B Q K"] | None  # None: the queries are the pool's own
 
 
@@ -47,7 +48,7 @@ class Pool(Recorded):
 
     @final  # type: ignore[misc]
     def forward(
-        self, x: Members, query: Query = None, *, valid: Bool[Tensor, "B S"] | None = None
+        self, x: Members, query: Query = None, *, valid: Present | None = None
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
         x, valid = self._checked(x, query, valid)
@@ -58,22 +59,22 @@ class Pool(Recorded):
 
     @final
     def weights(
-        self, x: Members, query: Query = None, *, valid: Bool[Tensor, "B S"] | None = None
+        self, x: Members, query: Query = None, *, valid: Present | None = None
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
         x, valid = self._checked(x, query, valid)
         return torch.where(valid[:, None], self.weigh(x, query, valid), 0)
 
     @abstractmethod
-    def weigh(self, x: Members, query: Query, valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B Q S"]:
+    def weigh(self, x: Members, query: Query, valid: Present) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
-    def pool(self, x: Members, query: Query, valid: Bool[Tensor, "B S"]) -> Float[Tensor, "B Q D"]:
+    def pool(self, x: Members, query: Query, valid: Present) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
     def _checked(
         self, x: Tensor, query: Tensor | None, valid: Tensor | None
-    ) -> tuple[Members, Bool[Tensor, "B S"]]:
+    ) -> tuple[Members, Present]:
         """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)

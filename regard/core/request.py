@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 
 from regard.core.errors import ShapeError, UnsupportedError, outline
 from regard.core.mask import NUMBERS, Mask, check_integers
-from regard.core.shapes import is_dense, layout
+from regard.core.shapes import Tokens, is_dense, layout
 
 Frozen = TypeVar("Frozen")
 
@@ -159,12 +159,12 @@ def check_mask(
         if name == "pairwise":
             heads = sorted({1, H or 1})
             fits = value.ndim == 4 and value.shape[0] in (1, B) and value.shape[1] in heads
-            if not fits or tuple(value.shape[2:]) != (T, S):
+            if not fits or value.shape[2:] != (T, S):
                 want = f"[{B}|1, {'|'.join(map(str, reversed(heads)))}, {T}, {S}]"
                 raise ShapeError(
                     f"{who}: mask.pairwise must have shape {want}, got {list(value.shape)}"
                 )
-        elif tuple(value.shape) != (B, S):
+        elif value.shape != (B, S):
             raise ShapeError(
                 f"{who}: mask.{name} must have shape [{B}, {S}], got {list(value.shape)}"
             )
@@ -192,8 +192,7 @@ class Compaction(NamedTuple):
 
     def of(self, x: Shaped[Tensor, "B S D"]) -> Shaped[Tensor, "B S D"]:
         """The rows in compact order, zero where there is no token."""
-        x = permute(x, self.source)
-        return torch.where(self.valid[..., None], x, 0)
+        return torch.where(self.valid[..., None], permute(x, self.source), 0)
 
 
 def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
@@ -243,7 +242,7 @@ class Request(NamedTuple):
     answered: Tensor | None  # [B T]: queries that are valid and see at least one key
     empty: bool = False  # the batch has no rows, and this one is computed in their place
 
-    def restore_output(self, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def restore_output(self, y: Tokens) -> Tokens:
         if self.empty:
             return y[:0]
         if self.answered is not None:

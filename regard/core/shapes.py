@@ -7,12 +7,17 @@ F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memo
 from typing import TypeGuard
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.errors import OptionError, shown
 
 LARGEST = 2**31 - 1
 """No size may exceed it."""
+
+Tokens = Float[Tensor, "B T D"]
+Context = Float[Tensor, "B S D"] | None
+"""Tokens of another sequence; None: the tokens themselves."""
 
 
 def check_divisible(**sizes: int) -> None:

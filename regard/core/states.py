@@ -8,7 +8,6 @@
 A state is a pytree of its tensors, its owner static. `dataclasses.replace` changes fields, `torch.save` and `torch.load` keep it whole.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -25,6 +24,7 @@ from torch.utils import _pytree as pytree
 from regard.core.errors import ShapeError, UnsupportedError, outline, shown
 from regard.core.mask import OPEN
 from regard.core.memory import require_memory
+from regard.core.options import Options
 from regard.core.request import (
     clear,
     compaction,
@@ -93,8 +93,8 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
 
     def flatten_with_keys(state: Any) -> tuple[list[Any], Facts]:
         values, facts = flatten(state)
-        keys = map(pytree.GetAttrKey, [*names, "document"][: len(values)])
-        return list(zip(keys, values, strict=True)), facts
+        keys = map(pytree.GetAttrKey, (*names, "document"))
+        return list(zip(keys, values, strict=False)), facts
 
     def unflatten(values: Any, facts: Facts) -> Any:
         fields = values[: len(names)]
@@ -115,7 +115,7 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
     return made
 
 
-def owner_of(name: str, options: Mapping[str, Any]) -> Owner:
+def owner_of(name: str, options: Options) -> Owner:
     """What a mixer must share with the mixer that made a state."""
     told = ((key, _told(value)) for key, value in options.items() if key not in HARMLESS)
     return (("mixer", name), *told)
