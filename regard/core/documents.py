@@ -25,6 +25,7 @@ from regard.core.request import (
     permute,
     with_facts,
 )
+from regard.core.shapes import Context, Tokens
 from regard.core.states import extended
 
 PADDING = 512
@@ -50,7 +51,7 @@ class Packed(NamedTuple):
     ]  # slot of each token among all slots of the buckets; the last, one more, is zero
     in_place: bool  # documents of one length fill the batch, so that their rows are a view
 
-    def rows(self, x: Float[Tensor, "B T D"]) -> Iterator[tuple[Float[Tensor, "n L D"], Mask]]:
+    def rows(self, x: Tokens) -> Iterator[tuple[Float[Tensor, "n L D"], Mask]]:
         """The documents of each bucket, and their mask."""
         for bucket in self.buckets:
             rows = (
@@ -60,7 +61,7 @@ class Packed(NamedTuple):
             )
             yield rows, bucket.mask
 
-    def joined(self, ys: list[Float[Tensor, "n L D"]]) -> Float[Tensor, "B T D"]:
+    def joined(self, ys: list[Float[Tensor, "n L D"]]) -> Tokens:
         """The rows of all buckets, each token at its place; zero at tokens that are in no document."""
         if self.in_place:
             return ys[0].reshape(*self.source.shape, -1)
@@ -71,17 +72,16 @@ class Packed(NamedTuple):
         """`joined` for tensors [n H L K]; None where there are none."""
         if zs[0] is None:
             return None
-        H = zs[0].shape[1]
         y = self.joined([z.transpose(1, 2).flatten(2) for z in zs])
-        return y.unflatten(2, (H, -1)).transpose(1, 2)
+        return y.unflatten(2, (zs[0].shape[1], -1)).transpose(1, 2)
 
     def joined_weights(self, maps: list[Any]) -> Float[Tensor, "B H T S"] | None:
         """Maps [n H L P + L] of the buckets in one that is zero between documents; P prefix keys come first."""
         if maps[0] is None:
             return None
         B, T = self.source.shape
-        H = maps[0].shape[1]
-        prefix = maps[0].shape[3] - maps[0].shape[2]
+        _, H, L, S = maps[0].shape
+        prefix = S - L
         whole = maps[0].new_zeros(B, T, prefix + T, H)
         for bucket, weights in zip(self.buckets, maps, strict=True):
             row, place = bucket.tokens // T, bucket.tokens % T
@@ -90,24 +90,15 @@ class Packed(NamedTuple):
             within = torch.cat([torch.ones_like(seen, dtype=torch.bool), bucket.inside], 1)
             pairs = bucket.inside[:, :, None] & within[:, None]
             n, i, j = pairs.nonzero(as_tuple=True)
-            whole = whole.index_put(
-                (row[n, i], place[n, i], columns[n, j]), weights.permute(0, 2, 3, 1)[n, i, j]
-            )
+            whole = whole.index_put((row[n, i], place[n, i], columns[n, j]), weights[n, :, i, j])
         return whole.permute(0, 3, 1, 2)
-
-
-def documents_of(mixer: Any, mask: Mask) -> Packed | None:
-    """The documents of the mask; None where it has none."""
-    if mask.documents is None:
-        return None
-    return packed(mixer.name, mask, padding=bool(mixer.capabilities.padding))
 
 
 def mean_of_queries(
     mixer: Any,
     f: Callable[[Tensor, Tensor | None, Mask], Float[Tensor, "B T"]],
-    x: Float[Tensor, "B T D"],
-    context: Float[Tensor, "B S D"] | None,
+    x: Tokens,
+    context: Context,
     mask: Mask,
 ) -> Float[Tensor, ""]:
     """The mean of f(x, context, mask) over the queries that see a key; f gets compact rows, of one document each.
@@ -121,19 +112,22 @@ def mean_of_queries(
     for part in parts:
         request = compacted(mixer, *part)
         found = f(request.x, request.context, request.mask)
-        some = torch.ones_like(found) if request.answered is None else request.answered
+        some = existing(found, request.answered)
         total = total + (found * some).sum()
         count = count + some.sum()
     return total / count.clamp_min(1)
 
 
-def packed(who: str, mask: Mask, *, padding: bool) -> Packed | None:
-    """The documents of `mask.documents`; None where no token exists. padding: False if a bucket may hold documents of one length only.
+def documents_of(mixer: Any, mask: Mask) -> Packed | None:
+    """The documents of `mask.documents`; None where it has none, and where no token exists.
 
+    A bucket holds documents of one length only where the mixer serves no padding.
     Raises ShapeError for a number that comes again after a gap, UnsupportedError where numbers cannot be read: while a program is
     exported, under vmap, and on the meta device.
     """
-    assert mask.documents is not None
+    if mask.documents is None:
+        return None
+    who = mixer.name
     if torch.compiler.is_exporting():
         raise UnsupportedError(
             f"{who} does not export documents: their lengths are read. Export the model for rows of one document."
@@ -143,22 +137,20 @@ def packed(who: str, mask: Mask, *, padding: bool) -> Packed | None:
             f"{who} does not support documents under vmap or on the meta device: they are read"
         )
     B, T = mask.documents.shape
-    device = mask.documents.device
-    present = existing(mask.documents, mask.valid)
-    kept = present.flatten().nonzero()[:, 0]
+    kept = existing(mask.documents, mask.valid).flatten().nonzero()[:, 0]
     if not len(kept):
         return None
     keys = torch.stack([kept // T, mask.documents.flatten()[kept]])
-    first = kept.new_ones(len(kept), dtype=torch.bool)
-    first[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
+    first = torch.ones_like(kept, dtype=torch.bool)
+    first[1:] = keys.diff().any(0)
     starts = first.nonzero()[:, 0]
     _check_gaps(who, keys[:, starts])
-    lengths = torch.cat([starts, starts.new_tensor([len(kept)])]).diff()
+    lengths = starts.diff(append=starts.new_tensor([len(kept)]))
     order = lengths.argsort(descending=True, stable=True)
     buckets = []
-    for low, high in _cuts(lengths[order].tolist(), padding):
+    for low, high in _cuts(lengths[order].tolist(), mixer.capabilities.padding):
         rows = order[low:high]
-        steps = torch.arange(int(lengths[rows[0]]), device=device)
+        steps = torch.arange(int(lengths[rows[0]]), device=kept.device)
         inside = steps < lengths[rows, None]
         tokens = kept[(starts[rows, None] + steps).clamp_max(len(kept) - 1)]
         buckets.append(Bucket(tokens, inside, _mask_of(mask, tokens, inside)))
@@ -182,7 +174,7 @@ def _check_gaps(who: str, keys: Int[Tensor, "two n"]) -> None:
         )
 
 
-def _cuts(lengths: list[int], padding: bool) -> list[tuple[int, int]]:
+def _cuts(lengths: list[int], padding: object) -> list[tuple[int, int]]:
     """Ranges of documents, sorted from the longest to the shortest, that become one bucket each."""
     cuts, low, added = [], 0, 0
     for i, length in enumerate(lengths):
@@ -202,7 +194,7 @@ def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]
         pairwise = pairs.permute(0, 3, 1, 2)
     if marks is not None:
         marks = marks.flatten()[tokens] & inside
-    return Mask(mask.causal, None if bool(inside.all()) else inside, pairwise, marks)
+    return Mask(mask.causal, None if inside.all() else inside, pairwise, marks)
 
 
 def observed(pack: Packed, observations: list[Observation]) -> Observation:
@@ -238,7 +230,7 @@ def extended_documents(
     order = compaction(present)
     numbers = permute(documents, order.source)
     before = numbers[:, 0] if state.document is None else state.document
-    changed = numbers != torch.cat([before[:, None], numbers[:, :-1]], 1)
+    changed = numbers.diff(prepend=before[:, None]) != 0
     first = changed & order.valid
     first[:, 0] = order.valid[:, 0]
     _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
@@ -252,7 +244,7 @@ def extended_documents(
         columns = here.any(0).nonzero()[:, 0].tolist()
         if columns:
             low, high = columns[0], columns[-1] + 1
-            piece = None if bool(here[:, low:high].all()) else here[:, low:high]
+            piece = None if here[:, low:high].all() else here[:, low:high]
             if piece is not None:
                 mixer.require("padding")
             part, state = extended(mixer, x[:, low:high], state, piece, donate)

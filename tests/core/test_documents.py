@@ -2,13 +2,14 @@
 
 from functools import partial
 from inspect import signature
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import regard
 from regard import OptionError, ShapeError, UnsupportedError, functional
-from regard.core.documents import packed
+from regard.core.documents import documents_of
 from tests.refused import assert_refused
 
 X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
@@ -126,11 +127,13 @@ def test_beams_of_a_packed_stream_are_reordered_and_saved_with_their_documents(t
 )
 def test_padding_adds_little_to_documents_of_like_length(lengths):
     documents = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))[None]
-    buckets = packed("test", regard.Mask(documents=documents), padding=True).buckets
+    mask = regard.Mask(documents=documents)
+    buckets = documents_of(SOFTMAX, mask).buckets
     cells = sum(bucket.tokens.numel() for bucket in buckets)
     assert len(buckets) <= 4
     assert cells <= max(1.125 * sum(lengths), sum(lengths) + 512 * len(buckets))
-    exact = packed("test", regard.Mask(documents=documents), padding=False).buckets
+    unpadded = SimpleNamespace(name="test", capabilities=SimpleNamespace(padding=False))
+    exact = documents_of(unpadded, mask).buckets
     assert sum(bucket.tokens.numel() for bucket in exact) == sum(lengths)
     assert all(bucket.mask.valid is None for bucket in exact)
 
