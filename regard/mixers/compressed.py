@@ -39,6 +39,7 @@ FirstSlot = Literal["token0", "null", "none"]
 
 
 class Compressed(HeadsMixer):
+    __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"

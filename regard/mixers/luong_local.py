@@ -39,6 +39,7 @@ Alignment = Literal["monotonic", "predictive"]
 
 
 class LuongLocal(CachedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"

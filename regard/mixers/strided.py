@@ -41,6 +41,7 @@ Kind = Literal["strided", "fixed", "dilated"]
 
 
 class Strided(PatternMixer):
+    __doc__ = __doc__
     name = "strided"
     paper = "Child et al. 2019, arXiv 1904.10509"
     capabilities = PatternMixer.capabilities.but(
