@@ -22,7 +22,7 @@ from torch.serialization import add_safe_globals
 from torch.utils import _pytree as pytree
 
 from regard.core.errors import ShapeError, UnsupportedError, outline, shown
-from regard.core.mask import OPEN
+from regard.core.mask import INTEGERS, OPEN
 from regard.core.memory import require_memory
 from regard.core.options import Options
 from regard.core.request import (
@@ -277,6 +277,13 @@ def sum_names(state: Streamed) -> set[str]:
 
 
 def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
+    z, rows = state.document, x.shape[:1]
+    if z is not None and not (
+        is_dense(z) and z.dtype in INTEGERS and z.shape == rows and z.device == x.device
+    ):
+        raise ShapeError(
+            f"{who}: state.document must be integers {list(rows)} on {x.device}, got {shown(z)}"
+        )
     casts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     sums = sum_names(state)
     for name, value in tensors(state).items():

@@ -46,6 +46,9 @@ def test_a_state_of_another_width_batch_type_or_device_is_refused(name):
         mixer.extend(X, copy.deepcopy(mixer).double().initial_state(B))
     with pytest.raises(ShapeError, match="is on meta, x on cpu"):
         mixer.extend(X, tree_map(lambda field: field.to("meta"), mine))
+    for document in (3, torch.zeros(1).long(), torch.zeros(B), torch.zeros(B).long().to("meta")):
+        with pytest.raises(ShapeError, match=r"state\.document must be integers \[2\] on cpu, got"):
+            mixer.extend(X, replace(mine, document=document))
     assert mixer.extend(X, mine)[0].shape == X.shape
 
 
