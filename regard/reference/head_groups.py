@@ -30,4 +30,5 @@ def head_groups(params, options, x, *, pairwise=None, plan=None, **request):
         mixed.append(y[..., : count * K])
         maps.append(weights)
         first += count
-    return linear(params, "heads.out", torch.cat(mixed, -1)), torch.cat(maps, 1)
+    weights = None if any(one is None for one in maps) else torch.cat(maps, 1)
+    return linear(params, "heads.out", torch.cat(mixed, -1)), weights

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
-from regard.core import UnknownNameError, blamed, limited
+from regard.core import OptionError, UnknownNameError, blamed, limited
 
 Outcome = Literal["passed", "failed", "cannot judge", "does not apply"]
 
@@ -69,8 +69,10 @@ Law = TypeVar("Law")
 
 
 def named(laws: str | Iterable[str], known: Mapping[str, Law]) -> dict[str, Law]:
-    """The laws of "all", one name or several. Raises UnknownNameError."""
+    """The laws of "all", one name or several. Raises UnknownNameError, and OptionError for none."""
     names = list(known) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
+    if not names:
+        raise OptionError('laws must be "all" or name some, got none')
     for name in names:
         if name not in known:
             raise UnknownNameError("law", name, known)

@@ -419,6 +419,8 @@ def test_a_broken_law_does_not_end_a_run_of_verdicts():
     assert "no output but its own" in verdicts[0].sentence
 
 
-def test_a_law_that_does_not_exist_is_named():
+def test_laws_that_do_not_exist_are_refused():
     with pytest.raises(regard.UnknownNameError, match="Did you mean 'causality'"):
         check_mixer(lambda: make(Outsider), "causalty")
+    with pytest.raises(regard.OptionError, match="or name some, got none"):
+        check_mixer(lambda: make(Outsider), [])
