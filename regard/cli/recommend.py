@@ -54,7 +54,8 @@ class Recommend(Declared):
         if self.measure:
             with Ledger(self.ledger) as ledger:
                 measure(case, ledger, own, progress=not self.json)
-        found = recommend(case, read_rows(self.ledger) if self.ledger.exists() else [], own)
+        known = self.ledger != LEDGER or self.ledger.exists()
+        found = recommend(case, read_rows(self.ledger) if known else [], own)
         if self.json:
             print_json(asdict(found))
             return
