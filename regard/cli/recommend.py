@@ -54,7 +54,9 @@ class Recommend(Declared):
         if self.measure:
             with Ledger(self.ledger) as ledger:
                 measure(case, ledger, own, progress=not self.json)
-        known = self.ledger != LEDGER or self.ledger.exists()
+        known = self.ledger.exists()
+        if not known and self.ledger != LEDGER:
+            raise OptionError(f"there is no ledger at {self.ledger}")
         found = recommend(case, read_rows(self.ledger) if known else [], own)
         if self.json:
             print_json(asdict(found))
