@@ -179,7 +179,9 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
     assert found["case"]["length"] == 2048
     assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
-    assert "there is no ledger at other" in refused(capsys, "recommend --length 9 --ledger other")
+    assert "no ledger with results at other" in refused(
+        capsys, "recommend --length 9 --ledger other"
+    )
     (tmp_path / "text").write_text("no ledger")
     refused(capsys, "merge all.sqlite text")
     assert not (tmp_path / "all.sqlite").exists()

@@ -54,10 +54,10 @@ class Recommend(Declared):
         if self.measure:
             with Ledger(self.ledger) as ledger:
                 measure(case, ledger, own, progress=not self.json)
-        known = self.ledger.exists()
-        if not known and self.ledger != LEDGER:
-            raise OptionError(f"there is no ledger at {self.ledger}")
-        found = recommend(case, read_rows(self.ledger) if known else [], own)
+        rows = read_rows(self.ledger) if self.ledger.exists() else []
+        if not rows and self.ledger != LEDGER:
+            raise OptionError(f"there is no ledger with results at {self.ledger}")
+        found = recommend(case, rows, own)
         if self.json:
             print_json(asdict(found))
             return

@@ -38,6 +38,7 @@ from regard.core.options import (
     Count,
     Declared,
     Depth,
+    Options,
     Part,
     Rate,
     Seed,
@@ -68,6 +69,9 @@ from regard.core.request import (
 )
 from regard.core.shapes import (
     LARGEST,
+    Context,
+    Marks,
+    Tokens,
     check_divisible,
     check_even,
     check_flag,

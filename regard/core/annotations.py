@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -14,8 +14,7 @@ from torch import Tensor
 from regard.core.shapes import LARGEST, is_dense
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Numbers that are allowed, both ends included, and how an error spells them. NaN is in no range."""
 
     low: float

@@ -4,7 +4,7 @@ Tokens of unlike `mask.documents` are as if in rows of their own. A stream takes
 state begins anew with each.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -68,14 +68,14 @@ class Packed(NamedTuple):
         slots = torch.cat([*(y.flatten(0, 1) for y in ys), ys[0].new_zeros(1, ys[0].shape[-1])])
         return embedding(self.source, slots)
 
-    def joined_heads(self, zs: list[Any]) -> Float[Tensor, "B H T K"] | None:
+    def joined_heads(self, zs: Sequence[Any]) -> Float[Tensor, "B H T K"] | None:
         """`joined` for tensors [n H L K]; None where there are none."""
         if zs[0] is None:
             return None
         y = self.joined([z.transpose(1, 2).flatten(2) for z in zs])
         return y.unflatten(2, (zs[0].shape[1], -1)).transpose(1, 2)
 
-    def joined_weights(self, maps: list[Any]) -> Float[Tensor, "B H T S"] | None:
+    def joined_weights(self, maps: Sequence[Any]) -> Float[Tensor, "B H T S"] | None:
         """Maps [n H L P + L] of the buckets in one that is zero between documents; P prefix keys come first."""
         if maps[0] is None:
             return None
@@ -199,7 +199,7 @@ def _mask_of(mask: Mask, tokens: Int[Tensor, "n L"], inside: Bool[Tensor, "n L"]
 
 def observed(pack: Packed, observations: list[Observation]) -> Observation:
     """The observations of the buckets as one of the batch."""
-    q, k, v, weights, heads = (list(column) for column in zip(*observations, strict=True))
+    q, k, v, weights, heads = zip(*observations, strict=True)
     join = pack.joined_heads
     return Observation(join(q), join(k), join(v), pack.joined_weights(weights), join(heads))
 

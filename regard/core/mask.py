@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
 from regard.core.memory import require_memory
-from regard.core.shapes import is_dense
+from regard.core.shapes import Marks, is_dense
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
@@ -37,9 +37,9 @@ class Mask:
     """
 
     causal: bool = False
-    valid: Bool[Tensor, "B S"] | None = None
+    valid: Marks | None = None
     pairwise: Bool[Tensor, "b h T S"] | None = None
-    global_tokens: Bool[Tensor, "B S"] | None = None
+    global_tokens: Marks | None = None
     documents: Int[Tensor, "B S"] | None = None
     compact: bool = False
     shift: Int[Tensor, "B"] | None = None
@@ -129,8 +129,9 @@ class Mask:
         wrong = [z for z in (rows, cols) if not (isinstance(z, slice) or z is None)]
         if wrong:
             raise ShapeError(f"rows and cols must be slices, got {shown(wrong[0])}")
-        rows = rows or slice(0, T)
-        cols = cols or slice(0, S)
+        # Not `is None`, which would make a slice's sizes constants of a compiled program.
+        rows = rows if isinstance(rows, slice) else slice(0, T)
+        cols = cols if isinstance(cols, slice) else slice(0, S)
         device = next(
             (t.device for t in (self.valid, self.pairwise, pattern) if t is not None), device
         )

@@ -23,7 +23,7 @@ from regard.core.request import (
     compaction,
     first_parameter,
 )
-from regard.core.shapes import Context, Tokens, check_flag
+from regard.core.shapes import Context, Marks, Tokens, check_flag
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
@@ -144,7 +144,7 @@ class Mixer(Recorded):
         *,
         max_len: int | None = None,
         context: Context = None,
-        valid: Bool[Tensor, "B S"] | None = None,
+        valid: Marks | None = None,
     ) -> Any:
         """The state before the first token. `max_len` reserves room; `valid` belongs to `context`.
 
@@ -156,21 +156,20 @@ class Mixer(Recorded):
             check_option(self.name, "max_len", max_len, int | None)
         if max_len is not None:
             self._check_length("max_len", max_len)
-        if context is None:
+        if context is not None:
+            self.require("cross")
+            self._check_tokens("context", context)
+            B, S, _ = context.shape
+            if batch_size != B:
+                raise ShapeError(f"{self.name}: context has batch {B}, batch_size is {batch_size}")
+            self._check_length("context length", S)
+            check_mask(self.name, Mask(valid=valid), B, S, S, device=context.device)
             if valid is not None:
-                raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
-            return new_state(self, batch_size, max_len, None, None)
-        self.require("cross")
-        self._check_tokens("context", context)
-        B, S, _ = context.shape
-        if batch_size != B:
-            raise ShapeError(f"{self.name}: context has batch {B}, batch_size is {batch_size}")
-        self._check_length("context length", S)
-        check_mask(self.name, Mask(valid=valid), B, S, S, device=context.device)
-        if valid is not None:
-            self.require("padding")
-            order = compaction(valid)
-            context, valid = order.of(context), order.valid
+                self.require("padding")
+                order = compaction(valid)
+                context, valid = order.of(context), order.valid
+        elif valid is not None:
+            raise ShapeError(f"{self.name}: valid belongs to context, and no context was given")
         return new_state(self, batch_size, max_len, context, valid)
 
     @final
@@ -238,8 +237,9 @@ class Mixer(Recorded):
         check_flag(weights=weights)
         check_request(self, x, context, mask)
         if (pack := documents_of(self, mask)) is not None:
-            rows = pack.rows(x)
-            return observed(pack, [self.observe(z, mask=m, weights=weights) for z, m in rows])
+            return observed(
+                pack, [self.observe(z, mask=m, weights=weights) for z, m in pack.rows(x)]
+            )
         request = compacted(self, x, context, mask)
         given = request.x, request.context, request.mask
         found = self._observe(*given) if weights else self._observe_heads(*given)

@@ -182,7 +182,6 @@ def checked(
     also: a further check, of all arguments and of the tensors among them.
     """
     signature = inspect.signature(function)
-    who = function.__qualname__
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -191,7 +190,7 @@ def checked(
         tensors = [z for z in tree_leaves((args, kwargs)) if isinstance(z, Tensor)]
         if not (counts and tensors and all(z.is_meta for z in tensors)):
             with jaxtyped("context"):  # a letter is one size in all arguments
-                check_call(who, signature, function, args, kwargs)
+                check_call(function.__qualname__, signature, function, args, kwargs)
                 if also is not None:
                     given = signature.bind(*args, **kwargs)
                     given.apply_defaults()

@@ -4,16 +4,16 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.core.errors import ShapeError
 from regard.core.mask import Mask
 from regard.core.options import Recorded
 from regard.core.request import check_mask, check_tokens, clear, first_parameter
+from regard.core.shapes import Marks
 
 Members = Float[Tensor, "B S D"]  # the tokens of a set
-Present = Bool[Tensor, "B S"]  # tokens that exist
 Query = Float[Tensor, "B Q K"] | None  # None: the queries are the pool's own
 
 
@@ -48,7 +48,7 @@ class Pool(Recorded):
 
     @final  # type: ignore[misc]
     def forward(
-        self, x: Members, query: Query = None, *, valid: Present | None = None
+        self, x: Members, query: Query = None, *, valid: Marks | None = None
     ) -> Float[Tensor, "B Q D"]:
         """Raises ShapeError for what does not fit."""
         x, valid = self._checked(x, query, valid)
@@ -59,22 +59,22 @@ class Pool(Recorded):
 
     @final
     def weights(
-        self, x: Members, query: Query = None, *, valid: Present | None = None
+        self, x: Members, query: Query = None, *, valid: Marks | None = None
     ) -> Float[Tensor, "B Q S"]:
         """The weights with which `forward` pools; zero where a token is not valid."""
         x, valid = self._checked(x, query, valid)
         return torch.where(valid[:, None], self.weigh(x, query, valid), 0)
 
     @abstractmethod
-    def weigh(self, x: Members, query: Query, valid: Present) -> Float[Tensor, "B Q S"]:
+    def weigh(self, x: Members, query: Query, valid: Marks) -> Float[Tensor, "B Q S"]:
         """The weights; zero where a token is not valid."""
 
-    def pool(self, x: Members, query: Query, valid: Present) -> Float[Tensor, "B Q D"]:
+    def pool(self, x: Members, query: Query, valid: Marks) -> Float[Tensor, "B Q D"]:
         return self.weigh(x, query, valid) @ x
 
     def _checked(
         self, x: Tensor, query: Tensor | None, valid: Tensor | None
-    ) -> tuple[Members, Present]:
+    ) -> tuple[Members, Marks]:
         """The set, zero where it is not valid, and which of it is."""
         weight = first_parameter(self)
         check_tokens(self.name, "x", x, self.dim, weight)

@@ -14,9 +14,11 @@ from torch.nn.functional import embedding
 
 from regard.core.errors import ShapeError, UnsupportedError, outline
 from regard.core.mask import NUMBERS, Mask, check_integers
-from regard.core.shapes import Tokens, is_dense, layout
+from regard.core.shapes import Marks, Tokens, is_dense, layout
 
 Frozen = TypeVar("Frozen")
+Rows = Shaped[Tensor, "B S D"]
+Columns = Int[Tensor, "B S"]
 
 
 def check_tokens(who: str, name: str, x: Any, dim: int, weight: Tensor | None = None) -> None:
@@ -186,16 +188,16 @@ class Observation(NamedTuple):
 class Compaction(NamedTuple):
     """The stable permutation that puts valid tokens first."""
 
-    source: Int[Tensor, "B S"]  # column c of the compact row comes from column source[c]
-    target: Int[Tensor, "B S"]  # column s of the given row goes to column target[s]
-    valid: Bool[Tensor, "B S"]  # of the compact row
+    source: Columns  # column c of the compact row comes from column source[c]
+    target: Columns  # column s of the given row goes to column target[s]
+    valid: Marks  # of the compact row
 
-    def of(self, x: Shaped[Tensor, "B S D"]) -> Shaped[Tensor, "B S D"]:
+    def of(self, x: Rows) -> Rows:
         """The rows in compact order, zero where there is no token."""
         return torch.where(self.valid[..., None], permute(x, self.source), 0)
 
 
-def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
+def compaction(valid: Marks) -> Compaction:
     count = valid.sum(1, keepdim=True)
     target = torch.where(valid, valid.cumsum(1) - 1, count + (~valid).cumsum(1) - 1)
     columns = torch.arange(valid.shape[1], device=valid.device).expand_as(target)
@@ -204,7 +206,7 @@ def compaction(valid: Bool[Tensor, "B S"]) -> Compaction:
 
 
 def permute(
-    x: Shaped[Tensor, "b *axes"], order: Int[Tensor, "B S"], dim: int = 1
+    x: Shaped[Tensor, "b *axes"], order: Columns, dim: int = 1
 ) -> Shaped[Tensor, "B *axes"]:
     """Take entries along `dim` in the order given for each row of the batch."""
     if x.shape[0] != order.shape[0]:
@@ -220,7 +222,7 @@ def permute(
     return x.gather(dim, index.expand_as(x))
 
 
-def clear(x: Shaped[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> Shaped[Tensor, "B S D"]:
+def clear(x: Rows, valid: Marks) -> Rows:
     return torch.where(valid[..., None], x, 0)
 
 
@@ -272,8 +274,7 @@ def restored_weights(
     if keys is None:
         return weights
     prefix, tokens = weights.tensor_split([-keys.target.shape[1]], 3)
-    moved = _restored(tokens.transpose(2, 3), keys)
-    return torch.cat([prefix, moved.transpose(2, 3)], 3)
+    return torch.cat([prefix, _restored(tokens.transpose(2, 3), keys).transpose(2, 3)], 3)
 
 
 def _restored(z: Any, order: Compaction | None) -> Any:

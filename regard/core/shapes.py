@@ -7,7 +7,7 @@ F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memo
 from typing import TypeGuard
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core.errors import OptionError, shown
@@ -18,6 +18,8 @@ LARGEST = 2**31 - 1
 Tokens = Float[Tensor, "B T D"]
 Context = Float[Tensor, "B S D"] | None
 """Tokens of another sequence; None: the tokens themselves."""
+Marks = Bool[Tensor, "B S"]
+"""True at some tokens: those that exist, say."""
 
 
 def check_divisible(**sizes: int) -> None:

@@ -277,12 +277,12 @@ def sum_names(state: Streamed) -> set[str]:
 
 
 def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
-    z, rows = state.document, x.shape[:1]
+    z, batch = state.document, x.shape[:1]
     if z is not None and not (
-        is_dense(z) and z.dtype in INTEGERS and z.shape == rows and z.device == x.device
+        is_dense(z) and z.dtype in INTEGERS and z.shape == batch and z.device == x.device
     ):
         raise ShapeError(
-            f"{who}: state.document must be integers {list(rows)} on {x.device}, got {shown(z)}"
+            f"{who}: state.document must be integers {list(batch)} on {x.device}, got {shown(z)}"
         )
     casts = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     sums = sum_names(state)

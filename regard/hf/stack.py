@@ -7,8 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mask, Mixer, ShapeError, UnsupportedError, checked
-from regard.models.block import Block
-from regard.models.blocks import Blocks
+from regard.models.blocks import Block, Blocks
 from regard.models.decoder import DecoderBlock
 from regard.models.encoder import Streams, tokens_before
 from regard.models.tokens import (

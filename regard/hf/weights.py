@@ -15,7 +15,7 @@ from regard.core import Count, Mixer, Rate, StoredDataError, UnsupportedError, c
 from regard.functional.positions.rotary import Pairing
 from regard.hf.fields import Fields
 from regard.mixers.build import build
-from regard.models.block import Block
+from regard.models.blocks import Block
 from regard.nn.feed_forward import FeedForward
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

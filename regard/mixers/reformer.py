@@ -44,7 +44,7 @@ from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
 from regard.functional.sorted import sorted_attention
 from regard.mixers._base import ALL, HeadsMixer
-from regard.nn.seeded import normal
+from regard.nn.starts import normal
 
 
 class Reformer(HeadsMixer):

@@ -10,7 +10,7 @@ from regard.models.baselines import (
     LogisticRegression,
     LogisticRegressionConfig,
 )
-from regard.models.block import Block, layers_per_block
+from regard.models.blocks import Block, layers_per_block
 from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.config import Layer, ModelConfig, StackConfig
 from regard.models.corruption import Corrupted, corrupt

@@ -8,19 +8,10 @@ from typing import Any, ClassVar, Literal, cast
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import (
-    CheckedOptions,
-    Count,
-    Declared,
-    Depth,
-    Mixer,
-    OptionError,
-    Rate,
-    first_parameter,
-)
+from regard.core import CheckedOptions, Count, Declared, Depth, Mixer, OptionError, Options, Rate
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import Field, check_batch, check_fields
+from regard.nn.fields import Fields, check_batch, check_fields
 from regard.positions import POSITIONS
 
 
@@ -70,8 +61,6 @@ class Model(nn.Module, metaclass=CheckedOptions):
         self.config = config
 
 
-Options = Mapping[str, Any]
-"""Options by name."""
 AnyMixer = str | type[Mixer]
 """A name of MIXERS, or a class."""
 Logits = Float[Tensor, "B C"]
@@ -258,12 +247,11 @@ class FieldsConfig(ModelConfig):
 
     kinds: ClassVar[tuple[str, ...]] = ("table",)
 
-    fields: tuple[Field, ...] = ()
+    fields: Fields = ()
     num_tasks: int = 1
 
     def __post_init__(self):
-        if self.fields != ():
-            check_fields(self.fields)
+        check_fields(self.fields)
 
 
 class FieldsModel(Model):
@@ -279,5 +267,4 @@ class FieldsModel(Model):
 
     def check(self, batch: object) -> None:
         """Raises ShapeError for a batch that is not of these fields."""
-        config = self.config
-        check_batch(config.name, config.fields, batch, first_parameter(self))
+        check_batch(self, batch)

@@ -35,7 +35,7 @@ def corrupt(
     Tokens that are not valid or are among `never` (separators, say) are neither chosen nor changed.
     Raises OptionError for a rate outside 0 to 1, or a mask_token outside the vocabulary.
     """
-    if not 0 <= mask_token < vocab_size:
+    if mask_token >= vocab_size:
         raise OptionError(
             f"mask_token ({mask_token}) must be a token id below vocab_size ({vocab_size})"
         )

@@ -84,9 +84,8 @@ class CompressedInteraction(FieldsModel):
         M, K = len(config.fields), config.num_tasks
         self.linear = FieldEmbedding(config.fields, K)
         self.embedding = FieldEmbedding(config.fields, config.dim)
-        self.weights = nn.ParameterList()
-        for count, before in zip(config.maps, (M, *config.maps), strict=False):
-            self.weights.append(torch.empty(count, before, M))
+        sizes = zip(config.maps, (M, *config.maps), strict=False)
+        self.weights = nn.ParameterList(torch.empty(count, before, M) for count, before in sizes)
         self.reset_parameters()
         self.head = nn.Linear(sum(config.maps), K)
         self.deep = self.deep_head = None
@@ -96,7 +95,7 @@ class CompressedInteraction(FieldsModel):
 
     def reset_parameters(self) -> None:
         for weight in self.weights:
-            nn.init.normal_(weight, std=(weight.shape[1] * weight.shape[2]) ** -0.5)
+            nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
 
     def forward(self, batch: FieldBatch) -> Logits:
         self.check(batch)

@@ -30,11 +30,13 @@ from regard.core import (
 from regard.functional.cache import Lengths, advance
 from regard.functional.rows import recomputed
 from regard.mixers.build import build
-from regard.models.block import ResidualPaths
-from regard.models.blocks import feed_forward, options_with_position, streamed
+from regard.models.blocks import ResidualPaths, feed_forward, options_with_position, streamed
 from regard.models.config import AnyMixer, Options, StackConfig, check_mixer
 from regard.models.tokens import Hidden, SourceValid, Valid, check_state
 from regard.nn import NORMS
+
+Memory = Float[Tensor, "B S D"]
+"""What the encoder made of the source."""
 
 
 class EncoderDecoderConfig(StackConfig):
@@ -113,9 +115,7 @@ class DecoderBlock(ResidualPaths):
         self.feed_forward_norm = NORMS[norm](dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: Hidden, context: Float[Tensor, "B S D"], *, mask: Mask, seen: Mask
-    ) -> Hidden:
+    def forward(self, x: Hidden, context: Memory, *, mask: Mask, seen: Mask) -> Hidden:
         """`mask` is that of the tokens, `seen` that of the context."""
         mixed = self.self_mixer(self.before(x, self.self_norm), mask=mask)
         x = self.add(x, mixed, self.self_norm)
@@ -161,12 +161,7 @@ class Decoder(nn.Module, metaclass=CheckedOptions):
         return [block.cross_mixer for block in self.blocks]
 
     def forward(
-        self,
-        x: Hidden,
-        context: Float[Tensor, "B S D"],
-        *,
-        valid: Valid = None,
-        context_valid: SourceValid = None,
+        self, x: Hidden, context: Memory, *, valid: Valid = None, context_valid: SourceValid = None
     ) -> Hidden:
         order = None if valid is None else compaction(valid)
         if order is not None:  # a cross mixer counts its queries from the first column
@@ -178,11 +173,7 @@ class Decoder(nn.Module, metaclass=CheckedOptions):
         return x if order is None else permute(x, order.target)
 
     def initial_state(
-        self,
-        context: Float[Tensor, "B S D"],
-        *,
-        context_valid: SourceValid = None,
-        max_len: int | None = None,
+        self, context: Memory, *, context_valid: SourceValid = None, max_len: int | None = None
     ) -> State:
         """The state before the first token, with every block's projections of the context; `max_len` reserves room."""
         B = context.shape[0]

@@ -18,10 +18,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError, is_dense, shown
+from regard.core import Marks, OptionError, ShapeError, is_dense, shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
@@ -91,9 +91,8 @@ class DIN(FieldsModel):
         width = config.dim * len(config.history)
         self.pool = _pool(config, width)
         self.others = [i for i, f in enumerate(config.fields) if f.name not in config.history]
-        activation = ACTIVATIONS[config.activation]
         inputs = width + config.dim * len(self.others)
-        self.network = DNN(inputs, config.hidden_dims, activation=activation)
+        self.network = DNN(inputs, config.hidden_dims, activation=ACTIVATIONS[config.activation])
         self.head = nn.Linear(self.network.out_dim, config.num_tasks)
 
     def forward(self, batch: FieldBatch) -> Logits:
@@ -125,7 +124,7 @@ class DIN(FieldsModel):
 
     def _interest(
         self, batch: FieldBatch
-    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Bool[Tensor, "B S"]]:
+    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Marks]:
         self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}

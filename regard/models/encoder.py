@@ -150,8 +150,7 @@ class Encoder(Streams):
         if self.config.norm_first:
             return self.norm
         block = cast(Any, self.blocks)[-1]
-        norm = block.feed_forward_norm
-        return block.mixer_norm if norm is None else norm
+        return block.feed_forward_norm or block.mixer_norm
 
     def forward(
         self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None

@@ -40,7 +40,7 @@ from regard.core.memory import free_bytes, require_memory
 from regard.functional.rows import upto, wide_type
 from regard.models.config import Logits, Model
 from regard.models.encoder import Embedding
-from regard.models.tokens import Hidden, Numbers, Tokens, Valid, longest
+from regard.models.tokens import Hidden, Numbers, TokenLogits, Tokens, Valid, longest
 
 AnyState = TypeVar("AnyState")
 
@@ -54,8 +54,7 @@ Temperature = Annotated[float, Range(0, WIDEST, "0 (greedy) or a positive number
 Penalty = Annotated[float, Range(-10, 10, "a number from -10 to 10; 0 turns it off")]
 
 
-@dataclass(frozen=True)
-class Continuation:
+class Continuation(NamedTuple):
     """A prompt that has been read, and how to go on from it.
 
     step: tokens [b 1] and the state before them -> logits [b V] after them and the state; it uses the state up.
@@ -92,20 +91,18 @@ class Sampling(metaclass=CheckedOptions):
 
     def __call__(self, prompt: Continuation) -> Tokens:
         """The N <= max_new_tokens tokens that follow; after `eos` a row holds `eos` only."""
-        logits = prompt.logits
-        state = prompt.state
-        eos = prompt.eos
+        step, logits, state, last, eos = prompt
         ended = logits.new_zeros(len(logits), dtype=torch.bool)
         made = []
         while True:
             new = self.draw(logits)
             if eos is not None:
                 new = new.masked_fill(ended, eos)
-                ended = ended | (new == eos)
+                ended |= new == eos
             made.append(new)
-            if len(made) == prompt.max_new_tokens or (eos is not None and bool(ended.all())):
+            if len(made) == last or (eos is not None and ended.all()):
                 return torch.stack(made, 1)
-            logits, state = prompt.step(new[:, None], state)
+            logits, state = step(new[:, None], state)
 
 
 def restrict(logits: Logits, top_k: int | None, top_p: float | None) -> Logits:
@@ -113,7 +110,7 @@ def restrict(logits: Logits, top_k: int | None, top_p: float | None) -> Logits:
 
     Of equal logits the ones with smaller ids count as more likely.
     """
-    ordered, ids = logits.sort(dim=-1, descending=True, stable=True)
+    ordered, ids = logits.sort(descending=True, stable=True)
     drop = torch.zeros_like(ordered, dtype=torch.bool)
     if top_k is not None:
         drop[:, top_k:] = True
@@ -141,20 +138,21 @@ class Search(metaclass=CheckedOptions):
 
     def __call__(self, prompt: Continuation) -> Beams:
         """The best continuations of each row."""
-        beams, (B, V), last = self.beams, prompt.logits.shape, prompt.max_new_tokens
-        held = sum(z.nbytes for z in pytree.tree_leaves(prompt.state) if isinstance(z, Tensor))
+        step, logits, state, last, eos = prompt
+        beams, (B, V) = self.beams, logits.shape
+        held = sum(z.nbytes for z in pytree.tree_leaves(state) if isinstance(z, Tensor))
         # all states, twice while rows are picked, and their logits
-        each = 2 * held + 4 * prompt.logits.nbytes + 16 * B * last
-        _require_memory(self.name, f"{beams} beams", beams, each, prompt.logits.device)
-        eos = -1 if prompt.eos is None else prompt.eos
-        rows = upto(B, prompt.logits)[:, None]
-        state = reorder(prompt.state, rows.expand(B, beams).flatten())
-        logits = prompt.logits.repeat_interleave(beams, 0)
+        each = 2 * held + 4 * logits.nbytes + 16 * B * last
+        _require_memory(self.name, f"{beams} beams", beams, each, logits.device)
+        eos = -1 if eos is None else eos
+        rows = upto(B, logits)[:, None]
+        state = reorder(state, rows.expand(B, beams).flatten())
+        logits = logits.repeat_interleave(beams, 0)
         dtype = wide_type(logits)
         sums = logits.new_full((B, beams), -math.inf, dtype=dtype)
-        hypotheses = Beams(rows.new_zeros(B, beams, 0), sums)
-        sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], 1)  # beams start as one sequence
         tokens = rows.new_zeros(B, beams, 0)
+        hypotheses = Beams(tokens, sums)
+        sums = torch.cat([sums.new_zeros(B, 1), sums[:, 1:]], 1)  # beams start as one sequence
         for n in range(1, last + 1):
             totals = sums[..., None] + logits.log_softmax(-1, dtype=dtype).view(B, beams, V)
             best, index = totals.flatten(1).topk(min(2 * beams, beams * V))
@@ -165,13 +163,13 @@ class Search(metaclass=CheckedOptions):
             scores = best / ((5 + n) / 6) ** self.length_penalty
             scores = scores.masked_fill(~((ends | (n == last)) & open_row), -math.inf)[:, :beams]
             hypotheses = _best(hypotheses, Beams(candidates[:, :beams], scores), eos)
-            if n == last or bool(hypotheses.scores.isfinite().all()):
+            if n == last or hypotheses.scores.isfinite().all():
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
             tokens = candidates[rows, kept]
             source = rows * beams + parent[rows, kept]
             state = reorder(state, source.flatten())
-            logits, state = prompt.step(tokens[..., -1].reshape(-1, 1), state)
+            logits, state = step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
 
 
@@ -209,8 +207,7 @@ def reorder(state: AnyState, index: Int[Tensor, "b"]) -> AnyState:
             raise wrong
         if part.origin.given_away:
             raise ShapeError(refusal("reorder", "", part.origin, part.origin.owner))
-        picked = pytree.tree_map_only(Tensor, rows, part)
-        return stamped(picked, part.origin.owner, part.most)
+        return stamped(pytree.tree_map_only(Tensor, rows, part), part.origin.owner, part.most)
 
     parts = pytree.tree_leaves(state, is_leaf=lambda part: isinstance(part, Streamed))
     if not any(isinstance(part, Streamed) for part in parts):
@@ -257,7 +254,7 @@ class GenerativeModel(Model):
         valid: Valid = None,
         documents: Numbers = None,
         donate: bool = False,
-    ) -> tuple[Float[Tensor, "B N vocab"], Any]:
+    ) -> tuple[TokenLogits, Any]:
         """Logits after each of the next N tokens, and the state; any chunking gives what `forward` gives, unless a mixer streams by segments.
 
         documents: a new number begins with a new state. Raises UnsupportedError where a model reads whole rows alone.
@@ -306,7 +303,7 @@ class GenerativeModel(Model):
         if valid is not None:
             counts = valid.sum(1)
             most = longest(counts)
-            if bool((counts == 0).any()):
+            if (counts == 0).any():
                 raise ShapeError(
                     f"{self.who}: a prompt without any valid token has nothing to follow"
                 )

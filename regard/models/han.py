@@ -12,7 +12,7 @@ backward GRU starts at the last word. Cost: S T GRU steps, of which T + S one af
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,12 +33,15 @@ from regard.core import (
 )
 from regard.functional.rows import first_places
 from regard.mixers.build import build
-from regard.models.block import Block
+from regard.models.blocks import Block
 from regard.models.config import Logits, Model, ModelConfig, Options, check_mixer
 from regard.models.tokens import check_tokens
 from regard.nn import FEED_FORWARDS
 from regard.pools import Pool, build_pool
 from regard.positions import Sinusoidal
+
+Words = Int[Tensor, "B S T"]
+WordsValid = Bool[Tensor, "B S T"]
 
 
 class HANConfig(ModelConfig):
@@ -95,9 +98,7 @@ class Reading(NamedTuple):
     sentences: Float[Tensor, "B S"]
 
 
-def pad_documents(
-    documents: Sequence[Sequence[Sequence[int]]],
-) -> tuple[Int[Tensor, "B S T"], Bool[Tensor, "B S T"]]:
+def pad_documents(documents: Sequence[Sequence[Sequence[int]]]) -> tuple[Words, WordsValid]:
     """Returns tokens and valid of ragged documents, lists of sentences of word ids; any of them may be empty.
 
     Raises ShapeError for what is not that.
@@ -148,14 +149,10 @@ class HAN(Model):
             self.sentence_pool = _pool(config)
         self.head = nn.Linear(width, config.num_classes)
 
-    def forward(
-        self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
-    ) -> Logits:
+    def forward(self, tokens: Words, *, valid: WordsValid | None = None) -> Logits:
         return self._read(tokens, valid, weights=False).logits
 
-    def read(
-        self, tokens: Int[Tensor, "B S T"], *, valid: Bool[Tensor, "B S T"] | None = None
-    ) -> Reading:
+    def read(self, tokens: Words, *, valid: WordsValid | None = None) -> Reading:
         """Logits, and the weights of words in their sentences and of sentences in their documents.
 
         Of a flat model: the weights of words in their documents, and their sums over sentences.
@@ -258,8 +255,7 @@ def _encoder(config: HANConfig, encoder: str, options: Options, dim: int) -> nn.
     width = 2 * config.hidden_dim
     if encoder in PLAIN:
         return PLAIN[encoder](dim, width)
-    sizes: dict[str, Any] = {"dim": width, "num_heads": config.num_heads, "max_len": config.max_len}
-    mixer = build(encoder, **sizes, **options)
+    mixer = build(encoder, dim=width, num_heads=config.num_heads, max_len=config.max_len, **options)
     mixer.require("bidirectional")
     mixer.require("padding")
     ffn = None if mixer.capabilities.includes_ffn else FEED_FORWARDS["gelu"](width)

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import Mixer
 from regard.models.config import StackConfig
 from regard.models.encoder import Embedding, Encoder, State
 from regard.models.generation import Beams, GenerativeModel, Sampling, Search
-from regard.models.tokens import Numbers, Tokens, Valid
+from regard.models.tokens import Numbers, TokenLogits, Tokens, Valid
 from regard.nn.norm import first_gain, start_gain
 
 
@@ -64,7 +63,7 @@ class LanguageModel(GenerativeModel):
 
     def forward(
         self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
-    ) -> Float[Tensor, "B T vocab"]:
+    ) -> TokenLogits:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         return self._logits(self.encoder(tokens, valid=valid, documents=documents))
 

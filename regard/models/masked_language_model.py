@@ -7,12 +7,11 @@ positions and order of norms are the stack's. Cost: the stack's, and T D V for t
 """
 
 import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.models.config import Model, StackConfig
 from regard.models.encoder import Encoder
-from regard.models.tokens import Numbers, Tokens, Valid
+from regard.models.tokens import Numbers, TokenLogits, Tokens, Valid
 from regard.nn import NORMS
 from regard.nn.norm import first_gain, start_gain
 from regard.nn.starts import unset
@@ -44,7 +43,7 @@ class MaskedLanguageModel(Model):
 
     def forward(
         self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
-    ) -> Float[Tensor, "B T vocab"]:
+    ) -> TokenLogits:
         """documents: tokens of unlike numbers are as if in rows of their own."""
         hidden = self.encoder(tokens, valid=valid, documents=documents)
         hidden = self.norm(F.gelu(self.transform(hidden)))

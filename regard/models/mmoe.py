@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError, Rate, ShapeError, check_place, first_parameter, is_dense, shown
+from regard.core import OptionError, Rate, ShapeError, check_place, is_dense, shown
 from regard.models.config import FieldsConfig, Logits, Model, Options
 from regard.nn.dnn import Experts
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
@@ -55,7 +55,7 @@ class MMoEConfig(FieldsConfig):
     gate_dropout: Rate = 0.0
 
     def __post_init__(self):
-        if self.input_dim is not None and self.fields != ():
+        if self.input_dim is not None and self.fields:
             raise OptionError(
                 "pass input_dim (vectors) or fields (batches of a table), one of them"
             )
@@ -103,8 +103,7 @@ class MMoE(Model):
         inputs = self._inputs(x)
         outputs = self.experts(inputs)
         fused = self.dropout(self._weights(inputs, outputs)) @ outputs
-        logits = [tower(fused[:, k]) for k, tower in enumerate(self.towers)]
-        return torch.cat(logits, 1)
+        return torch.cat([tower(fused[:, k]) for k, tower in enumerate(self.towers)], 1)
 
     def weights(self, x: Float[Tensor, "B d"] | FieldBatch) -> Float[Tensor, "B K n"]:
         """The weight of each expert for each task; rows sum to 1."""
@@ -129,7 +128,7 @@ class MMoE(Model):
                 )
             check_place(self.name, "x", x, self.experts.biases[0])
             return x
-        check_batch(self.name, self.config.fields, x, first_parameter(self))
+        check_batch(self, x)
         return self.embedding(x)[0].flatten(1)
 
 

@@ -141,8 +141,8 @@ class PatchClassifier(Model):
 
         Raises ShapeError for images of another size.
         """
-        wanted = [self.config.channels, *self.config.image_size]
-        if not is_dense(images) or images.ndim != 4 or [*images.shape[1:]] != wanted:
+        wanted = (self.config.channels, *self.config.image_size)
+        if not is_dense(images) or images.ndim != 4 or images.shape[1:] != wanted:
             raise ShapeError(
                 f"{self.who}: images must be [B, {', '.join(map(str, wanted))}], got {shown(images)}"
             )

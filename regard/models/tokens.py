@@ -21,6 +21,7 @@ Valid = Bool[Tensor, "B T"] | None
 Numbers = Int[Tensor, "B T"] | None
 """The document or segment of each token; None: one of all."""
 Hidden = Float[Tensor, "B T D"]
+TokenLogits = Float[Tensor, "B T vocab"]
 Source = Int[Tensor, "B S"]
 """Ids of the other sequence: what is translated from, or the first of a pair."""
 SourceValid = Bool[Tensor, "B S"] | None
@@ -114,7 +115,7 @@ def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Int[Tenso
         return place
     if valid is not None:  # padding belongs to the document before it
         documents = documents.gather(1, (columns * valid).cummax(1).values)
-    begins = documents != torch.cat([documents[:, :1], documents[:, :-1]], 1)
+    begins = documents.diff(prepend=documents[:, :1]) != 0
     return place - (place * begins).cummax(1).values
 
 

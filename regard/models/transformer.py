@@ -34,6 +34,7 @@ from regard.models.tokens import (
     Places,
     Source,
     SourceValid,
+    TokenLogits,
     Tokens,
     Valid,
     check_length,
@@ -97,7 +98,7 @@ class Transformer(GenerativeModel):
         *,
         valid: SourceValid = None,
         target_valid: Valid = None,
-    ) -> Float[Tensor, "B T vocab"]:
+    ) -> TokenLogits:
         """Raises ShapeError for token ids or lengths that do not fit."""
         self.encoder.check_tokens(source, valid)
         self._check_target(target, target_valid, source)

@@ -21,7 +21,6 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mixer, Rate, UnsupportedError, compaction, permute
@@ -29,7 +28,7 @@ from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import SizesConfig
 from regard.models.language_model import LanguageModel, LanguageModelConfig
-from regard.models.tokens import Numbers, Tokens, Valid
+from regard.models.tokens import Numbers, TokenLogits, Tokens, Valid
 
 
 class TransformerXLConfig(SizesConfig):
@@ -104,7 +103,7 @@ class TransformerXL(LanguageModel):
 
     def forward(
         self, tokens: Tokens, *, valid: Valid = None, documents: Numbers = None
-    ) -> Float[Tensor, "B T vocab"]:
+    ) -> TokenLogits:
         """Raises UnsupportedError for documents."""
         self.encoder.check_tokens(tokens, valid)
         state = self.initial_state(len(tokens))
@@ -133,7 +132,7 @@ class TransformerXL(LanguageModel):
                 when=self.config.checkpoint,
                 random=True,
                 valid=None if valid is None else valid[:, columns],
-                donate=False if again else donate,
+                donate=donate and not again,
             )
             parts.append(hidden)
         whole = torch.cat(parts, 1)
@@ -169,5 +168,6 @@ def transformer_xl_small(vocab_size: int) -> TransformerXLConfig:
 
 def _published(vocab_size: int, length: int, **sizes: Any) -> TransformerXLConfig:
     """Segments and memories of one length."""
-    own: dict[str, Any] = {"segment_len": length, "mem_len": length, "dropout": 0.1}
-    return TransformerXLConfig(vocab_size=vocab_size, **own, **sizes)
+    return TransformerXLConfig(
+        vocab_size=vocab_size, segment_len=length, mem_len=length, dropout=0.1, **sizes
+    )

@@ -15,7 +15,7 @@ from regard.core import Mask, Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, upto
 from regard.mixers.transformer_xl import TransformerXL
-from regard.models.block import Block
+from regard.models.blocks import Block
 from regard.models.config import SizesConfig
 from regard.models.tokens import Hidden, Numbers
 from regard.nn import FEED_FORWARDS
@@ -45,11 +45,11 @@ class FactorizationOrder(NamedTuple):
     def masks(self, held: Bool[Tensor, "B M"]) -> tuple[Mask, Mask]:
         """The masks of the content and the query stream, over memory and tokens."""
         r, T = self.order, self.order.shape[1]
-        before = r[:, None, :] < r[:, :, None].clamp_min(0)
+        before = r[:, None] < r[:, :, None].clamp_min(0)
         itself = torch.eye(T, dtype=torch.bool, device=r.device)
-        memory = held[:, None, :].expand(-1, T, -1)
+        memory = held[:, None].expand(-1, T, -1)
         content, query = (
-            Mask(pairwise=torch.cat([memory, sees & self.valid[:, None, :]], 2)[:, None])
+            Mask(pairwise=torch.cat([memory, sees & self.valid[:, None]], 2)[:, None])
             for sees in (before | itself, before)
         )
         return content, query
@@ -104,8 +104,7 @@ class TwoStreamLayer(Block):
         if segments is not None:
             assert mixer.segment is not None
             here = segments.gather(1, place)
-            keys = _of_keys(segments, seen)
-            ids = Segments(here, keys, mixer.segment.s, mixer.segment.b)
+            ids = Segments(here, _of_keys(segments, seen), mixer.segment.s, mixer.segment.b)
             scores = scores + segment_bias(q, ids, 1.0)(slice(0, g.shape[1]), slice(0, S))
         weights = masked_softmax(q.shape[-1] ** -0.5 * scores, allowed)
         weights = F.dropout(weights, mixer.dropout, self.training)

@@ -40,6 +40,7 @@ from regard.models.config import Model
 from regard.models.tokens import (
     Hidden,
     Numbers,
+    TokenLogits,
     Tokens,
     Valid,
     check_like,
@@ -87,8 +88,7 @@ class Trunk(nn.Module):
     def empty(self, batch_size: int, mem_len: int) -> State:
         weight = self.table.weight
         memory = weight.new_zeros(batch_size, mem_len, weight.shape[1])
-        length = weight.new_zeros(batch_size, dtype=torch.long)
-        return State((memory,) * len(self.layers), length)
+        return State((memory,) * len(self.layers), weight.new_zeros(batch_size, dtype=torch.long))
 
     def forward(
         self,
@@ -104,8 +104,7 @@ class Trunk(nn.Module):
         num_predict: g is made for the places of so many highest ranks, and is zero elsewhere.
         """
         M, T = state.memory[0].shape[1], h.shape[1]
-        rows = upto(M, h)
-        masks = ranks.masks(rows >= M - state.length[:, None])
+        masks = ranks.masks(upto(M, h) >= M - state.length[:, None])
         added = ranks.valid.sum(1)
         predicted = index = None
         if g is not None and num_predict is not None:
@@ -153,7 +152,7 @@ class XLNet(Model):
         order: Int[Tensor, "B T"],
         valid: Valid = None,
         segments: Numbers = None,
-    ) -> Float[Tensor, "B T vocab"]:
+    ) -> TokenLogits:
         self._check(tokens, order, valid, segments)
         return self._read(tokens, self.trunk.empty(len(tokens), 0), order, valid, segments)[0]
 
@@ -173,7 +172,7 @@ class XLNet(Model):
         order: Int[Tensor, "B T"],
         valid: Valid = None,
         segments: Numbers = None,
-    ) -> tuple[Float[Tensor, "B N vocab"], State]:
+    ) -> tuple[TokenLogits, State]:
         """Logits of the next N tokens, ordered among themselves, and the memories with them.
 
         Raises ShapeError for a state that is not of this model and batch.
@@ -189,9 +188,8 @@ class XLNet(Model):
 
     def _read(
         self, tokens: Tensor, state: State, order: Tensor, valid: Valid, segments: Numbers
-    ) -> tuple[Float[Tensor, "B N vocab"], State]:
-        exists = existing(tokens, valid)
-        source, back, valid = compaction(exists)
+    ) -> tuple[TokenLogits, State]:
+        source, back, valid = compaction(existing(tokens, valid))
         if segments is not None:
             segments = permute(segments, source)
         ranks = permute(order, source).masked_fill(~valid, CONTEXT)

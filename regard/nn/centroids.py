@@ -7,17 +7,17 @@ step without tokens changes nothing. What a forward saw is counted when its grad
 however often activations are recomputed, and never in evaluation. `regard.nn.after_step` adds up the counts of processes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import UnsupportedError, clear, existing
+from regard.core import Marks, Tokens, UnsupportedError, clear, existing
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone, upto, wide_type
-from regard.nn.seeded import normal
+from regard.nn.starts import normal
 
 EPS = 1e-5
 
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
         q: Float[Tensor, "B H T K"],
         k: Float[Tensor, "B H S K"],
         centroids: Float[Tensor, "H N K"],
-        valid: Bool[Tensor, "B S"] | None,
+        valid: Marks | None,
         *,
         cross: bool,
     ) -> None:
@@ -53,7 +53,7 @@ class Centroids(nn.Module):
     value: Tensor
     sums: Tensor
     counts: Tensor
-    staged: tuple[Tensor, Tensor]
+    staged: Sequence[Tensor]
 
     def __init__(
         self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None
@@ -92,10 +92,7 @@ class Centroids(nn.Module):
         return _Staged.apply(y, *counts, *self.staged)
 
     def distance(
-        self,
-        project: Callable[[Tensor], Tensor],
-        tokens: Float[Tensor, "B T D"],
-        valid: Bool[Tensor, "B T"] | None,
+        self, project: Callable[[Tensor], Tensor], tokens: Tokens, valid: Bool[Tensor, "B T"] | None
     ) -> Float[Tensor, ""]:
         """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
         valid = existing(tokens[..., 0], valid)
@@ -111,8 +108,7 @@ class Centroids(nn.Module):
         """
         before = (self.sums, self.counts, *self.staged)
         super()._apply(fn, recurse)
-        self.sums, self.counts, *staged = (_at_least_float32(fn, old) for old in before)
-        self.staged = staged[0], staged[1]
+        self.sums, self.counts, *self.staged = (_at_least_float32(fn, old) for old in before)
         return self
 
     @torch.no_grad()

@@ -48,7 +48,7 @@ def disagreement(
         )
     B, H, N, _ = heads.shape
     exists = heads.new_ones(B, N, dtype=torch.bool) if valid is None else valid
-    if tuple(exists.shape) != (B, N):
+    if exists.shape != (B, N):
         raise ShapeError(
             f"disagreement: valid must have shape [{B}, {N}], got {list(exists.shape)}"
         )

@@ -12,10 +12,6 @@ from torch import Tensor, nn
 from regard.nn.starts import glorot_matrices
 
 
-def relu(width: int) -> nn.Module:
-    return nn.ReLU()
-
-
 class DNN(nn.Module):
     """Linear layers, each with an activation after it. activation: makes the one that follows a layer of this width, `Dice` say."""
 
@@ -24,7 +20,7 @@ class DNN(nn.Module):
         dim: int,
         hidden_dims: tuple[int, ...],
         *,
-        activation: Callable[[int], nn.Module] = relu,
+        activation: Callable[[int], nn.Module] = lambda _: nn.ReLU(),
     ):
         super().__init__()
         self.layers = nn.Sequential()
@@ -58,7 +54,7 @@ class Experts(nn.Module):
             nn.init.zeros_(bias)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B n E"]:
-        hidden = x.unsqueeze(0).expand(self.num_experts, -1, -1)
+        hidden = x.expand(self.num_experts, -1, -1)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             hidden = torch.relu(hidden @ weight + bias[:, None])
         return hidden.transpose(0, 1)

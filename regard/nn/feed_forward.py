@@ -15,8 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Catalog, CheckedOptions, Rate
+from regard.core import Catalog, CheckedOptions, Rate, Tokens
 from regard.functional.rows import recomputed
+
+Activation = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module, metaclass=CheckedOptions):
@@ -27,7 +29,7 @@ class FeedForward(nn.Module, metaclass=CheckedOptions):
         dim: int,
         hidden_dim: int | None = None,
         *,
-        activation: Callable[[Tensor], Tensor],
+        activation: Activation,
         gated: bool,
         bias: bool = False,
         dropout: Rate = 0.0,
@@ -54,7 +56,7 @@ class FeedForwardKind:
     """An entry of FEED_FORWARDS: `FEED_FORWARDS["swiglu"](dim, hidden_dim)` makes the layer."""
 
     name: str
-    activation: Callable[[Tensor], Tensor]
+    activation: Activation
     gated: bool
 
     def __call__(
@@ -99,6 +101,6 @@ class Chunked(nn.Module, metaclass=CheckedOptions):
         self.layer = layer
         self.chunk_size = chunk_size
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T E"]:
+    def forward(self, x: Tokens) -> Float[Tensor, "B T E"]:
         parts = x.split(self.chunk_size, 1)
         return torch.cat([recomputed(self.layer, part, random=True) for part in parts], 1)

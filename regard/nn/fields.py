@@ -7,13 +7,22 @@ values follow. A number that is missing is NaN.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, OptionError, ShapeError, clear, is_dense, is_whole, shown
+from regard.core import (
+    CheckedOptions,
+    OptionError,
+    ShapeError,
+    clear,
+    first_parameter,
+    is_dense,
+    is_whole,
+    shown,
+)
 from regard.functional.cache import readable
 from regard.nn.starts import NormalRows, normal_rows
 
@@ -62,9 +71,10 @@ class Sequence(Named):
 
 
 Field = Categorical | Numeric | Sequence
+Fields = tuple[Field, ...]
 
 
-def vocabularies(fields: tuple[Field, ...]) -> dict[str, int]:
+def vocabularies(fields: Fields) -> dict[str, int]:
     """Name -> size of every vocabulary of the fields, each once."""
     sizes: dict[str, int] = {}
     for field in fields:
@@ -77,7 +87,7 @@ def vocabularies(fields: tuple[Field, ...]) -> dict[str, int]:
     return sizes
 
 
-def check_fields(fields: tuple[Field, ...]) -> None:
+def check_fields(fields: Fields) -> None:
     """Each has a name of its own."""
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -86,14 +96,15 @@ def check_fields(fields: tuple[Field, ...]) -> None:
     vocabularies(fields)
 
 
-def check_batch(who: str, fields: tuple[Field, ...], batch: object, weight: Tensor | None) -> None:
-    """Every field is there, with one batch size; values are read where that costs no synchronisation."""
+def check_batch(model: Any, batch: object) -> None:
+    """Every field of the model is there, with one batch size; values are read where that costs no synchronisation."""
+    who, weight = model.config.name, first_parameter(model)
     if not isinstance(batch, Mapping):
         raise ShapeError(
             f"{who}: batch must be a dict of tensors by field name, got {shown(batch)}"
         )
     size = None
-    for field in fields:
+    for field in model.config.fields:
         x = batch.get(field.name)
         several = isinstance(field, Sequence)
         number = isinstance(field, Numeric)
@@ -135,16 +146,17 @@ class FieldEmbedding(nn.Module):
     Fields of one vocabulary share E, whose rows start from N(0, std^2). What is missing is zero, and not `present`.
     """
 
-    def __init__(self, fields: tuple[Field, ...], dim: int, *, std: float = 0.01):
+    def __init__(self, fields: Fields, dim: int, *, std: float = 0.01):
         super().__init__()
         self.fields = fields
         self.dim = dim
         sizes = vocabularies(fields)
         self.tables = nn.ModuleDict({f"of_{name}": NormalRows(sizes[name], dim) for name in sizes})
-        numeric = [field.name for field in fields if isinstance(field, Numeric)]
-        self.vectors = nn.ParameterDict({f"of_{name}": torch.empty(dim) for name in numeric})
+        self.vectors = nn.ParameterDict(
+            {f"of_{field.name}": torch.empty(dim) for field in fields if isinstance(field, Numeric)}
+        )
         self.std = std
-        normal_rows(*(self.table(name) for name in sizes), std=std)
+        normal_rows(*self.tables.values(), std=std)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import check_even
+from regard.core import Tokens, check_even
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot, unset
 
@@ -16,6 +16,7 @@ from regard.nn.starts import Glorot, glorot, unset
 # and 2.1 for two seeds from 0.02.
 VIEW_STD = {"paper": 0.02, "visible": 1.0, "ns": 1.0}
 
+Views = Float[Tensor, "B n T K"]
 RelativeForm = Literal["rotary", "toeplitz"] | None
 
 
@@ -33,7 +34,7 @@ class OffsetScale(nn.Module):
         nn.init.normal_(self.gamma, std=self.std)
         nn.init.zeros_(self.beta)
 
-    def forward(self, z: Float[Tensor, "B T K"]) -> Float[Tensor, "B n T K"]:
+    def forward(self, z: Float[Tensor, "B T K"]) -> Views:
         return torch.addcmul(self.beta[:, None], z[:, None], self.gamma[:, None])
 
 
@@ -57,15 +58,13 @@ class GatedUnit(nn.Module):
         self.out = Glorot(hidden_dim, dim, bias=bias)
         glorot(self)
 
-    def views(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B n T K"]:
+    def views(self, x: Tokens) -> Views:
         return self.offset_scale(F.silu(self.shared(x)))
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
         return F.silu(self.value(x))[:, None]
 
-    def merge(
-        self, x: Float[Tensor, "B T D"], mixed: Float[Tensor, "B 1 T F"]
-    ) -> Float[Tensor, "B T D"]:
+    def merge(self, x: Tokens, mixed: Float[Tensor, "B 1 T F"]) -> Tokens:
         return self.out(F.silu(self.gate(x)) * mixed[:, 0])
 
 
@@ -92,7 +91,7 @@ class RelativeBias(nn.Module):
             nn.init.normal_(self.weight, std=0.02)
 
     def turned(
-        self, views: Float[Tensor, "B n T K"], position: Int[Tensor, "b T"], scale: float
+        self, views: Views, position: Int[Tensor, "b T"], scale: float
     ) -> list[Float[Tensor, "B 1 T _"]]:
         """The views, each turned by its positions.
 
@@ -102,8 +101,7 @@ class RelativeBias(nn.Module):
             q, *others = rotate(views, position).split(1, 1)
             return [q * scale, *others]
         learned = self.weight[:, None].type_as(views).expand(views.shape[0], -1, *views.shape[2:])
-        turned = rotate(torch.cat([learned, views], 1), position).split(1, 1)
-        a, b, q, k, *others = turned
+        a, b, q, k, *others = rotate(torch.cat([learned, views], 1), position).split(1, 1)
         return [torch.cat([q * scale, a], -1), torch.cat([k, b], -1), *others]
 
     def at(self, ahead: Int[Tensor, "*b"]) -> Float[Tensor, "*b"] | None:

@@ -8,7 +8,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, OptionError, ShapeError, UnsupportedError, check_divisible
+from regard.core import (
+    CheckedOptions,
+    Context,
+    OptionError,
+    ShapeError,
+    Tokens,
+    UnsupportedError,
+    check_divisible,
+)
 from regard.functional.positions.rotary import Pairing, rotate
 from regard.functional.rows import apart, autocast_dtype, side_by_side, unit_norm, upto
 from regard.nn.norm import RMSNorm
@@ -17,6 +25,9 @@ from regard.nn.starts import Glorot, glorot, projection
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
 Layer = TypeVar("Layer", bound=nn.Module)
+Mixed = Float[Tensor, "B H T V"]
+After = Int[Tensor, "#B"] | None
+"""How many others the tokens of each row come after; None: none."""
 OWN = nn.Linear.forward, nn.Conv1d.forward
 HeadNorm = bool | Literal["all"]
 """RMSNorm of queries and keys: of each head, or "all" heads together."""
@@ -89,30 +100,21 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         self.query_norm = RMSNorm(q) if qk_norm else None
         self.key_norm = RMSNorm(k) if qk_norm and not shared_qk else None
 
-    def queries(
-        self, x: Float[Tensor, "B T D"], after: Int[Tensor, "#B"] | None = None
-    ) -> Float[Tensor, "B H T K"]:
+    def queries(self, x: Tokens, after: After = None) -> Float[Tensor, "B H T K"]:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
         return self._heads("query", x, after)
 
-    def keys(
-        self, x: Float[Tensor, "B S D"], after: Int[Tensor, "#B"] | None = None
-    ) -> Float[Tensor, "B G S K"]:
+    def keys(self, x: Float[Tensor, "B S D"], after: After = None) -> Float[Tensor, "B G S K"]:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
-        return (
-            unit_norm(self._heads("query", x, after))
-            if self.key is None
-            else self._heads("key", x, after)
-        )
+        if self.key is None:
+            return unit_norm(self._heads("query", x, after))
+        return self._heads("key", x, after)
 
     def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
         return self._heads("value", x)
 
     def split(
-        self,
-        x: Float[Tensor, "B T D"],
-        context: Float[Tensor, "B S D"] | None = None,
-        after: Int[Tensor, "#B"] | None = None,
+        self, x: Tokens, context: Context = None, after: After = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """q [B H T K] of x; k [B G S K] and v [B G S V] of the context, or of x. Raises ShapeError for a part of the heads, see above."""
         source = x if context is None else context
@@ -126,9 +128,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
             )
         return q, k, v
 
-    def merge(
-        self, mixed: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"] | None = None
-    ) -> Float[Tensor, "B T _"] | Float[Tensor, "B H T V"]:
+    def merge(self, mixed: Mixed, x: Tokens | None = None) -> Float[Tensor, "B T _"] | Mixed:
         """x: the tokens, for the gate. A copy that is `observed` gives the heads."""
         if self.gate is not None:
             mixed = mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
@@ -160,9 +160,8 @@ class Heads(nn.Module, metaclass=CheckedOptions):
     def zeros(self, batch_size: int, room: int, width: int | None = None) -> Tensor:
         """Zeros [B G room width] for as many heads of values as there are, by default of their width: what a state begins with."""
         weight, V = self.value.weight, self.value_dim
-        weight = getattr(
-            weight, "to_local", lambda: weight
-        )()  # of tensor parallel: this rank's part
+        # of tensor parallel: this rank's part
+        weight = getattr(weight, "to_local", lambda: weight)()
         G = split_heads(weight.mT[None], self.num_kv_heads, V, alike=self.alike).shape[1]
         return weight.new_zeros(batch_size, G * self.copies, room, V if width is None else width)
 
@@ -194,7 +193,7 @@ class Merged(nn.Module):
 
     out: nn.Module
 
-    def merge(self, mixed: Float[Tensor, "B H T V"]) -> Float[Tensor, "B T D"]:
+    def merge(self, mixed: Mixed) -> Tokens:
         return self.out(side_by_side(mixed))
 
 
@@ -251,15 +250,11 @@ class LatentHeads(Merged):
         return self.expand.weight.unflatten(0, (-1, sum(self.widths)))
 
     def split(
-        self,
-        x: Float[Tensor, "B T D"],
-        context: Float[Tensor, "B S D"] | None,
-        at: Int[Tensor, "#B T"],
+        self, x: Tokens, context: Context, at: Int[Tensor, "#B T"]
     ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B 1 S Z"]]:
         """Queries of x at these positions, and latents of the context, or of x."""
         q = apart(self.query(x), self.key_dim)
-        z = self.compress(x if context is None else context)[:, None]
-        c, r = z.split(self.latents, -1)
+        c, r = self.compress(x if context is None else context)[:, None].split(self.latents, -1)
         if self.turn is not None:
             still, turned = q.split([self.widths[0], self.latents[1]], -1)
             turned = rotate(turned, at, *self.turn)
@@ -277,7 +272,7 @@ class LatentHeads(Merged):
 
 
 def split_heads(
-    z: Float[Tensor, "B T D"], num_heads: int, head_dim: int, *, alike: bool = False
+    z: Tokens, num_heads: int, head_dim: int, *, alike: bool = False
 ) -> Float[Tensor, "B H T K"]:
     """The heads of a projection; ShapeError for another width, unless it is that of a part of heads that are alike."""
     width = z.shape[2]

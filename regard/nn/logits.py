@@ -13,6 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core import Tokens
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.rows import first_places, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
@@ -31,7 +32,7 @@ class PositionLogits(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Tokens,
         position: Int[Tensor, "b T"] | None = None,
         keys: Float[Tensor, "B H S A"] | None = None,
     ) -> Logits:
@@ -52,9 +53,7 @@ class DenseLogits(PositionLogits):
     ):
         super().__init__()
         self.num_heads = num_heads
-        self.hidden = None
-        if hidden is not None:
-            self.hidden = projection(dim, num_heads * hidden, bias=0.0)
+        self.hidden = None if hidden is None else projection(dim, num_heads * hidden, bias=0.0)
         heads = 1 if share_w2 else num_heads
         self.weight = unset(heads, max_len, hidden or dim)
         self.bias = unset(heads, max_len)
@@ -67,7 +66,7 @@ class DenseLogits(PositionLogits):
     def forward(self, x, position=None, keys=None):
         return Logits(product, (self._hidden(x),), (self.weight[None], self.bias[None]))
 
-    def _hidden(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B h T F"]:
+    def _hidden(self, x: Tokens) -> Float[Tensor, "B h T F"]:
         if self.hidden is None:
             return x[:, None]
         return rearrange(F.relu(self.hidden(x)), "b t (h f) -> b h t f", h=self.num_heads)
@@ -146,8 +145,7 @@ class FixedPatternLogits(PositionLogits):
         self, rows: slice, S: int, position: Int[Tensor, "b 1 t 1"]
     ) -> Float[Tensor, "b H t S"]:
         i = position[:, 0, :, 0]
-        j = upto(S, i)[None]
-        weights = fixed_weights(self.patterns, i, j, i[:, 0], dtype=self.floor.dtype)
+        weights = fixed_weights(self.patterns, i, upto(S, i)[None], i[:, 0], dtype=self.floor.dtype)
         return (weights + self.floor).log()
 
 
@@ -170,9 +168,7 @@ class PairLogits(PositionLogits):
         pairs = lambda rows, S, q, k: self.score.pairs(q, k[:, :, :S])  # noqa: E731
         return Logits(product if self.score.product else pairs, (q,), (keys,))
 
-    def keys(
-        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
-    ) -> Float[Tensor, "B H S A"]:
+    def keys(self, x, position=None):
         k = split_heads(self.key(x), self.num_heads, self.head_dim)
         return self.score.keys(k, position).expand(*k.shape[:3], -1)
 
@@ -204,7 +200,7 @@ class BlendedLogits(PositionLogits):
 
 
 def by_position(
-    table: Float[Tensor, "H N F"], x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"] | None
+    table: Float[Tensor, "H N F"], x: Tokens, position: Int[Tensor, "b T"] | None
 ) -> Float[Tensor, "b H T F"]:
     """Rows of a table for the tokens x: from the first on, or of the given positions."""
     if position is None:

@@ -18,6 +18,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from regard.core import (
     CheckedOptions,
+    Marks,
     Mask,
     Mixer,
     OptionError,
@@ -277,7 +278,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
         )
         fits = [(T, S), (B * self.num_heads, T, S)]
-        if tuple(allowed.shape) not in fits:
+        if allowed.shape not in fits:
             raise ShapeError(
                 f"MultiheadAttention: attn_mask must have shape {list(fits[0])} or {list(fits[1])}, "
                 f"got {list(allowed.shape)}"
@@ -301,7 +302,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         return Mask(pairwise=pairs), added.view(axes)
 
 
-def _valid(given: dict[str, Tensor]) -> Bool[Tensor, "B S"] | None:
+def _valid(given: dict[str, Tensor]) -> Marks | None:
     """Marks the keys that are tokens, by valid or by key_padding_mask. None: all."""
     if "key_padding_mask" not in given:
         return marks("MultiheadAttention: valid", given["valid"]) if "valid" in given else None
@@ -351,9 +352,9 @@ def _allowed(
         )
     hidden = mask <= max(NEVER, torch.finfo(mask.dtype).min)
     added = mask.masked_fill(hidden, 0.0)
-    if not mask.numel() or not (mask.requires_grad or bool(added.any())):
+    if not mask.numel() or not (mask.requires_grad or added.any()):
         return ~hidden, None
-    if not adds or not bool(added.isfinite().all()):
+    if not adds or not added.isfinite().all():
         raise ShapeError(
             f"MultiheadAttention: {name} must be boolean or hold 0 and -inf alone: other numbers are added to scores, which attn_mask "
             "does with softmax, if they are finite"

@@ -74,9 +74,8 @@ class ScaleNorm(nn.Module, metaclass=CheckedOptions):
 
     def forward(self, x: Vectors) -> Vectors:
         wide, gain = ranged(x, self.gain)
-        return (gain * wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(
-            x.dtype
-        )
+        root = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return (gain * wide * root).type_as(x)
 
 
 def first_gain(dim: int, vocab_size: int) -> float:

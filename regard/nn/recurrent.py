@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.core import Tokens
 from regard.functional.rows import apart, ranged
 from regard.nn.starts import projection, uniform, unset
 
@@ -69,9 +70,7 @@ class Decay(nn.Module):
             step = self.bias.uniform_(math.log(0.001), math.log(0.1)).exp_()
             step += torch.log(-torch.expm1(-step))  # softplus(bias) = step
 
-    def forward(
-        self, x: Float[Tensor, "B T D"]
-    ) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
+    def forward(self, x: Tokens) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
         """log a and the steps; R channels."""
         softplus = -F.logsigmoid(*ranged(-(self.project(x) + self.bias)))
         step = apart(softplus, self.channels)

@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from regard.core import CheckedOptions, OptionError, UnsupportedError
+from regard.core import CheckedOptions, OptionError, Tokens, UnsupportedError
 from regard.functional.rows import autocast_dtype, plain_alone
 
 Merge = Literal["concat", "mean"]
@@ -60,7 +59,7 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
         self.merge = merge
         self.recompute = recompute
 
-    def forward(self, x: Float[Tensor, "B T D"], *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, x: Tokens, *args: Any, **kwargs: Any) -> Tensor:
         """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
         if self.recompute and torch.is_grad_enabled() and not plain_alone():
             leaves = tree_leaves((args, kwargs))
@@ -76,7 +75,7 @@ class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
                 y_1, y_2 = block(y_1, y_2, *args, **kwargs)
         return self.merged(y_1, y_2)
 
-    def merged(self, y_1: Float[Tensor, "B T D"], y_2: Float[Tensor, "B T D"]) -> Tensor:
+    def merged(self, y_1: Tokens, y_2: Tokens) -> Tensor:
         return torch.cat([y_1, y_2], -1) if self.merge == "concat" else (y_1 + y_2) / 2
 
 

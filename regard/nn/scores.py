@@ -7,8 +7,8 @@ With `num_heads` every head has parameters of its own and `..` ends in the heads
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from regard.core import (
     Catalog,
     CheckedOptions,
     OptionError,
+    Options,
     ShapeError,
     check_place,
     first_parameter,
@@ -32,6 +33,10 @@ from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices, uniform, unset
 
 EPS = 1e-6
+
+Queries = Float[Tensor, "*b T K"]
+Keys = Float[Tensor, "*b S K"]
+Scores = Float[Tensor, "*b T S"]
 
 
 class Score(nn.Module, metaclass=CheckedOptions):
@@ -53,9 +58,7 @@ class Score(nn.Module, metaclass=CheckedOptions):
         self.dim = dim
         self.heads = () if num_heads is None else (num_heads,)
 
-    def forward(
-        self, q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]
-    ) -> Float[Tensor, "*b T S"]:
+    def forward(self, q: Queries, k: Keys) -> Scores:
         """Raises ShapeError for what does not fit."""
         self._check(q, k)
         return self.pairs(self.queries(q), self.keys(k))
@@ -77,18 +80,14 @@ class Score(nn.Module, metaclass=CheckedOptions):
         if self.max_len is not None and k.shape[-2] > self.max_len:
             raise ShapeError(f"{self.name}: {k.shape[-2]} keys, max_len is {self.max_len}")
 
-    def queries(self, q: Float[Tensor, "*b T K"]) -> Float[Tensor, "*b T A"]:
+    def queries(self, q: Queries) -> Float[Tensor, "*b T A"]:
         return q
 
-    def keys(
-        self, k: Float[Tensor, "*b S K"], position: Int[Tensor, "B S"] | None = None
-    ) -> Float[Tensor, "*b S A"]:
+    def keys(self, k: Keys, position: Int[Tensor, "B S"] | None = None) -> Float[Tensor, "*b S A"]:
         """`position` of the keys, for the scores that depend on it; by default 0 .. S - 1."""
         return k
 
-    def pairs(
-        self, q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"]
-    ) -> Float[Tensor, "*b T S"]:
+    def pairs(self, q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"]) -> Scores:
         return q @ k.mT
 
     def _empty(self, *shape: int) -> nn.Parameter:
@@ -290,12 +289,7 @@ class ActivationUnit(Score):
         for slope in self.slopes:
             nn.init.constant_(slope, 0.25)
 
-    def pairs(
-        self,
-        q: Float[Tensor, "*b T K"],
-        k: Float[Tensor, "*b S K"],
-        allowed: Bool[Tensor, "*c S"] | None = None,
-    ) -> Float[Tensor, "*b T S"]:
+    def pairs(self, q: Queries, k: Keys, allowed: Bool[Tensor, "*c S"] | None = None) -> Scores:
         """`allowed`: the pairs that Dice's statistics are taken over."""
         first = self.weights[0], self.biases[0], self.interaction
         of_key, of_query = pair_layer(q, *first)
@@ -326,7 +320,7 @@ def build_score(
     *,
     num_heads: int | None = None,
     max_len: int | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> Score:
     """A score of this name or class, with its own `options`; `max_len` is taken by those that need it.
 

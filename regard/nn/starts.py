@@ -59,12 +59,20 @@ def projection(
     return layer
 
 
-def normal_rows(*tables: nn.Embedding, std: float) -> None:
+def normal_rows(*tables: nn.Module, std: float) -> None:
     """Start these tables, made as NormalRows, from N(0, std^2)."""
     for table in tables:
         assert isinstance(table, NormalRows)
         table.std = std
         table.reset_parameters()
+
+
+def normal(*shape: int, seed: int | None) -> Tensor:
+    """Standard normal values, drawn once for a buffer; without a seed they come from torch's own generator."""
+    if seed is None:
+        return torch.randn(*shape)
+    drawn = torch.randn(*shape, generator=torch.Generator("cpu").manual_seed(seed), device="cpu")
+    return drawn.to(torch.get_default_device())
 
 
 def uniform(values: Tensor, inputs: int) -> None:
@@ -76,5 +84,5 @@ def uniform(values: Tensor, inputs: int) -> None:
 def glorot_matrices(*stacks: Tensor) -> None:
     """Glorot's uniform values for every matrix of stacks [.. rows columns]."""
     for stack in stacks:
-        bound = (6 / (stack.shape[-2] + stack.shape[-1])) ** 0.5
+        bound = (6 / sum(stack.shape[-2:])) ** 0.5
         nn.init.uniform_(stack, -bound, bound)

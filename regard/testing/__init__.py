@@ -4,7 +4,7 @@
 >>> check_mixer(lambda: MyMixer(dim=24, num_heads=3))
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from regard.core import Mixer, check_calls
 from regard.mixers import MIXERS
@@ -25,7 +25,7 @@ from regard.testing.laws import (
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
 from regard.testing.subject import Blocks, Oracle, Request, Subject, made
-from regard.testing.verdicts import Checked, LawError, Verdict, judge, named, require_kept
+from regard.testing.verdicts import Checked, LawError, Laws, Verdict, judge, named, require_kept
 
 LAWS: dict[str, Callable[[Subject], None]] = {
     law.__name__: law
@@ -69,7 +69,7 @@ LAWS: dict[str, Callable[[Subject], None]] = {
 
 def check_mixer(
     factory: Callable[[], Mixer],
-    laws: str | Iterable[str] = "all",
+    laws: Laws = "all",
     *,
     oracle: Oracle | None = None,
     blocks: Blocks = "tiny",
@@ -88,7 +88,7 @@ def check_mixer(
 
 
 def judge_mixer(
-    factory: Callable[[], Mixer], laws: str | Iterable[str] = "all", *, oracle: Oracle | None = None
+    factory: Callable[[], Mixer], laws: Laws = "all", *, oracle: Oracle | None = None
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(Subject(factory, oracle or own_oracle(made(factory, Mixer))), named(laws, LAWS))

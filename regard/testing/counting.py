@@ -118,15 +118,15 @@ _attention_backward = partial(_attention, of_keys=3, of_values=2)
 """Scores again, then the gradients of weights, q, k and v."""
 
 
-def _transform(real: Tensor, dims: list[int], cost: float) -> int:
-    return round(cost * real.numel() * math.log2(math.prod(real.shape[d] for d in dims)))
+def _transform(named: dict[str, Any], real: Tensor, cost: float) -> int:
+    return round(cost * real.numel() * math.log2(math.prod(real.shape[d] for d in named["dim"])))
 
 
 _aten = torch.ops.aten
 _FORMULAS = {
-    _aten._fft_c2c: lambda named, result: _transform(named["self"], named["dim"], 5),
-    _aten._fft_r2c: lambda named, result: _transform(named["self"], named["dim"], 2.5),
-    _aten._fft_c2r: lambda named, result: _transform(result, named["dim"], 2.5),
+    _aten._fft_c2c: lambda named, result: _transform(named, named["self"], 5),
+    _aten._fft_r2c: lambda named, result: _transform(named, named["self"], 2.5),
+    _aten._fft_c2r: lambda named, result: _transform(named, result, 2.5),
     _aten.baddbmm_: lambda named, result: 2 * result.numel() * named["batch1"].shape[2],
 }
 for _name in (

@@ -1,6 +1,6 @@
 """The laws of a pool: x [B S D], query [B Q K] -> y [B Q D]."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 
 import torch
@@ -18,6 +18,7 @@ from regard.testing.verdicts import (
     Checked,
     Judged,
     LawError,
+    Laws,
     NotDeclared,
     Verdict,
     judge,
@@ -54,8 +55,8 @@ class PoolSubject(Judged):
         self.valid[1, 1::2] = False
         self.valid[2] = False
 
-    def make(self) -> Pool:
-        torch.manual_seed(0)
+    def make(self, seed: int = 0) -> Pool:
+        torch.manual_seed(seed)
         return made(self.factory, Pool).double().eval()
 
     def queries(self, rows: slice) -> Tensor | None:
@@ -182,8 +183,7 @@ def second_derivative(subject: PoolSubject) -> None:
 
 def transfer(subject: PoolSubject) -> None:
     """A state dict and a deep copy keep the function."""
-    torch.manual_seed(1)
-    other = made(subject.factory, Pool).double().eval()
+    other = subject.make(1)
     other.load_state_dict(subject.pool.state_dict())
     y = subject.pool(subject.x, subject.query)
     for what, twin in (("a state dict", other), ("a deep copy", deepcopy(subject.pool))):
@@ -216,7 +216,7 @@ POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
 
 def check_pool(
     factory: Factory,
-    laws: str | Iterable[str] = "all",
+    laws: Laws = "all",
     *,
     oracle: Oracle | None = None,
     set_size: int = 5,
@@ -230,6 +230,6 @@ def check_pool(
     return require_kept(PoolSubject(factory, oracle, set_size, by_place), named(laws, POOL_LAWS))
 
 
-def judge_pool(factory: Factory, laws: str | Iterable[str] = "all") -> Iterator[Verdict]:
+def judge_pool(factory: Factory, laws: Laws = "all") -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(PoolSubject(factory), named(laws, POOL_LAWS))

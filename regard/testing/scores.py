@@ -1,6 +1,6 @@
 """The laws of a score: q [B H T K], k [B H S K] -> [B H T S]."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
 
 import torch
@@ -8,7 +8,15 @@ from torch import Tensor, nn
 
 from regard.core import OptionError
 from regard.testing.subject import made, normal, require_same, results, seeded
-from regard.testing.verdicts import Checked, Judged, named, require, require_close, require_kept
+from regard.testing.verdicts import (
+    Checked,
+    Judged,
+    Laws,
+    named,
+    require,
+    require_close,
+    require_kept,
+)
 
 B = 2
 H = 3
@@ -28,7 +36,7 @@ class ScoreSubject(Judged):
         width = getattr(self.score, "dim", None)
         if not isinstance(width, int):
             raise OptionError(f"{self.name} has no dim: the width of its queries and keys")
-        self.q, self.k = normal(B, H, T + S, width).split((T, S), dim=2)
+        self.q, self.k = normal(B, H, T + S, width).split((T, S), 2)
 
     @property
     def whole(self) -> Tensor:
@@ -96,10 +104,7 @@ SCORE_LAWS: dict[str, Callable[[ScoreSubject], None]] = {
 
 
 def check_score(
-    factory: Callable[[], nn.Module],
-    laws: str | Iterable[str] = "all",
-    *,
-    oracle: Oracle | None = None,
+    factory: Callable[[], nn.Module], laws: Laws = "all", *, oracle: Oracle | None = None
 ) -> Checked:
     """Run laws on the scores that `factory()` makes, with 3 heads, in float64.
 

@@ -252,11 +252,7 @@ def gradients(
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     total = projected(y, like=like)
-    return [
-        *torch.autograd.grad(
-            total, leaves, create_graph=create_graph, allow_unused=True, materialize_grads=True
-        )
-    ]
+    return [*torch.autograd.grad(total, leaves, create_graph=create_graph, materialize_grads=True)]
 
 
 def results(

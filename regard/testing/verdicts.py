@@ -64,12 +64,15 @@ class Judged:
         self.notes.append(what)
 
 
+Laws = str | Iterable[str]
+"""All laws ("all"), one or several, by name."""
+
 S = TypeVar("S", bound=Judged)
 Law = TypeVar("Law")
 
 
-def named(laws: str | Iterable[str], known: Mapping[str, Law]) -> dict[str, Law]:
-    """The laws of "all", one name or several. Raises UnknownNameError, and OptionError for none."""
+def named(laws: Laws, known: Mapping[str, Law]) -> dict[str, Law]:
+    """The laws of these names. Raises UnknownNameError, and OptionError for none."""
     names = list(known) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
     if not names:
         raise OptionError('laws must be "all" or name some, got none')
@@ -107,8 +110,7 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
                 outcome = "cannot judge"
                 sentence = "; ".join(dict.fromkeys(subject.notes))
         _errors.reset(token)
-        spent = perf_counter() - began
-        yield Verdict(name, outcome, spent, sentence, cause, tuple(errors))
+        yield Verdict(name, outcome, perf_counter() - began, sentence, cause, tuple(errors))
         if isinstance(cause, TimeoutError):
             return
 

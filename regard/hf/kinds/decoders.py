@@ -12,7 +12,7 @@ from regard.core import Mixer, UnsupportedError, shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Norms, linear, make_mixer
-from regard.models.block import Block
+from regard.models.blocks import Block
 
 STORED_TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 

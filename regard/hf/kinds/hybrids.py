@@ -13,7 +13,7 @@ from regard.hf.kinds.decoders import GainLessOne, causal_stack, layered, rotary,
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Weights, linear
 from regard.mixers.build import build
-from regard.models.block import Block
+from regard.models.blocks import Block
 
 LIMITS = ((0.0, math.inf), [0.0, math.inf], [0.0, {"__float__": "Infinity"}])
 """Steps of Mamba-2 without a bound, as a config and its JSON hold them."""

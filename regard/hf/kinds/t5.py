@@ -7,7 +7,7 @@ from torch import nn
 from regard.core import Mixer, UnsupportedError, shown
 from regard.hf.stack import EncoderDecoder, Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, make_mixer
-from regard.models.block import Block
+from regard.models.blocks import Block
 from regard.models.decoder import DecoderBlock
 from regard.positions.relative import T5
 

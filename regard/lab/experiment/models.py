@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.mixers.build import build
-from regard.models.block import Block
-from regard.models.blocks import make_blocks
+from regard.models.blocks import Block, make_blocks
 from regard.models.config import StackConfig
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Field, FieldEmbedding

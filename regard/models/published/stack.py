@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.core import OptionError, UnknownNameError
+from regard.core import OptionError, Options, UnknownNameError
 from regard.models.classifier import ClassifierConfig
 from regard.models.config import StackConfig
 from regard.models.language_model import LanguageModelConfig
@@ -64,7 +64,7 @@ class Published:
     name: str
     about: str
     heads: tuple[Head, ...]
-    presets: Mapping[str, Mapping[str, Any]]
+    presets: Mapping[str, Options]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -90,7 +90,9 @@ class Published:
                 chosen.pop(name, None)
         chosen |= fields
         if head == "transformer":
-            own = {"decoder_mixer": chosen["mixer"]}
-            own["decoder_mixer_options"] = chosen.get("mixer_options", {})
-            chosen = own | chosen
+            chosen = {
+                "decoder_mixer": chosen["mixer"],
+                "decoder_mixer_options": chosen.get("mixer_options", {}),
+                **chosen,
+            }
         return CONFIGS[head](**chosen)

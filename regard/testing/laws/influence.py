@@ -19,9 +19,8 @@ def sensitivity(subject: Subject) -> None:
     for request in subject.requests(rows=1):
         felt = influence(mixer, request, xs)
         if subject.can.attention_map:
-            used = _weighted(mixer, request, xs, felt.shape[2])
             require(
-                felt[used].all(),
+                felt[_weighted(mixer, request, xs, felt.shape[2])].all(),
                 f"{request.label}: an output ignores a key to which it gives weight",
             )
         elif request.mask.pairwise is not None:
@@ -56,8 +55,7 @@ def _no_key_is_deaf(
     for seed in MORE_SEEDS:
         if heard.any(0)[takes_part].all() and heard[globally].all():
             break
-        afresh = subject.make(seed=seed), request, subject.tokens(1, T, seed=seed)
-        heard |= influence(*afresh).any(0)
+        heard |= influence(subject.make(seed=seed), request, subject.tokens(1, T, seed=seed)).any(0)
     what = f"{request.label}: an output ignores a global token, or a global token ignores a key"
     require(heard[globally].all(), what)
     what = f"{request.label}: no output depends on an allowed key"

@@ -148,7 +148,7 @@ def _place(layout: str, amount: int) -> tuple[Tensor, Tensor]:
         "interior": amount * (columns > T // 2),
         "both sides": amount // 2,
     }
-    columns = columns + before[layout]
+    columns += before[layout]
     return columns, torch.zeros(B, T + amount, dtype=torch.bool).index_fill(1, columns, True)
 
 

@@ -236,7 +236,7 @@ def _beyond(found: Mapping[str, Tensor], largest: float = float("inf")) -> str:
 @torch.no_grad()
 def _require_streamed(mixer: Mixer, x: Tensor) -> None:
     state = mixer.initial_state(B)
-    for chunk in x.split((5, 1, T - 6), dim=1):
+    for chunk in x.split((5, 1, T - 6), 1):
         y, state = mixer.extend(chunk, state)
         _require_types({"output": y}, x.dtype, "extend")
         for name, value in tensors(state).items():

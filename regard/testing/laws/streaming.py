@@ -105,7 +105,7 @@ def feed(
         y, state = mixer.extend(x[:, part], state, donate=donate, **given)
         outputs.append(y)
         start += size
-    return torch.cat(outputs, dim=1), state
+    return torch.cat(outputs, 1), state
 
 
 def _equals_forward(
@@ -170,7 +170,7 @@ def _steps(mixer: Mixer, x: Tensor, valid: Tensor | None, *, begins: int, donate
     y, state = feed(mixer, x[:, :begins], state, (1, begins - 1), valid=own, donate=donate)
     before = _shapes(state)
     more, state = feed(mixer, x[:, begins:], state, (1,) * (T - begins), donate=donate)
-    return torch.cat([y, more], dim=1), before, _shapes(state)
+    return torch.cat([y, more], 1), before, _shapes(state)
 
 
 def _shapes(state: Any) -> list[tuple[int, ...]]:
@@ -202,17 +202,17 @@ def _branches(mixer: Mixer, x: Tensor) -> None:
         prompt = x[:, :begin]
         rest = T - begin - 1
         _, state = feed(mixer, prompt, mixer.initial_state(B, max_len=T), (begin,), donate=True)
-        ends = [z[:, begin:].split(1, dim=1) for z in (x, x.flip(1))]
+        ends = [z[:, begin:].split(1, 1) for z in (x, x.flip(1))]
         states = [mixer.extend(end[0], state)[1] for end in ends]
         outputs: list[list[Tensor]] = [[], []]
         for step, branch in product(range(1, rest + 1), (0, 1)):
             y, states[branch] = mixer.extend(ends[branch][step], states[branch], donate=True)
             outputs[branch].append(y)
         for end, found in zip(ends, outputs, strict=True):
-            alone = torch.cat([prompt, *end], dim=1)
+            alone = torch.cat([prompt, *end], 1)
             expected, _ = feed(mixer, alone, mixer.initial_state(B), (begin, *[1] * (rest + 1)))
             require_close(
-                torch.cat(found, dim=1),
+                torch.cat(found, 1),
                 expected[:, begin + 1 :],
                 BOUND,
                 f"two branches after {begin} tokens",
