@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from regard.reference._rotary import rope
-from regard.reference._rows import Params, Row, linear, mix
+from regard.reference._rows import Numbers, Params, Row, linear, mix
 
 
 def share(options, row: Row, i: int) -> float:
@@ -21,12 +21,8 @@ def share(options, row: Row, i: int) -> float:
 
 
 def chunked(
-    options,
-    row: Row,
-    i: int,
-    near: Callable[[list[int]], dict[int, Tensor]],
-    far: Callable[[int], Tensor],
-) -> dict[int, Tensor]:
+    options, row: Row, i: int, near: Callable[[list[int]], Numbers], far: Callable[[int], Tensor]
+) -> Numbers:
     """Weights of query i: `near` over the keys of its chunk, and its share of `far` of each key between chunks."""
     C, parts = options["chunk_size"], options["parts"]
     seen = [j for j in range(row.T) if not row.causal or j <= i]

@@ -4,23 +4,28 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.reference._rows import Params, Row, beside_sink, heads, mix, products, projected
+from regard.reference._rows import (
+    Numbers,
+    Params,
+    Row,
+    beside_sink,
+    heads,
+    mix,
+    products,
+    projected,
+)
+
+Pairs = Callable[[int, int, int], bool]  # head, query, key -> True if the pattern has the pair
 
 
-def attend_over(
-    pairs: Callable[[int, int, int], bool], params: Params, options: dict, row: Row
-) -> tuple[Tensor, Tensor]:
+def attend_over(pairs: Pairs, params: Params, options: dict, row: Row) -> tuple[Tensor, Tensor]:
     """-> (y [T D], weights [H T E+T])"""
     mixed, weights = heads_over(pairs, params, options, row)
     return projected(params, row, mixed), weights
 
 
 def heads_over(
-    pairs: Callable[[int, int, int], bool],
-    params: Params,
-    options: dict,
-    row: Row,
-    of: str = "heads",
+    pairs: Pairs, params: Params, options: dict, row: Row, of: str = "heads"
 ) -> tuple[Tensor, Tensor]:
     """-> (mixed [T D], before the output projection; weights [H T E+T]); `pairs(h, i, j)`: the pattern's own pairs.
 
@@ -30,7 +35,7 @@ def heads_over(
     q, k, v = heads(params, row, of=of, external=params.get("external"), turn=options)
     E = len(k) - row.T
 
-    def weigh(h: int, i: int) -> dict[int, Tensor]:
+    def weigh(h: int, i: int) -> Numbers:
         tokens = [
             E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
         ]

@@ -14,6 +14,8 @@ from torch.nn.functional import linear as affine, rms_norm
 from regard.reference._rotary import turned
 
 Params = dict[str, Tensor]
+Numbers = dict[int, Tensor]  # of keys: scores or weights
+Weigh = Callable[[int, int], Numbers]  # head, query -> weights
 
 
 @dataclass
@@ -159,11 +161,7 @@ def of_groups(z: Tensor, H: int, K: int) -> Tensor:
 
 
 def attend(
-    params: Params,
-    row: Row,
-    v: Tensor,
-    weigh: Callable[[int, int], dict[int, Tensor]],
-    out: str = "heads.out",
+    params: Params, row: Row, v: Tensor, weigh: Weigh, out: str = "heads.out"
 ) -> tuple[Tensor, Tensor]:
     """`mix`, and its output through the projection `out` -> (y [T D], weights [H T S])."""
     mixed, weights = mix(row, v, weigh)
@@ -177,9 +175,7 @@ def projected(params: Params, row: Row, mixed: Tensor, out: str = "heads.out") -
     return linear(params, out, mixed)
 
 
-def mix(
-    row: Row, v: Tensor, weigh: Callable[[int, int], dict[int, Tensor]]
-) -> tuple[Tensor, Tensor]:
+def mix(row: Row, v: Tensor, weigh: Weigh) -> tuple[Tensor, Tensor]:
     """y_i = concat_h sum_j w_j v_jh with {j: w_j} = weigh(h, i) -> (y [T H*V], weights [H T S]); v is [S H V]."""
     S, H, V = v.shape
     weights = row.x.new_zeros(H, row.T, S)
@@ -199,26 +195,26 @@ def mix(
     return torch.stack(mixed), weights
 
 
-def softmax(scores: dict[int, Tensor]) -> dict[int, Tensor]:
+def softmax(scores: Numbers) -> Numbers:
     """Weights of the keys, whose sum is 1."""
     if not scores:
         return {}
     return dict(zip(scores, torch.stack(list(scores.values())).softmax(0), strict=True))
 
 
-def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> dict[int, Tensor]:
+def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> Numbers:
     """q_i . k_j / sqrt(K) of these keys in head h."""
     query, tokens = q[i, h], k[:, h].unbind()
     return {j: query @ tokens[j] / len(query) ** 0.5 for j in keys}
 
 
 def beside_sink(
-    scores: dict[int, Tensor],
+    scores: Numbers,
     params: Params,
     options: dict,
     h: int,
     added: Callable[[int], Tensor | float] = lambda j: 0.0,
-) -> dict[int, Tensor]:
+) -> Numbers:
     """Softmax of scores and of the sink of head h, which has no value, capped by c tanh(z / c), before a bias is added to those of keys."""
     if "sinks" in params:
         scores = {**scores, -1: params["sinks"][h]}

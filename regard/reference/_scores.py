@@ -1,17 +1,13 @@
 """Scores of one query with one key, from their formulas; shared by the oracles that take any score."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from regard.reference._rows import Params, part
+from regard.reference._rows import Numbers, Params, part
 
 
-def scores(
-    name: str, params: Params, h: int, q: Tensor, k: Tensor, keys: list[int]
-) -> dict[int, Tensor]:
+def scores(name: str, params: Params, h: int, q: Tensor, k: Tensor, keys: list[int]) -> Numbers:
     """{j: score of q [K] with the key at position j} in head h; k [n K] are the keys at these positions; parameters are called score.*"""
     own = {key: p[h] for key, p in part(params, "score.").items()}
     return dict(zip(keys, FORMULAS[name](own, q, k, keys), strict=True))
@@ -37,7 +33,7 @@ def _activation_unit(p: Params, q: Tensor, k: Tensor, keys: list[int]) -> Tensor
     return x[:, 0]
 
 
-FORMULAS: dict[str, Callable[[Params, Tensor, Tensor, list[int]], Tensor]] = {
+FORMULAS = {
     "dot": lambda p, q, k, keys: k @ q,
     "scaled_dot": lambda p, q, k, keys: k @ q / len(q) ** 0.5,
     "general": lambda p, q, k, keys: k @ (q @ p["weight"]),

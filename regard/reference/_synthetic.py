@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.reference._rows import Params, Row, attend, linear, part, softmax
+from regard.reference._rows import Numbers, Params, Row, attend, linear, part, softmax
 
 
 def dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
@@ -58,7 +58,7 @@ def synthetic(
     p = part(params, "logits.")
     v = linear(params, "values.value", row.x)
 
-    def weigh(h: int, i: int) -> dict[int, Tensor]:
+    def weigh(h: int, i: int) -> Numbers:
         keys = row.keys(h, i)
         return softmax(dict(zip(keys, logits(p, options, row, h, i)[keys], strict=True)))
 

@@ -17,10 +17,9 @@ def longformer(params, options, row):
         return any(j == i + s * step for s in range(-w, w + 1))
 
     mixed, weights = heads_over(near, params, options, row)
-    if options["max_global"] == 0:
-        return linear(params, "heads.out", mixed), weights
-    wide, wide_weights = heads_over(lambda h, i, j: True, params, options, row, "global_heads")
-    is_global = torch.tensor(row.is_global, device=row.x.device)
-    mixed = torch.where(is_global[:, None], wide, mixed)
-    weights = torch.where(is_global[None, :, None], wide_weights, weights)
+    if options["max_global"] != 0:
+        wide, wide_weights = heads_over(lambda h, i, j: True, params, options, row, "global_heads")
+        is_global = torch.tensor(row.is_global, device=row.x.device)
+        mixed = torch.where(is_global[:, None], wide, mixed)
+        weights = torch.where(is_global[None, :, None], wide_weights, weights)
     return linear(params, "heads.out", mixed), weights

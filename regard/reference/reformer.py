@@ -32,6 +32,7 @@ def reformer(params, options, row):
     q, k, v = heads(params, row)
 
     def weigh(h, i):
+        allowed = row.allowed[h][i]
         rounds = [0] * row.T  # how many rounds of hashing bring each key to the query
         for bucket in buckets[h]:
             for j in (in_band if row.causal else in_chunks)(bucket, i):
@@ -39,9 +40,9 @@ def reformer(params, options, row):
         for j in range(row.T):
             if row.is_global[i] or row.is_global[j]:
                 rounds[j] = max(rounds[j], 1)
-            if not row.allowed[h][i][j] or j == i or (past_only and j > i):
+            if not allowed[j] or j == i or (past_only and j > i):
                 rounds[j] = 0
-        if not any(rounds) and row.allowed[h][i][i]:
+        if not any(rounds) and allowed[i]:
             rounds[i] = 1
 
         def score(j: int) -> Tensor:
