@@ -164,8 +164,7 @@ def twice_differentiable(
     that needs a gradient and is not among the inputs.
     """
     y = fast(*inputs)
-    given = (z for z in inputs if z is not None)
-    needs = torch.is_grad_enabled() and any(z.requires_grad for z in given)
+    needs = torch.is_grad_enabled() and any(z is not None and z.requires_grad for z in inputs)
     if is_compiling() or not needs:
         return y
     if isinstance(y, Tensor):

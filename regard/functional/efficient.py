@@ -65,8 +65,7 @@ def attend(q, k, v, *, mask: Mask, chunk: int = CHUNK) -> Tensor:
     if T != S or mask.shift is not None:
         # b T: the last key that each query sees; below 0: none
         last = mask.last_key(T, S, k.device)
-        every = upto(S, k) < last[:, :1]
-        before = present_keys(k, every)
+        before = present_keys(k, upto(S, k) < last[:, :1])
         m = before.detach().amax(2).clamp_min(lowest(k.dtype) / 2)
         e = exp(before - m[:, :, None])
         state = e.mT @ v, e.sum(2), m
@@ -110,8 +109,9 @@ def causal_means(
     dtype, T = v.dtype, k.shape[2]
     rho, k, v, S, z, m = (x.to(wide_type(x)) for x in (rho, k, v, S, z, m))
     if T == 1:
-        y, S, z, m = _one(rho, k[:, :, 0], v, S, z, m, is_ours(donate, S, k, v))
-        return y.to(dtype), S.to(dtype), z.to(dtype), m.to(dtype)
+        step = _one(rho, k[:, :, 0], v, S, z, m, is_ours(donate, S, k, v))
+        y, S, z, m = (x.to(dtype) for x in step)
+        return y, S, z, m
     C = fitted(chunk, T)
     rho, v = in_chunks(rho, C), with_ones(in_chunks(v, C))
     k = in_chunks(k, C, lowest(dtype))
@@ -119,8 +119,7 @@ def causal_means(
     m, m_i = m_i[:, :, ::C], m_i[:, :, 1:].unflatten(2, k.shape[2:4])  # of N + 1 borders; of tokens
     before, after = m[:, :, :-1], m[:, :, 1:]
     gain = exp(k - after[:, :, :, None]).mT @ v
-    start = torch.cat([S, z[..., None]], -1)
-    states, last = accumulated(start, gain, before - after)
+    states, last = accumulated(torch.cat([S, z[..., None]], -1), gain, before - after)
 
     later = k.new_ones(C, C, dtype=torch.bool).triu(1)[..., None]
     pairs = exp((k[:, :, :, None] - m_i[:, :, :, :, None]).masked_fill(later, -torch.inf))  # i j c

@@ -38,14 +38,12 @@ def fixed_weights(
 ) -> Float[Tensor, "b H T S"]:
     """One head per pattern, divided by the sum over the allowed keys; a row without any is zero. In float32 at least."""
     dtype = torch.promote_types(dtype, torch.float32)
-    T, S = query.shape[1], key.shape[1]
     i = query[:, rows, None]
     j = key[:, None, :]
-    length = n[:, None, None]
-    heads = [PATTERNS[name](i, j, length).to(dtype) for name in patterns]
+    heads = [PATTERNS[name](i, j, n[:, None, None]).to(dtype) for name in patterns]
     weights = torch.stack(torch.broadcast_tensors(i, j, *heads)[2:], 1)
-    allowed = mask.dense(T, S, device=query.device, rows=rows)
-    weights = weights * allowed
+    T, S = query.shape[1], key.shape[1]
+    weights = weights * mask.dense(T, S, device=query.device, rows=rows)
     total = weights.sum(-1, keepdim=True)
     return weights / torch.where(total > 0, total, 1)
 

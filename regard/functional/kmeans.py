@@ -142,8 +142,7 @@ def _lists(assigned: Assigned, window_size: int, mask: Mask) -> Int[Tensor, "B H
     ordered, source = keys.sort(dim=-1, stable=True)
     last = mask.last_key(T, S, keys.device)[:, None].clamp_min(-1)
     begin = torch.searchsorted(ordered, queries.contiguous())
-    code = ordered * (S + 1) + source
-    end = torch.searchsorted(code, queries * (S + 1) + last, right=True)
+    end = torch.searchsorted(ordered * (S + 1) + source, queries * (S + 1) + last, right=True)
     place = end[..., None] - 1 - upto(window_size, keys)
     index = source.gather(2, place.clamp(0, S - 1).flatten(2)).view(place.shape)
     return index.masked_fill(place < begin[..., None], -1)

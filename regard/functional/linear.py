@@ -53,6 +53,7 @@ from regard.functional.rows import (
 Decays = Float[Tensor, "B H S"] | None  # logarithms, at most 0; None: nothing decays
 Features = Float[Tensor, "B H T M"]  # of queries, or of as many keys
 Sums = Float[Tensor, "B H M V"]  # of features times values
+Read = tuple[Tensor, Tensor, Tensor, Tensor]  # sums of the values, of the weights; S, z after them
 
 CHUNK = 64
 """Tokens of a chunk, C; twice as many where states are larger than that."""
@@ -145,7 +146,7 @@ def weighted_sums(
     *,
     mask: Mask = CAUSAL,
     chunk: int = CHUNK,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Read:
     """Sums of the values [B H T V] and of the weights [B H T 1], and the state S, z after them, from that before (none: zero).
 
     phi_k: zero where there is no key. log_decay (<= 0), in causal order: what the state is multiplied by, in log, just before each token
@@ -197,7 +198,7 @@ def chosen_sums(
     mask: Mask = CAUSAL,
     impl: Impl,
     donate: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Read:
     """`weighted_sums`, or what replaces it. donate: the state after one token may be where the state before it was."""
     if phi_q.shape[2] > 1 or S is None or z is None:
         sums = choose("causal sums", weighted_sums, impl, chunk=CHUNK)
@@ -226,7 +227,7 @@ def turned_sums(
     *,
     causal: bool,
     impl: Impl,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Read:
     """`weighted_sums`, where the numerator has turned features a and e (Su et al. 2021, arXiv 2104.09864, 3.3).
 
     Turned features may be negative, so that those of the denominator, and z, are left as they are.

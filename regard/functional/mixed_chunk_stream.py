@@ -69,8 +69,7 @@ def extend(
         at = stored(c * upto(q.shape[2], v)[None, :, None] + column)
         ahead = column - place[:, None, None, :, None]
         allowed = (ahead <= 0) & (later == (column >= C))
-        near = sums.inside(q, pick(k, at), pick(values, at), allowed, ahead)
-        y = in_time(near, N)
+        y = in_time(sums.inside(q, pick(k, at), pick(values, at), allowed, ahead), N)
         at = stored(closed[:, None] * C + column[:C])
         state = replace(state, k=pick(k, at), v=pick(values, at))
 
@@ -84,8 +83,7 @@ def extend(
         M = torch.cat([state.M[:, :, None], gains[:, :, :-1]], 2).cumsum(2)  # before each chunk
         chunk = begun[:, None] + upto(M.shape[2], v)
         shared = M * sums.share(chunk * C, M.dtype)[:, None, :, None, None]
-        far = torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1])
-        far = in_time(far, N)
+        far = in_time(torch.where(later, q @ shared[:, :, 1:], q @ shared[:, :, :-1]), N)
         y = far if y is None else y + far
         row = upto(B, v)
         state = replace(state, M=M[row, :, closed], P=gains[row, :, closed])

@@ -62,12 +62,13 @@ def pattern_attention(
     if isinstance(pattern, PerHead) and len(pattern.heads) != q.shape[1]:
         raise ShapeError(f"a pattern for {len(pattern.heads)} heads meets queries of {q.shape[1]}")
     how: dict[str, Any] = {"pattern": pattern, "mask": mask, "scale": scale}
-    free_length = isinstance(q.shape[2], torch.SymInt)  # of an exported program
+    T = q.shape[2]
+    free_length = isinstance(T, torch.SymInt)  # of an exported program
     for table, size in (
         (z.table, z.size) for z in getattr(pattern, "parts", (pattern,)) if isinstance(z, Scattered)
     ):
         H, N, _ = table.shape
-        if H not in (1, q.shape[1]) or (not free_length and N * size < q.shape[2]):
+        if H not in (1, q.shape[1]) or (not free_length and N * size < T):
             raise ShapeError(f"a table for {H} heads and {N} blocks of {size} meets {shown(q)}")
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, impl=impl, **how)
@@ -90,7 +91,7 @@ def pattern_attention(
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
     marked = [term for term in pattern.terms if isinstance(term, Global)]
     if spans := marked and _spans(marked, mask.causal):
-        every = upto(q.shape[2], q)
+        every = upto(T, q)
         at = torch.cat([every[span] for span in spans]).expand(q.shape[0], -1)
         rows.append((at, torch.ones_like(at, dtype=torch.bool)))
     for at, present in rows:

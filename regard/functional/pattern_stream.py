@@ -112,8 +112,7 @@ def attend_next(
         sinks, reach = store
         first = chunk * upto((N + chunk - 1) // chunk, q)[:, None]
         i = first + upto(chunk, q)
-        near = first + sinks + upto(reach + chunk, q)
-        j = beside(upto(sinks, q), near)
+        j = beside(upto(sinks, q), first + sinks + upto(reach + chunk, q))
         key = torch.where(j < S, key[:, j.clamp_max(S - 1)], -1)
         i, j = i.clamp_max(N - 1), j.clamp_max(S - 1) + E
         j = beside(upto(E, q), j)

@@ -167,8 +167,7 @@ def extend(
     if n and (at.start is None or at.start % C == 0 or at.start % C + N > C):  # a block begins
         complete = [z[:, :, : n * C] for z in store]
         begun = pick(summary[:, None], (g * C - filled).clamp(0, N - 1))[:, 0]
-        S = sort(begun, complete[0])
-        S = earlier_blocks(S, block)
+        S = earlier_blocks(sort(begun, complete[0]), block)
         begins = ((g > 0) | (filled == 0))[:, None, :, None, None]
         new = (mixed(S, z[:, :, : S.shape[3] * C].unflatten(2, (-1, C))) for z in complete)
         first = [torch.where(begins, z, old) for z, old in zip(new, first, strict=True)]

@@ -228,8 +228,8 @@ def allowed_pairs(
     allowed = mask.dense(T, S, device=like.device, rows=rows, cols=cols)
     key = upto(S, like)[cols]
     if window is not None and mask.causal:
-        last = mask.last_key(T, S, like.device)[:, rows]
-        allowed = allowed & (key > last[:, None, :, None] - window)
+        last = mask.last_key(T, S, like.device)
+        allowed = allowed & (key > last[:, None, rows, None] - window)
     if exclude_self:
         oneself = upto(T, like)[rows, None] == key
         others = allowed & ~oneself

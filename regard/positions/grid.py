@@ -88,9 +88,9 @@ class Coordinates(AbsolutePosition):
         if len(grid) != 2:
             raise OptionError(f"coordinates: grid must be (height, width), got {tuple(grid)}")
         self.dim = dim
-        self.grid = (grid[0], grid[1])
+        self.grid = grid[0], grid[1]
         self.radius = radius
-        self.max_len = grid[0] * grid[1]
+        self.max_len = math.prod(grid)
         self.project = nn.Linear(2 + radius, dim, bias=False)
 
     def encode(self, position, dtype):
