@@ -24,11 +24,9 @@ class CachedMixer(SplitMixer):
 
     def _start(self, length, max_len):
         weight = self._like
-        B = len(length)
-        room = max_len or 0
         with torch.no_grad():  # one token shows what is kept of each
             _, *kept = self._split(weight.new_zeros(1, 1, self.dim), None, length[:1, None])
-        k, v = (weight.new_zeros(B, z.shape[1], room, z.shape[3]) for z in kept)
+        k, v = (weight.new_zeros(len(length), z.shape[1], max_len or 0, z.shape[3]) for z in kept)
         return State(k, v, length)
 
     def _step(self, x, state, valid, donate):

@@ -35,8 +35,6 @@ from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.heads import read
 from regard.nn.starts import unset
 
-FirstSlot = Literal["token0", "null", "none"]
-
 
 class Compressed(HeadsMixer):
     __doc__ = __doc__
@@ -68,7 +66,7 @@ class Compressed(HeadsMixer):
         factor: int = 3,
         share_conv: bool = False,
         grouped: bool = True,
-        first_slot: FirstSlot = "token0",
+        first_slot: Literal["token0", "null", "none"] = "token0",
         num_kv_heads: int | None = None,
         impl: Impl = "auto",
     ):

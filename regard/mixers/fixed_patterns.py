@@ -106,7 +106,7 @@ class FixedPatterns(ValuesMixer):
 
 def _by_heads(mask: Mask, first: int) -> tuple[Mask, Mask]:
     """The mask of the first heads and of the others."""
-    if mask.pairwise is None or mask.pairwise.shape[1] == 1:
-        return mask, mask
     pairwise = mask.pairwise
+    if pairwise is None or pairwise.shape[1] == 1:
+        return mask, mask
     return replace(mask, pairwise=pairwise[:, :first]), replace(mask, pairwise=pairwise[:, first:])

@@ -76,11 +76,10 @@ class GAU(CachedMixer):
 
     def _split(self, x, context, at=None):
         at = first_places(x) if at is None else at
-        source = x if context is None else context
         q, k = self.relative.turned(self.unit.views(x), at, self.score_scale)
         if context is not None:
             _, k = self.relative.turned(self.unit.views(context), first_places(context), 1.0)
-        return q, k, self.unit.values(source)
+        return q, k, self.unit.values(x if context is None else context)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         bias, at = None, self.relative.at

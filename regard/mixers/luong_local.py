@@ -35,8 +35,6 @@ from regard.mixers._cached import CachedMixer, State
 from regard.nn.scores import Score, build_score
 from regard.nn.starts import glorot_matrices, uniform, unset
 
-Alignment = Literal["monotonic", "predictive"]
-
 
 class LuongLocal(CachedMixer, HeadsMixer):
     __doc__ = __doc__
@@ -71,7 +69,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
         num_heads: int,
         max_len: int | None = None,
         window_size: int = 10,
-        alignment: Alignment = "monotonic",
+        alignment: Literal["monotonic", "predictive"] = "monotonic",
         score: str | type[Score] = "general",
         score_options: Options | None = None,
         renormalise: bool = False,

@@ -37,8 +37,6 @@ from regard.functional.rows import Impl
 from regard.mixers._base import Options
 from regard.mixers._patterned import PatternMixer
 
-Kind = Literal["strided", "fixed", "dilated"]
-
 
 class Strided(PatternMixer):
     __doc__ = __doc__
@@ -64,7 +62,7 @@ class Strided(PatternMixer):
         dim: int,
         *,
         num_heads: int,
-        kind: Kind = "strided",
+        kind: Literal["strided", "fixed", "dilated"] = "strided",
         stride: int | None = None,
         window_size: int | None = None,
         summary_width: int | None = None,
