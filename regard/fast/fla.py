@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.core import Mask
 from regard.core.packages import lacking
 from regard.functional.linear import CAUSAL
-from regard.functional.rows import Form, wide_type, with_ones
+from regard.functional.rows import Form, widened, with_ones
 
 WIDTH = 16  # channels are filled up with zeros: the kernel refuses odd numbers, and whole rows are read faster
 
@@ -28,8 +28,7 @@ def causal_sums(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums in the dtype of v."""
     M, V = phi_q.shape[-1], v.shape[-1]
-    if log_decay is not None:
-        log_decay = log_decay.to(wide_type(log_decay))
+    (log_decay,) = widened(log_decay)
     state = None
     if S is not None and z is not None:
         state = _filled(_filled(torch.cat([S, z[..., None]], -1)).mT).mT

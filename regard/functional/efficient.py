@@ -29,7 +29,7 @@ from regard.functional.rows import (
     in_time,
     pick,
     upto,
-    wide_type,
+    widened,
     with_ones,
 )
 
@@ -107,7 +107,7 @@ def causal_means(
 ) -> tuple[Float[Tensor, "B H T V"], Tensor, Tensor, Tensor]:
     """y, and the state after it, from that before. donate: the state after one token may be where the state before it was."""
     dtype, T = v.dtype, k.shape[2]
-    rho, k, v, S, z, m = (x.to(wide_type(x)) for x in (rho, k, v, S, z, m))
+    rho, k, v, S, z, m = widened(rho, k, v, S, z, m)
     if T == 1:
         step = _one(rho, k[:, :, 0], v, S, z, m, is_ours(donate, S, k, v))
         y, S, z, m = (x.to(dtype) for x in step)

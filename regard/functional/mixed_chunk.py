@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.core import Mask
 from regard.functional.rows import (
+    cleared,
     fitted,
     in_chunks,
     in_time,
@@ -111,10 +112,9 @@ def between(
     """a_i q_i M. M is kept in float32 at least: the same numbers are added to it many times."""
     T, wide = v.shape[2], wide_type(v)
     if not mask.causal:
-        k = k if mask.valid is None else k * mask.valid[:, None, :, None]
         one = v.new_ones(1, T, dtype=torch.bool)
         count = (one if mask.valid is None else mask.valid).sum(1, keepdim=True)
-        M = (k.mT @ v).to(wide) * share(count, wide)[:, None, :, None]
+        M = (cleared(k, mask.valid).mT @ v).to(wide) * share(count, wide)[:, None, :, None]
         return q @ M.type_as(v)
     C = fitted(chunk_size, T)
     q, k, v = (in_chunks(z, C) for z in (q, k, v))

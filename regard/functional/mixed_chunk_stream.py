@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core import Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
-from regard.functional.rows import in_chunks, in_time, pick, upto, wide_type, widened
+from regard.functional.rows import cleared, in_chunks, in_time, pick, upto, wide_type, widened
 
 
 @as_state
@@ -74,9 +74,8 @@ def extend(
         state = replace(state, k=pick(k, at), v=pick(values, at))
 
     if sums.far is not None:
-        q, k, x = (in_chunks(z, c) for z in (*sums.far, v))
-        if valid is not None:
-            k = k * in_chunks(valid[:, None, :, None], c)
+        q, k = sums.far
+        q, k, x = (in_chunks(z, c) for z in (q, cleared(k, valid), v))
         first, then = ((k * part).mT @ x for part in (~later, later))
         gains = F.pad(first, (0, 0, 0, 0, 0, 1)) + F.pad(then, (0, 0, 0, 0, 1, 0))
         gains = torch.cat([gains[:, :, :1] + state.P[:, :, None], gains[:, :, 1:]], 2)

@@ -11,7 +11,7 @@ from regard.core import No, Streamed, as_state, check_divisible
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
-from regard.functional.rows import apart, least, ranged, wide_type, widened
+from regard.functional.rows import apart, grouped, least, ranged, widened
 from regard.mixers._base import ALL, SplitMixer
 from regard.nn.norm import RMSNorm
 from regard.nn.recurrent import ShortConv
@@ -102,8 +102,7 @@ class ScanMixer(SplitMixer):
         z = self.conv(wide, before) if self.conv else self.activation(wide)
         *qk, v = z.split(self.widths, -1)
         v = apart(v, self.value_dim)
-        q, k = (apart(z, self.key_dim) for z in qk)
-        q, k = (z.repeat_interleave(v.shape[1] // z.shape[1], 1) for z in (q, k))
+        q, k = (grouped(apart(z, self.key_dim), v.shape[1]) for z in qk)
         q, k, v, b, g = self._terms(x, q, k, v, after)
         if valid is not None:
             k = present(k, valid)
@@ -154,6 +153,6 @@ class ScanMixer(SplitMixer):
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Rows z / sqrt(|z|^2 + 1e-6), as the released code has it, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
     eps = least(x, 1e-3) ** 2
-    wide = (z.to(wide_type(z)) for z in tensors)
+    wide = widened(*tensors)
     q, *rest = (z * (z.square().sum(-1, keepdim=True) + eps).rsqrt() for z in wide)
     return q / q.shape[-1] ** 0.5, *rest

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Mask, No, OptionError
 from regard.functional.cache import advance, place
-from regard.functional.rows import Impl, upto, wide_type
+from regard.functional.rows import Impl, pick, upto, wide_type
 from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
 from regard.mixers._cached import CachedMixer, State
@@ -164,5 +164,5 @@ class LuongLocal(CachedMixer, HeadsMixer):
         y = self._attend(q, k, v, OPEN, windows=windows)
         length = advance(state.length, valid, N)
         last = (length - state.length)[:, None] + upto(D_w, x)
-        k, v = (z.take_along_dim(last[:, None, :, None], 2) for z in (k, v))
+        k, v = (pick(z, last) for z in (k, v))
         return y, State(k, v, length)

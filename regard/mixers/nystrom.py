@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.core import No, OptionError
 from regard.functional.nystrom import nystrom_attention
-from regard.functional.rows import ranged
+from regard.functional.rows import cleared, ranged
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.starts import unset
 
@@ -63,7 +63,7 @@ class Nystrom(HeadsMixer):
         if self.filters is None or cross:
             return self.heads.merge(y)
         filters = self.filters
-        v = v if mask.valid is None else v * mask.valid[:, None, :, None]
+        v = cleared(v, mask.valid)
         near = filters.shape[1] // 2
         rows = F.pad(v, (0, 0, near, near)).permute(0, 3, 1, 2).flatten(0, 1)  # B V, H, T
         # oneDNN's float16 form of this never ends on some processors
