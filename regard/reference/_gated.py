@@ -25,7 +25,7 @@ def chunked(
 ) -> Numbers:
     """Weights of query i: `near` over the keys of its chunk, and its share of `far` of each key between chunks."""
     C, parts = options["chunk_size"], options["parts"]
-    seen = [j for j in range(row.T) if not row.causal or j <= i]
+    seen = range(i + 1 if row.causal else row.T)
     inside, between = {}, {}
     if parts != "global":
         inside = near([j for j in seen if j // C == i // C])

@@ -89,7 +89,7 @@ def _rows(
     if pairwise is None:
         pairwise = torch.ones(1, 1, x.shape[1], source.shape[1])
     for b in range(len(x)):
-        keys = [j for j in range(source.shape[1]) if valid is None or bool(valid[b, j])]
+        keys = [j for j in range(source.shape[1]) if valid is None or valid[b, j]]
         queries = list(range(x.shape[1])) if is_cross else keys
         if not queries or not keys:
             continue

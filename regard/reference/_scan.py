@@ -54,7 +54,6 @@ def all_heads(
     units, heads = torch.eye(len(q), dtype=q.dtype), []
     for h in range(q.shape[1]):
         values = torch.cat([v[:, h], units], 1)
-        erased = None if b is None else b[:, h]
-        heads.append(scanned(q[:, h], k[:, h], values, a[:, h], erased))
+        heads.append(scanned(q[:, h], k[:, h], values, a[:, h], None if b is None else b[:, h]))
     o, weights = torch.stack(heads, 1).split([v.shape[2], len(q)], 2)
     return o, weights.transpose(0, 1)

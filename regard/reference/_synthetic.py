@@ -11,7 +11,7 @@ from regard.reference._rows import Numbers, Params, Row, attend, linear, part, s
 def dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """W_2 relu(W_1 x_i + b_1) + b_2, first T entries; W_2 x_i + b_2 without W_1"""
     hidden = _hidden(p, row, h, i) if "hidden.weight" in p else row.x[i]
-    g = h % p["weight"].shape[0]
+    g = h % len(p["weight"])
     return p["weight"][g, : row.T] @ hidden + p["bias"][g, : row.T]
 
 
@@ -39,7 +39,7 @@ def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
 
 def _hidden(p, row: Row, h: int, i: int) -> Tensor:
     w, b = p["hidden.weight"], p["hidden.bias"]
-    F = w.shape[0] // row.H
+    F = len(w) // row.H
     return (w[h * F : (h + 1) * F] @ row.x[i] + b[h * F : (h + 1) * F]).clamp_min(0)
 
 

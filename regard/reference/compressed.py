@@ -26,7 +26,7 @@ def compressed(params, options, row):
         return torch.stack(channels).reshape(row.H, -1)
 
     of_values = "key_conv" if options["share_conv"] else "value_conv"
-    groups = [list(range(c, min(c + s, row.S))) for c in range(0, row.S, s)]
+    groups = [range(row.S)[c : c + s] for c in range(0, row.S, s)]
     slots = [
         (slot("key_conv", [k[j] for j in group]), slot(of_values, [v[j] for j in group]))
         for group in groups

@@ -13,7 +13,6 @@ def efficient(params, options, row):
         if options["normaliser"] == "scaling":
             return {j: q[i, h] @ k[j, h] / row.S for j in keys}
         rho = q[i, h].softmax(0)
-        channels = k[keys, h].softmax(0)
-        return {j: rho @ channel for j, channel in zip(keys, channels, strict=True)}
+        return dict(zip(keys, k[keys, h].softmax(0) @ rho, strict=True))
 
     return attend(params, row, v, weigh)

@@ -19,15 +19,16 @@ def latent(params, options, row):
     N = q.shape[2] - R
     both = linear(params, "latent.compress", row.context)
     c = normed(params, "latent.norm", both[:, :L])
-    r = both[:, L:]
     kv = linear(params, "latent.expand", c).view(row.S, H, -1)
     k, v = kv[..., :N], kv[..., N:]
-    base, pairing = options["base"], options["pairing"]
+    base = options["base"]
 
     def turned(tokens):
-        return [z if base is None else rope(z, t, base, pairing) for t, z in enumerate(tokens)]
+        if base is None:
+            return tokens
+        return [rope(z, t, base, options["pairing"]) for t, z in enumerate(tokens)]
 
-    at_q, at_k = turned(q[..., N:]), turned(r)
+    at_q, at_k = turned(q[..., N:]), turned(both[:, L:])
 
     def weigh(h, i):
         query = q[i, h, :N]

@@ -8,9 +8,8 @@ from regard.reference._rows import oracle
 def local(params, options, row):
     """-> (y [B T D], weights [B H T T])"""
     w = options["window_size"]
-    dilation = options["dilation"]
 
     def pairs(h, i, j):
-        return any(j == i + step * dilation for step in range(-w, w + 1))
+        return any(j == i + step * options["dilation"] for step in range(-w, w + 1))
 
     return attend_over(pairs, params, options, row)

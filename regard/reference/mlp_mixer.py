@@ -11,8 +11,6 @@ def mlp_mixer(params, options, row):
     """-> (y [B T D], None); global tokens change nothing where all see all."""
     w1, b1 = params["gather.weight"], params["gather.bias"]
     w2, b2 = params["spread.weight"], params["spread.bias"]
-    channels = []
-    for x in row.x.T:
-        hidden = gelu(w1[:, : row.T] @ x + b1)
-        channels.append((w2 @ hidden + b2)[: row.T])
+    hidden = [gelu(w1[:, : row.T] @ x + b1) for x in row.x.T]
+    channels = [(w2 @ z + b2)[: row.T] for z in hidden]
     return torch.stack(channels, 1), None

@@ -25,7 +25,7 @@ def routing(params, options, row):
             mine = plan["query_clusters"][i]
             if not row.causal:
                 return [plan["key_members"][mine]]
-            past = [j for j in range(row.S) if j <= i + row.S - row.T]
+            past = range(i + row.S - row.T + 1)
             return [[j for j in past if plan["key_clusters"][j] == mine][-W:]]
         if row.causal:
             own = plan["clusters"]

@@ -15,7 +15,7 @@ def sinkhorn(params, options, row):
     C = options["block_size"] or 2 * math.isqrt(options["max_len"])
     q, k, v = heads(params, row)
     K = q.shape[-1]
-    blocks = [range(start, min(start + C, T)) for start in range(0, T, C)]
+    blocks = [range(T)[start : start + C] for start in range(0, T, C)]
     N = len(blocks)
 
     def block_scores() -> Tensor:
@@ -57,7 +57,7 @@ def sinkhorn(params, options, row):
         own = [one[j] for j in blocks[g] if j <= i or not causal]
         parts = [near + own] if options["join"] == "joint" else [own, near]
         if options["mixture"]:
-            parts.append([one[j] for j in range(T) if j <= i or not causal])
+            parts.append([*one[: i + 1 if causal else T]])
         return torch.stack([attended(h, i, part) for part in parts if part]).sum(0)
 
     return attend(params, row, v, lambda h, i: dict(enumerate(weights_of(h, i))))
