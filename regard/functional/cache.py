@@ -53,7 +53,6 @@ def columns(
     Raises ShapeError for a length that the store does not hold.
     """
     length, C = state.length, store.shape[2]
-    start = same_in_all(length)
     most = most_in(length, state.most)
     if readable(length) and not all(0 <= n <= C for n in length.tolist()):
         raise ShapeError(
@@ -64,7 +63,7 @@ def columns(
     seen = needed if N > 1 or readable(length) else room
     new = place(length, None, N)
     query = new if valid is None else torch.where(valid, new, -1)
-    return Columns(query, new, start, room, seen, valid, advance(length, valid, N))
+    return Columns(query, new, same_in_all(length), room, seen, valid, advance(length, valid, N))
 
 
 def most_in(length: Lengths, known: int | None) -> int | None:

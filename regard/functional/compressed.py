@@ -240,8 +240,8 @@ def write(
     donate: bool,
 ) -> Float[Tensor, "B H C2 K"]:
     """Writes `new` to these columns of `store`, where they exist; `room`: columns needed."""
-    C, n = store.shape[2], new.shape[2]
-    room = max(room, n)  # so that the columns of a row are distinct modulo the room
+    C = store.shape[2]
+    room = max(room, new.shape[2])  # so that the columns of a row are distinct modulo the room
     if C < room:
         store = F.pad(store, (0, 0, 0, (2 * room if donate else room) - C))
     index = (at % store.shape[2])[:, None, :, None].expand_as(new)

@@ -55,9 +55,10 @@ def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[
     turns = index * index % (2 * n)
     angle = math.pi * turns.type_as(x.real) / n
     chirp = torch.polar(torch.ones_like(angle), angle)
-    x = (x * chirp.conj()[..., None]).masked_fill((index >= n)[..., None], 0)
+    back = chirp.conj()[..., None]
+    x = (x * back).masked_fill((index >= n)[..., None], 0)
     around = torch.cat(
         [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], 1
     )  # m = 0 .. T-1, -(T-1) .. -1
     product = torch.fft.fft(x, n=2 * T, dim=1) * torch.fft.fft(around, dim=1)[..., None]
-    return torch.fft.ifft(product, dim=1)[:, :T] * chirp.conj()[..., None]
+    return torch.fft.ifft(product, dim=1)[:, :T] * back

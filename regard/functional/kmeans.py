@@ -92,13 +92,12 @@ def attend(
     if "query_clusters" in assigned:
         return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
     if "clusters" in assigned:
-        window = last_of_group(window_size, include_self=not exclude_self)
         return sorted_attention(
             q,
             k,
             v,
             group=assigned["clusters"][:, :, None],
-            window=window,
+            window=last_of_group(window_size, include_self=not exclude_self),
             mask=mask,
             scale=scale,
             exclude_self=exclude_self,

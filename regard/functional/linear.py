@@ -152,8 +152,7 @@ def weighted_sums(
     phi_k: zero where there is no key. log_decay (<= 0), in causal order: what the state is multiplied by, in log, just before each token
     is added.
     """
-    T = phi_q.shape[2]
-    M = phi_q.shape[3]
+    T, M = phi_q.shape[2:]
     V = v.shape[3]
     if not mask.causal:
         S, z = summed(phi_k, v)

@@ -127,8 +127,9 @@ def softmax_rows(
     q, k, v, mask=None, *, causal=False, scale=None, soft_cap=None, dropout=0.0, tile: int = TILE
 ) -> Float[Tensor, "B H T V"]:
     """The plain form of `attend`, with the same arguments."""
-    if k.shape[1] != q.shape[1]:
-        k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
+    H = q.shape[1]
+    if k.shape[1] != H:
+        k, v = grouped(k, H), grouped(v, H)
 
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 

@@ -61,10 +61,10 @@ def window_attention(
 def attend(
     q, k, v, *, window, dilation, soft_cap=None, sinks=None, mask: Mask, tile=TILE
 ) -> Tensor:
-    T = q.shape[2]
+    H, T = q.shape[1:3]
     S = k.shape[2]
     d = dilation
-    k, v = grouped(k, q.shape[1]), grouped(v, q.shape[1])
+    k, v = grouped(k, H), grouped(v, H)
     if mask.global_tokens is not None:
 
         def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:

@@ -153,6 +153,5 @@ class ScanMixer(SplitMixer):
 def units_of(x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Rows z / sqrt(|z|^2 + 1e-6), as the released code has it, or of less where x's type does not hold the gradient; the first is divided by sqrt(K) as well."""
     eps = least(x, 1e-3) ** 2
-    wide = widened(*tensors)
-    q, *rest = (z * (z.square().sum(-1, keepdim=True) + eps).rsqrt() for z in wide)
+    q, *rest = (z * (z.square().sum(-1, keepdim=True) + eps).rsqrt() for z in widened(*tensors))
     return q / q.shape[-1] ** 0.5, *rest

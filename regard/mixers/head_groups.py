@@ -84,8 +84,7 @@ class HeadGroups(HeadsMixer):
             raise OptionError(
                 f"head_groups: its groups have {counted} heads, and num_heads is {num_heads}"
             )
-        K = self.heads.head_dim
-        self.groups = nn.ModuleList(made(group, K, max_len) for group in groups)
+        self.groups = nn.ModuleList(made(group, self.heads.head_dim, max_len) for group in groups)
         self.sizes = [group.num_heads for group in groups]
         self.options = {**self.options, "groups": tuple(map(told, groups, self.groups))}
         self.capabilities = together([(m.name, m.capabilities) for m in self.groups])

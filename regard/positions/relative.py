@@ -9,7 +9,7 @@ finite and means nothing: masks come after.
 """
 
 from abc import abstractmethod
-from typing import Any
+from functools import partial
 
 import torch
 from einops import rearrange
@@ -113,11 +113,12 @@ class T5(BiasPosition):
     ):
         super().__init__()
         t5_borders(num_buckets, max_distance, bidirectional)
-        self.buckets: dict[str, Any] = {
-            "num_buckets": num_buckets,
-            "max_distance": max_distance,
-            "bidirectional": bidirectional,
-        }
+        self.bucket = partial(
+            t5_bucket,
+            num_buckets=num_buckets,
+            max_distance=max_distance,
+            bidirectional=bidirectional,
+        )
         self.table = nn.Parameter(torch.empty(num_buckets, num_heads))
         self.reset_parameters()
 
@@ -125,7 +126,7 @@ class T5(BiasPosition):
         nn.init.zeros_(self.table)
 
     def bias(self, query_position, key_position, dtype=torch.float32):
-        bucket = t5_bucket(_distance(query_position, key_position), **self.buckets)
+        bucket = self.bucket(_distance(query_position, key_position))
         return rearrange(self.table[bucket].to(dtype), "b t s h -> b h t s")
 
 

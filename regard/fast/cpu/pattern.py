@@ -96,13 +96,14 @@ def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: 
 def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     """The tile's bias under the tensors of the mask."""
     mask = call.mask
+    given = None if mask.pairwise is None else mask.pairwise[:, :, tile.rows]
     bias = tile.bias
     there = None
     if call.marks is not None:
         there = _take(call.marks[:, None, :, None].expand(-1, H, -1, -1), tile, None).mT
         there = None if there.all() else there
-    if mask.pairwise is not None:
-        pairs = _take(mask.pairwise[:, :, tile.rows].mT.expand(-1, H, -1, -1), tile, None).mT
+    if given is not None:
+        pairs = _take(given.mT.expand(-1, H, -1, -1), tile, None).mT
         there = pairs if there is None else there & pairs
     if there is not None:
         bias = (torch.zeros(()) if bias is None else bias).masked_fill(~there, -math.inf)
@@ -111,9 +112,9 @@ def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     at, seen = (z[:, None, None] for z in (call.at, call.present))
     if mask.causal:
         seen = seen & (at <= torch.arange(T)[tile.rows, None])
-    if mask.pairwise is not None:
-        b = max(len(at), len(mask.pairwise))
-        pairs = mask.pairwise[:, :, tile.rows].expand(b, -1, -1, -1)
+    if given is not None:
+        b = max(len(at), len(given))
+        pairs = given.expand(b, -1, -1, -1)
         seen = seen & pairs.gather(3, at.clamp_min(0).expand(b, *pairs.shape[1:3], -1))
     own = torch.zeros(()).masked_fill(~(seen | (at < 0)), -math.inf)
     return beside(own, torch.zeros(sum(tile.sizes)) if bias is None else bias)
