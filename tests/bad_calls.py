@@ -328,7 +328,9 @@ def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
     known = dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2)
     ordered = causal and name not in ("fourier_mixing", "nystrom_attention")
     known |= dict(mask=Mask(causal=ordered), impl="auto", factor=2)
-    known |= dict(num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T))
+    known |= dict(
+        cross=S != T, num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T)
+    )
     known |= dict(state=torch.randn(B, 4, 4, 3), compress_k=_means, compress_v=_means)
     known |= dict(chunk_size=3, block_size=2, window_size=3, pattern=Window(2, 1))
     known |= dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4))

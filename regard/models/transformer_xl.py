@@ -132,7 +132,7 @@ class TransformerXL(LanguageModel):
                 when=self.config.checkpoint,
                 random=True,
                 valid=None if valid is None else valid[:, columns],
-                donate=donate and not again,
+                donate=False if again else donate,
             )
             parts.append(hidden)
         whole = torch.cat(parts, 1)
