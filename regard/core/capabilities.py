@@ -8,8 +8,9 @@ from typing import Any, Literal
 from regard.core.errors import OptionError
 from regard.core.options import CheckedOptions, Declared
 
-WORD = re.compile(r"[A-Z](\^[\d.]+)?|\d+|log|[+/]")
-"""A word of a cost."""
+FACTOR = r"(log )?([A-Z](\^\d+(\.\d+)?)?|\d+)"
+COST = re.compile(rf"{FACTOR}(( /| \+)? {FACTOR})*")
+"""A sum of products and quotients."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,14 @@ def growth(cost: str, low: int, high: int) -> float:
 
     Raises OptionError unless 1 < low < high, and for a cost that is no sum of such products.
     """
-    if odd := [word for word in cost.split() if not WORD.fullmatch(word)]:
-        raise OptionError(
-            f"growth: cost ({cost}) must be sums of products as 'T W K + T^2 H / C', and {odd[0]} is none"
-        )
+    if not COST.fullmatch(cost):
+        raise OptionError(f"growth: cost ({cost}) must be sums of products as 'T W K + T^2 H / C'")
     if not 1 < low < high:
         raise OptionError(f"growth: lengths ({low}, {high}) must rise, and be above 1")
 
     def term_slope(term: str) -> float:
-        slope = sum(float(p or 1) for p in re.findall(r"(?<!log )\bT\b(?:\^([\d.]+))?", term))
+        found = re.findall(r"(/ )?(?<!log )\bT\b(?:\^([\d.]+))?", term)
+        slope = sum(float(power or 1) * (-1 if below else 1) for below, power in found)
         if "log T" in term:
             slope += math.log(math.log(high) / math.log(low)) / math.log(high / low)
         return slope

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from regard.core.errors import UnknownNameError
+from regard.core.errors import OptionError, UnknownNameError, shown
 
 
 class Named(Protocol):
@@ -24,8 +24,10 @@ class Catalog(Mapping[str, Entry]):
 
     def __init__(self, kind: str, entries: Sequence[Entry]):
         self.kind = kind
+        names = [getattr(entry, "name", None) for entry in entries]
+        if None in names or len(set(names)) < len(names):
+            raise OptionError(f"entries of {kind} must have a name each, got {shown(names)}")
         self._entries = {entry.name: entry for entry in entries}
-        assert len(self._entries) == len(entries), f"two entries of {kind} share a name"
 
     def names(self) -> list[str]:
         return list(self._entries)

@@ -87,7 +87,12 @@ class Mask:
         check_integers("Mask.packed: cu_seqlens", cu_seqlens, 1, read=True)
         assert cu_seqlens is not None
         lengths = cu_seqlens.long().diff()
-        if len(cu_seqlens) < 2 or cu_seqlens[0] != 0 or (lengths < 0).any():
+        if (
+            len(cu_seqlens) < 2
+            or cu_seqlens[0] != 0
+            or (cu_seqlens < 0).any()
+            or (lengths < 0).any()
+        ):
             raise ShapeError(
                 f"Mask.packed: cu_seqlens must rise from 0 to the number of tokens, got {shown(cu_seqlens.tolist())}"
             )

@@ -74,10 +74,16 @@ def load(
                 "load: a folder has its own config.json; give config with a state dict"
             )
         source = Path(source)
-        if source.suffix == ".gguf":
+        of_gguf = source.suffix == ".gguf"
+        config = {} if of_gguf else read_config(source)
+        saved = (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK)
+        if pairing != "half" and (of_gguf or saved):
+            raise OptionError(
+                f"load: {shown(str(source))} says which channels are turned together: leave pairing out"
+            )
+        if of_gguf:
             return load(*_gguf(source))
-        config = read_config(source)
-        if (config.get("model_type"), config.get("model")) == (RegardConfig.model_type, STACK):
+        if saved:
             with described("saved stack"):
                 return _tried(_saved(source, config["settings"]))
         source = _tensors(source)

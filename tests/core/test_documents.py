@@ -44,6 +44,7 @@ def places(*numbers):
     return lambda: regard.Mask.packed(position_ids=torch.tensor(numbers))
 
 
+OFFSETS = [0, 5, 4], [1, 5], [0], [0, 2**63 - 1, -(2**63)]
 NESTED = torch.nested.nested_tensor([torch.zeros(12)])
 NO_NUMBERS = DOCUMENTS.float(), DOCUMENTS.bool(), DOCUMENTS[0], [[0] * 12], NESTED
 NO_DOCUMENTS = [
@@ -58,7 +59,7 @@ def test_a_packing_that_is_none_and_documents_that_do_not_fit_are_refused():
     one_by_one = torch.func.vmap(lambda numbers: mixed(numbers[None]))
     assert_refused(
         (OptionError, "one of cu_seqlens and position_ids", regard.Mask.packed),
-        *((ShapeError, "must rise from 0", offsets(*z)) for z in ([0, 5, 4], [1, 5], [0])),
+        *((ShapeError, "must rise from 0", offsets(*z)) for z in OFFSETS),
         (ShapeError, "integer", offsets(0, 5, dtype=torch.uint16)),
         (OptionError, "one row", offsets(0, 10**15)),
         (ShapeError, "meta device", offsets(0, 5, device="meta")),

@@ -277,14 +277,17 @@ def test_a_folder_that_was_altered_is_refused_in_one_line(case, tmp_path):
     assert str(found.value).isprintable() and len(str(found.value)) < 500
 
 
-def test_what_is_not_read_is_refused():
+def test_what_is_not_read_is_refused(tmp_path):
     original, norm, load = model("bert"), "bert.embeddings.LayerNorm.bias", regard.hf.load
     state, config = original.state_dict(), original.config.to_dict()
     ours, (ids, valid) = load(state, config), tokens()
+    regard.hf.save(ours, tmp_path)
     lacking = {name: z for name, z in state.items() if name != norm}
     assert_refused(
         (UnsupportedError, "model_type 'bort': it reads bert, roberta", lambda: load(state, {**config, "model_type": "bort"})),
         (UnsupportedError, "bert with is_decoder=True: it reads False", lambda: load(state, {**config, "is_decoder": True})),
+        (OptionError, "leave pairing out", lambda: load(tmp_path, pairing="adjacent")),
+        (OptionError, "leave pairing out", lambda: load("a.gguf", pairing="adjacent")),
         (OptionError, "bert has no rotary positions", lambda: load(state, config, pairing="adjacent")),
         (OptionError, r"a BertForMaskedLM.* or a mapping of names to Tensors", lambda: load(original)),
         (ShapeError, "this checkpoint: token id 99 is outside the vocabulary", lambda: ours(torch.full((1, 3), 99))),

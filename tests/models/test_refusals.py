@@ -96,7 +96,9 @@ REFUSED = {
         (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
         *(("Form: tile must be a positive", lambda odd=odd: regard.Form(tile=odd)) for odd in (0, 2.0, 2**31)),
         ("its logits are no finite numbers", lambda: diverged().generate(TEXT, max_new_tokens=2)),
-        *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in ("2T K", "n^2", "T^(3/2)")),
+        *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in (
+            "2T K", "n^2", "T^(3/2)", "T^1.2.3", "T /", "T +", "")),
+        *(("must have a name each", lambda odd=odd: regard.Catalog("odd", odd)) for odd in ([m.HANConfig] * 2, [3])),
         ("pass a function that makes the Mixer, such as lambda", lambda: check_mixer(MIXER)),
         (r"dtype .* must be floats of 16 bits", lambda: MultiheadAttention(MIXER, dtype=torch.int32)),
         ("least is set by the function", lambda: above("a", "b", least=1.0)),
