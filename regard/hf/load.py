@@ -8,7 +8,6 @@ padding on the right. Weights come from safetensors alone, and nothing is run fr
 
 import json
 import math
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -276,8 +275,9 @@ def _gguf(path: Path) -> tuple[Tensors, dict[str, Any]]:
         found: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
         )
-    except (ValueError, LookupError, OSError, RuntimeError, struct.error) as error:
-        raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {error}") from None
+    except Exception as error:  # its reader and Transformers have many
+        why = visible(str(error))[:LONGEST]
+        raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {why}") from None
     model = found[0]
     missing = sorted(found[1]["missing_keys"])
     if missing:

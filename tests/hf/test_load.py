@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import struct
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -180,7 +181,8 @@ def test_a_gguf_file(tmp_path):
     torch.testing.assert_close(ours.head(ours(ids)), original(ids).logits, **NEAR)
     assert not ours.left
     whole = path.read_bytes()
-    for damaged in (b"", b"GGUF", b"no weights", whole[:-400]):
+    heads, odd = (b"head_count" + struct.pack("<II", 4, n) for n in (4, 5))
+    for damaged in (b"", b"GGUF", b"no weights", whole[:-400], whole.replace(heads, odd)):
         path.write_bytes(damaged)
         with pytest.raises(StoredDataError, match="is no GGUF file, or damaged"):
             regard.hf.load(path)

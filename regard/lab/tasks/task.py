@@ -232,10 +232,12 @@ class Task(Declared):
 
 
 def padded(rows: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor | None]:
-    """[B T], `value` on the right; and what is valid, None where all is."""
+    """[B T], `value` on the right, T >= 1; and what is valid, None where all is."""
     lengths = torch.tensor([len(row) for row in rows])
-    valid = torch.arange(int(lengths.max())) < lengths[:, None]
-    found = pad_sequence(list(rows), batch_first=True, padding_value=value)
+    T = max(1, int(lengths.max()))
+    valid = torch.arange(T) < lengths[:, None]
+    longest = rows[0].new_empty(T)
+    found = pad_sequence([*rows, longest], batch_first=True, padding_value=value)[:-1]
     return found, None if valid.all() else valid
 
 

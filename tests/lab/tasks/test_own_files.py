@@ -5,10 +5,12 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 from regard.core import MissingDataError, OptionError, StoredDataError, UnknownNameError
 from regard.lab.data.own import OWN, read_parallel
 from regard.lab.tasks import LabelledTexts, OwnTable, OwnText, TextFiles
+from regard.lab.tasks.task import padded
 
 
 @pytest.mark.parametrize("name", OWN.names())
@@ -72,6 +74,8 @@ def test_a_csv_of_labelled_texts(tmp_path):
         text = bytes((item["tokens"] - 1).tolist()).decode()
         number = int(text.partition(",")[0])
         assert text == f'{number}, a "review"'[:20] and item["label"] == (1, 0, 2)[number % 3]
+    tokens, valid = padded([torch.zeros(0).long()] * 2)  # a batch of empty texts
+    assert tokens.shape == (2, 1) and not valid.any()
     tabs.write_text("text\tlabel\n" + "".join(f"a{i}, b\t{i % 2}\n" for i in range(40)))
     assert LabelledTexts(path=tabs).load().facts == {"num_classes": 2}
     with pytest.raises(UnknownNameError, match="unknown column 'text'"):
