@@ -11,6 +11,7 @@ at 99 %, since a hundred verdicts are given. It is a little wide, as the noise w
 
 from collections.abc import Mapping, Sequence
 from math import ceil, inf, isfinite, sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -166,8 +167,7 @@ def _needs(
         items = max(found.items for found, _ in open_)
         return f"more than {items:,} test items, whatever the seeds", None
     seeds = max(filter(None, needed))
-    seconds = sum(row.seconds for cell in results.cells.values() for row in cell.rows)
-    seconds /= max(1, len(results.config["seeds"]))
+    seconds = sum(fmean(one.seconds for one in c.rows) for c in results.cells.values() if c.rows)
     more = seeds - min(found.seeds for found, _ in open_)
     return f"about {seeds} seeds, {ceil(more * seconds / 60)} more minutes of one core", seeds
 
