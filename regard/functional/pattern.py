@@ -169,13 +169,12 @@ def _part(
     i = i.clamp_max(T - 1)  # copies of the last query are dropped below
 
     def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H N d t V"]:
-        query, own, before = i[None, None, :, :, rows, None], [], list(earlier)
-        for term, of_term in zip(terms, keys, strict=True):
+        query, own = i[None, None, :, :, rows, None], []
+        for n, (term, of_term) in enumerate(zip(terms, keys, strict=True)):
             pairs = term.contains(query, of_term)
-            for one in before:
+            for one in (*earlier, *terms[:n]):
                 pairs = pairs & ~one.contains(query, of_term)
             own.append(pairs)
-            before.append(term)
         pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
         if prefix is not None:
             first, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))

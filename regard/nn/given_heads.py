@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, UnsupportedError
+from regard.core import Mixer, OptionError, UnsupportedError
 from regard.nn.heads import Heads
 
 
@@ -70,3 +70,23 @@ class _Part(nn.Module):
 
     def reset_parameters(self) -> None:
         """Nothing to restore; FSDP calls it on every module with a buffer."""
+
+
+def taken_over(dropout: float, mixer: Mixer) -> float:
+    """The dropout of weights: the layer's, which the mixer then has too, or, where that is 0, the mixer's own."""
+    own = mixer.options.get("dropout")
+    if not dropout:
+        return own or 0.0
+    if own is None:
+        raise UnsupportedError(
+            f"MultiheadAttention: {mixer.name} does not support dropout of weights ({dropout}): set the "
+            "layer's dropout to 0.0 first"
+        )
+    if own not in (0.0, dropout):
+        raise OptionError(
+            f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({dropout}). Build the "
+            "mixer without: that of the layer is taken over."
+        )
+    mixer.dropout = dropout  # type: ignore[assignment]  # a mixer with the option has the number
+    mixer.options = {**mixer.options, "dropout": dropout}
+    return dropout

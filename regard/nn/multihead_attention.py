@@ -34,7 +34,7 @@ from regard.core import (
     marks,
     shown,
 )
-from regard.nn.given_heads import packed, with_given_heads
+from regard.nn.given_heads import packed, taken_over, with_given_heads
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
@@ -92,7 +92,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 f"MultiheadAttention: num_kv_heads ({heads.num_kv_heads}) must be num_heads ({heads.num_heads}), and the "
                 f"mixer's heads must have dim / num_heads channels ({mixer.dim} / {heads.num_heads}), as in torch's layer"
             )
-        dropout = _taken_over(dropout, given)
+        dropout = taken_over(dropout, given)
         super().__init__(
             mixer.dim,
             heads.num_heads,
@@ -309,26 +309,6 @@ def _valid(given: dict[str, Tensor]) -> Marks | None:
     if "valid" in given:
         raise OptionError("MultiheadAttention takes one of valid and key_padding_mask")
     return _allowed("key_padding_mask", given["key_padding_mask"], adds=False)[0]
-
-
-def _taken_over(dropout: float, mixer: Mixer) -> float:
-    """The dropout of weights: the layer's, which the mixer then has too, or, where that is 0, the mixer's own."""
-    own = mixer.options.get("dropout")
-    if not dropout:
-        return own or 0.0
-    if own is None:
-        raise UnsupportedError(
-            f"MultiheadAttention: {mixer.name} does not support dropout of weights ({dropout}): set the "
-            "layer's dropout to 0.0 first"
-        )
-    if own not in (0.0, dropout):
-        raise OptionError(
-            f"MultiheadAttention: the mixer's dropout ({own}) is not the layer's ({dropout}). Build the "
-            "mixer without: that of the layer is taken over."
-        )
-    mixer.dropout = dropout  # type: ignore[assignment]  # a mixer with the option has the number
-    mixer.options = {**mixer.options, "dropout": dropout}
-    return dropout
 
 
 class _OutProjection(NonDynamicallyQuantizableLinear):
