@@ -89,8 +89,11 @@ def _about(sheet: Any, group: Group) -> Data:
     outside = None
     every = max(1, values.shape[2] // COMPARED)
     if group.prefix:
-        total = sheet.values.abs().sum(-1).clamp(min=1e-30)
-        outside = _plain((1 - values[0].abs().sum(-1) / total).mean(-1))
+        total = sheet.values.abs().sum(-1)
+        share = sheet.values[..., : group.prefix].abs().sum(-1) / total.clamp(min=1e-30)
+        outside = _plain(
+            share.sum(-1) / (total > 0).sum(-1).clamp(min=1)
+        )  # of queries that see any
     return {
         "name": sheet.name,
         "mechanism": sheet.mechanism,

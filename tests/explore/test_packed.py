@@ -37,7 +37,9 @@ def test_long_inputs_keep_the_windows_along_the_diagonal():
 
 
 def test_weights_of_external_tokens_are_counted():
+    """Of queries that see any."""
     values = torch.full((1, 2, 3), 1 / 3)
+    values = torch.nn.functional.pad(values, (0, 1, 0, 1))
     (packed,) = pack([group([values], prefix=1)], window=4, max_bytes=10**6)
     (sheet,) = packed["sheets"]
     assert sheet["external"] == pytest.approx([1 / 3], abs=1e-3)
