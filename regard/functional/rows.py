@@ -92,6 +92,13 @@ def of_any_length(T: int) -> bool:
     return is_exporting() or not has_static_value(T)
 
 
+def longer(z: Tensor, n: int, dim: int) -> Tensor:
+    """z, of which the first n entries of this axis are wanted; with one more in a program for any length, which could not cut all of z."""
+    if is_compiling() and of_any_length(n):
+        return torch.cat([z, z.narrow(dim, 0, 1)], dim)
+    return z
+
+
 def replacements() -> Any:
     """`regard.fast`, or None where that folder was left out."""
     if not _FAST:

@@ -25,6 +25,7 @@ from regard.core import OPEN, Mask, ShapeError
 from regard.functional.rows import (
     Impl,
     choose,
+    longer,
     mixed,
     of_any_length,
     ranged,
@@ -54,7 +55,7 @@ class Logits:
 
 
 def table(rows: slice, S: int, R: Float[Tensor, "#b #H t M"]) -> Float[Tensor, "b H t S"]:
-    return R[..., :S]
+    return longer(R, S, -1)[..., :S]
 
 
 def product(
@@ -65,8 +66,8 @@ def product(
     b: Float[Tensor, "#b #H M"] | None = None,
 ) -> Float[Tensor, "b H t S"]:
     R, C = ranged(R, C) if R.dtype == torch.float16 else (R, C)
-    L = R @ C[:, :, :S].mT
-    return L if b is None else L + b[:, :, None, :S]
+    L = R @ longer(C, S, 2)[:, :, :S].mT
+    return L if b is None else L + longer(b, S, 2)[:, :, None, :S]
 
 
 def outer(

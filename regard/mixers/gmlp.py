@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import Mixer, No, Observation, check_divisible
-from regard.functional.rows import Impl, upto
+from regard.functional.rows import Impl, longer, upto
 from regard.functional.softmax import softmax_attention
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
@@ -88,7 +88,7 @@ class GMLP(CachedMixer):
     def _first(self, T: int) -> Float[Tensor, "T T"]:
         """W between the first T places."""
         if not self.toeplitz:
-            return self.weight[:T, :T]
+            return longer(longer(self.weight, T, 0), T, 1)[:T, :T]
         place = upto(T, self.weight)
         return self._between(place, place)
 
@@ -115,7 +115,7 @@ class GMLP(CachedMixer):
         (z1, q), T = q, v.shape[2]
         if query is None:
             weight = self._first(T)[None]
-            bias = self.bias[None, :T]
+            bias = longer(self.bias, T, 0)[None, :T]
         else:
             weight = self._between(query, key.clamp_max(len(self.bias) - 1))
             bias = self.bias[query]

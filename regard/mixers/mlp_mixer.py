@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.core import Mixer, No
+from regard.functional.rows import longer
 from regard.functional.spatial import spatial_mixing
 from regard.mixers._base import ALL
 from regard.nn.heads import alone
@@ -48,5 +49,7 @@ class MLPMixer(Mixer):
         if not (alone(gather) and alone(spread)):  # which is cut to T, what is around it is not
             whole = F.pad(x, (0, 0, 0, self.max_len - T))
             return spread(F.gelu(gather(whole.mT))).mT[:, :T]
-        hidden = F.gelu(spatial_mixing(gather.weight[None, :, :T], x, bias=gather.bias[None]))
-        return spatial_mixing(spread.weight[None, :T], hidden, bias=spread.bias[None, :T])
+        first = longer(gather.weight, T, 1)[None, :, :T]
+        hidden = F.gelu(spatial_mixing(first, x, bias=gather.bias[None]))
+        last, bias = (longer(z, T, 0)[None, :T] for z in (spread.weight, spread.bias))
+        return spatial_mixing(last, hidden, bias=bias)

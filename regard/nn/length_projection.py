@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import CheckedOptions, ShapeError
+from regard.functional.rows import longer
 from regard.nn.starts import Glorot, glorot, uniform, unset
 
 
@@ -32,8 +33,8 @@ class LengthProjection(nn.Module, metaclass=CheckedOptions):
             raise ShapeError(
                 f"LengthProjection has columns for 0 to {self.max_len} tokens, not {S}"
             )
-        E = self.key[None, :, :, :S]
-        return E, E if self.value is None else self.value[None, :, :, :S]
+        E = longer(self.key, S, 2)[None, :, :, :S]
+        return E, E if self.value is None else longer(self.value, S, 2)[None, :, :, :S]
 
 
 class BlockProjection(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.core import Tokens
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
-from regard.functional.rows import first_places, upto
+from regard.functional.rows import first_places, longer, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
 from regard.nn.scores import build_score
@@ -205,5 +205,6 @@ def by_position(
     """Rows of a table for the tokens x: from the first on, or of the given positions."""
     if position is None:
         # Cut before the batch axis is added, so that gradients of several cuts are summed in place.
-        return table[:, : x.shape[1]][None]
+        T = x.shape[1]
+        return longer(table, T, 1)[:, :T][None]
     return rearrange(table[:, position], "h b t f -> b h t f")

@@ -27,7 +27,7 @@ from regard.core import (
     is_dense,
     shown,
 )
-from regard.functional.rows import ranged, unit_norm
+from regard.functional.rows import longer, ranged, unit_norm
 from regard.functional.scored import Interaction, additive_score, pair_layer
 from regard.nn.dice import Dice
 from regard.nn.starts import glorot_matrices, uniform, unset
@@ -198,7 +198,8 @@ class Location(Score):
 
     def keys(self, k, position=None):
         if position is None:
-            return self.weight[..., : k.shape[-2], :].expand(*k.shape[:-1], -1)
+            S = k.shape[-2]
+            return longer(self.weight, S, -2)[..., :S, :].expand(*k.shape[:-1], -1)
         return self.weight[..., position.clamp_min(0), :].movedim(-3, 0)
 
 

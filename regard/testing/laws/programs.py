@@ -11,7 +11,7 @@ from regard.core import Mixer
 from regard.testing.subject import B, LawError, Request, Subject, require_same
 
 AT = 64
-ASKED = ((2 * B, 9), (2 * B, 200), (B, 511))
+ASKED = ((2 * B, 9), (2 * B, 200), (B, 512))
 """Rows, and tokens of each."""
 BOUND = 1e-10
 
