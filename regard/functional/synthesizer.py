@@ -25,12 +25,10 @@ from regard.core import OPEN, Mask, ShapeError
 from regard.functional.rows import (
     Impl,
     choose,
-    longer,
     mixed,
     of_any_length,
     ranged,
     tiled,
-    upto,
     visible_keys,
     wide_type,
 )
@@ -55,7 +53,7 @@ class Logits:
 
 
 def table(rows: slice, S: int, R: Float[Tensor, "#b #H t M"]) -> Float[Tensor, "b H t S"]:
-    return longer(R, S, -1)[..., :S]
+    return R[..., :S]
 
 
 def product(
@@ -66,8 +64,8 @@ def product(
     b: Float[Tensor, "#b #H M"] | None = None,
 ) -> Float[Tensor, "b H t S"]:
     R, C = ranged(R, C) if R.dtype == torch.float16 else (R, C)
-    L = R @ longer(C, S, 2)[:, :, :S].mT
-    return L if b is None else L + longer(b, S, 2)[:, :, None, :S]
+    L = R @ C[:, :, :S].mT
+    return L if b is None else L + b[:, :, None, :S]
 
 
 def outer(
@@ -153,5 +151,5 @@ def attend(
         w = L.masked_fill(~allowed, torch.finfo(L.dtype).min).softmax(-1, wide)
         return mixed(w.type_as(v), v).masked_fill(~allowed.any(-1, keepdim=True), 0)
 
-    place = upto(T, v)[:, None]
+    place = torch.arange(T, device=v.device)[:, None]
     return tiled(some, tile, (place, *(z[:, :, :T] for z in tensors[:n])), *tensors[n:], v)

@@ -64,7 +64,8 @@ class DenseLogits(PositionLogits):
         nn.init.zeros_(self.bias)
 
     def forward(self, x, position=None, keys=None):
-        return Logits(product, (self._hidden(x),), (self.weight[None], self.bias[None]))
+        others = (longer(z, x.shape[1], 1)[None] for z in (self.weight, self.bias))
+        return Logits(product, (self._hidden(x),), tuple(others))
 
     def _hidden(self, x: Tokens) -> Float[Tensor, "B h T F"]:
         if self.hidden is None:
@@ -88,7 +89,8 @@ class RandomLogits(PositionLogits):
         glorot_matrices(self.table)
 
     def forward(self, x, position=None, keys=None):
-        return Logits(table, (by_position(self.table, x, position),))
+        whole = longer(self.table, x.shape[1], 2)
+        return Logits(table, (by_position(whole, x, position),))
 
 
 class FactorizedRandomLogits(PositionLogits):
@@ -104,7 +106,8 @@ class FactorizedRandomLogits(PositionLogits):
         glorot_matrices(self.left, self.right)
 
     def forward(self, x, position=None, keys=None):
-        return Logits(product, (by_position(self.left, x, position),), (self.right[None],))
+        right = longer(self.right, x.shape[1], 1)[None]
+        return Logits(product, (by_position(self.left, x, position),), (right,))
 
 
 class FactorizedDenseLogits(DenseLogits):
