@@ -70,6 +70,9 @@ def test_nothing_but_a_plain_file_is_replaced(tmp_path):
         said = f"{name} cannot be written: it is no plain file"
         with pytest.raises(PathError, match=said), files.whole(tmp_path / name) as partial:
             partial.write_text("new")
+    for name in ("\ud800", "\udcff"):
+        with pytest.raises(PathError, match="its name is not UTF-8"):
+            files.check_writable(tmp_path / name, folder=True)
     assert modes == {path: path.lstat().st_mode for path in tmp_path.iterdir()}
     assert (tmp_path / "there").read_text() == "old"
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import torch
 
-from regard.core.errors import PathError
+from regard.core.errors import PathError, visible
 from regard.core.memory import require_memory
 
 PARTIAL = ".partial"
@@ -47,6 +47,8 @@ def whole(path: Path) -> Iterator[Path]:
 def check_writable(path: Path, *, folder: bool = False) -> None:
     """PathError now, rather than after an hour's work, if no file (or folder) can be written at `path`. Leaves nothing."""
     with reported(path):
+        if folder:  # what is written into it may want UTF-8
+            str(path).encode()
         if path.is_dir() != folder and path.exists():
             raise OSError(errno.ENOTDIR if folder else errno.EISDIR, "")
         if not folder:
@@ -101,9 +103,11 @@ def into_place(partial: Path, path: Path) -> None:
 
 @contextmanager
 def reported(path: str | os.PathLike[str], done: str = "written") -> Iterator[None]:
-    """An OSError of the block becomes a PathError that names `path` and says why it cannot be `done`."""
+    """An OSError of the block becomes a PathError that names `path` and says why it cannot be `done`; so does a name that is no text."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise path_error(visible(str(path)), None, "its name is not UTF-8", done) from error
     except OSError as error:
         raise path_error(path, error.errno, str(error), done) from error
 

@@ -78,9 +78,9 @@ class TokenEmbedding(nn.Module):
             most = tokens.shape[1]
             if after is not None:
                 rows = rows + after
-            if any(z is not None for z in (valid, after, documents)):
-                most = longest(rows.flatten()) + 1
             room = self.place.num_embeddings - self.offset
+            if after is not None or most > room:  # alone they are below T
+                most = longest(rows.flatten()) + 1
             if most > room:
                 raise ShapeError(
                     f"this checkpoint does not support {most} tokens: its table has {room} positions. "

@@ -55,6 +55,8 @@ def test_projections_are_used_as_they_were(name, mixer, options):
     for valid in (right, right.flip(1)):
         want = teacher(ids, valid=valid)[valid]
         torch.testing.assert_close(student(ids, valid=valid)[valid], want)
+    program = torch.export.export(teacher, (ids,), {"valid": right}).module()
+    torch.testing.assert_close(program(ids, valid=right)[right], teacher(ids, valid=right)[right])
     changed = options.get("layers", range(2))
     assert {student.mixers[n].name for n in changed} == {mixer}
     assert {teacher.mixers[n].name for n in changed} == {"softmax"}

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core import PathError, StoredDataError, files, visible
+from regard.core import OptionError, PathError, StoredDataError, files, visible
 from regard.core.files import path_error, reported, text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row
@@ -91,11 +91,14 @@ class Ledger:
         return self._all().get(key)
 
     def put(self, key: str, row: Row) -> None:
-        """Keep this result; when this returns it is on the disk. ValueError for one that could not be read again, PathError
+        """Keep this result; when this returns it is on the disk. OptionError for one that could not be read again, PathError
         where the disk is full, say.
         """
         text = canonical(plain(row))
-        read_row(json.loads(text))
+        try:
+            read_row(json.loads(text))
+        except ValueError as error:
+            raise OptionError(f"this result cannot be kept: {error}") from None
         self._keep([(key, row.kind, text)])
 
     def merge(self, other: "Ledger") -> int:

@@ -168,7 +168,7 @@ def _marked(cell: Marked) -> str:
     text, mark = cell
     if mark == "line":
         return f"*{text}*"
-    return f"[{text}]" if mark == "not reached" and text[0].isdigit() else text
+    return f"[{text}]" if mark == "not reached" and text.lstrip("-")[:1].isdigit() else text
 
 
 def _row(texts: Iterable[str]) -> str:

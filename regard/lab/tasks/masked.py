@@ -33,7 +33,7 @@ class MaskedLanguageModelling(LanguageModelling):
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Hides bytes anew in training mode; otherwise those that the batch hides."""
         if model.training:
-            tokens, labels = self._corrupted(batch["tokens"])
+            tokens, labels = self._corrupted(batch["tokens"], batch["valid"])
             if (labels != IGNORED).any():
                 batch = batch | {"tokens": tokens, "labels": labels}
         return super().loss(model, batch)

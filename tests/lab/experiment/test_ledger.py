@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from regard.core import StoredDataError
+from regard.core import OptionError, StoredDataError
 from regard.lab import Setting
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.results import Results
@@ -221,6 +221,6 @@ def test_a_file_of_rows_with_a_bad_line_is_refused_whole_in_one_visible_line(tmp
 
 def test_what_could_not_be_read_again_is_not_kept(tmp_path):
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        with pytest.raises(ValueError, match="seed must hold int, within bounds, got '0'"):
+        with pytest.raises(OptionError, match="seed must hold int, within bounds, got '0'"):
             ledger.put("k", replace(trained(), seed="0"))
         assert ledger.rows() == []

@@ -22,7 +22,7 @@ from regard.lab.experiment.row import Row
 from regard.lab.report import document, picture, read_rows, terminal, told, write_page
 from regard.lab.report.page import render
 from regard.lab.report.pictures import Bubble, place_labels
-from regard.lab.report.terminal import claim_lines
+from regard.lab.report.terminal import _marked, claim_lines
 from tests.lab.experiment.tiny import CLAIM, FAIR, GOOD, LINE, LOCAL, TINY, asked, made_up
 from tests.payloads import PAYLOADS
 
@@ -110,6 +110,11 @@ def test_the_table_says_verdict_numbers_and_what_is_missing():
     assert "address: softmax, local, window 4 not run yet" in text_of(only())
     screen = text_of(rows("screen"))
     assert "A screen: each entry by itself" in screen and "agrees" not in screen
+
+
+def test_numbers_that_do_not_pass_the_lines_are_in_brackets():
+    cells = [_marked((text, "not reached")) for text in ("0.5", "-0.5", "-")]
+    assert cells == ["[0.5]", "[-0.5]", "-"]
 
 
 def test_a_claim_is_of_a_trained_column():

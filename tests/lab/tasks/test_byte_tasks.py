@@ -187,6 +187,10 @@ def test_masked_bytes_are_hidden_anew_in_training_and_fixed_in_evaluation():
     assert (first == MASK).double().mean() == pytest.approx(0.3 * 0.8, abs=0.06)
     assert not ((first != batch["tokens"]) & (batch["tokens"] == START)).any()
 
+    short = batch | {"valid": torch.arange(64).expand_as(batch["tokens"]) < 40}
+    task.loss(model, short)
+    assert torch.equal(model.seen[-1][:, 40:], batch["tokens"][:, 40:])  # padding is not hidden
+
     fixed = task.collate([splits.test[i] for i in range(4)])
     hidden = fixed["labels"] != IGNORED
     assert (fixed["tokens"] == MASK).any() and (hidden | (fixed["tokens"] != MASK)).all()
