@@ -201,7 +201,8 @@ def _rows(train: slice | Collection[int] | None, every: range) -> Collection[int
         rows = (train,)  # where it is none of whole numbers
         with suppress(TypeError, ValueError):
             rows = every[train or slice(None)]
-    if not all(
+    none = train is not None and not len(rows)
+    if none or not all(
         isinstance(row, int | np.integer) and type(row) is not bool and row in every for row in rows
     ):
         raise OptionError(

@@ -89,7 +89,7 @@ REFUSED = [
     (np.zeros((5, 2)), {}, "a table is a dict of columns or a pandas DataFrame, got ndarray"),
     *((odd, {}, f"got {type(odd).__name__}") for odd in ([1, 2], None)),
     ({}, {}, "at least one column"),
-    *((TABLE, {"train": rows}, "train must hold numbers of rows") for rows in ([True, False], [0, 99], np.array([True]))),
+    *((TABLE, {"train": rows}, "train must hold numbers of rows") for rows in ([True, False], [0, 99], np.array([True]), [], slice(0))),
     (TABLE, {"train": 3}, r"train \(3\) must be a slice"),
     *((TABLE, {"train": slice(*odd)}, "train must hold numbers of rows") for odd in (("a", None), (None, None, 0))),
     ({"a": [Decimal(1), None]}, {}, "'a' holds numbers of type Decimal: give floats"),
