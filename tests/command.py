@@ -47,11 +47,8 @@ def run_code(code: str, name: str) -> dict[str, Any]:
     return vars(module)
 
 
-def in_processes(function: Callable[..., None], *arguments: Any, number: int = 4) -> None:
+def in_four_processes(function: Callable[..., None], *arguments: Any) -> None:
     """`function(rank, *arguments)` in each; they come from one that has imported what they need."""
-    multiprocessing.set_forkserver_preload(
-        ["tests.mixers.test_routing", "tests.parallel.test_models"]
-    )
-    torch.multiprocessing.start_processes(
-        function, arguments, nprocs=number, start_method="forkserver"
-    )
+    callers = ["tests.mixers.test_routing", "tests.parallel.test_models"]
+    multiprocessing.set_forkserver_preload(callers)
+    torch.multiprocessing.start_processes(function, arguments, nprocs=4, start_method="forkserver")

@@ -13,9 +13,7 @@ os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--laws-to", type=Path, help="write what each law found in each mixer to this JSON file"
-    )
+    parser.addoption("--laws-to", type=Path, help="JSON file for what each law found in each mixer")
 
 
 # Programs of many small objects are made and let go: the collector's usual pace costs a tenth of the laws on compiling and exporting.

@@ -103,10 +103,8 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
     raw = (folder / checkpoint.STATE).read_bytes()
     if json.dumps(intact).encode() == raw:
         del intact["sha256"]
-        intact["files"] = {
-            name: checkpoint.fingerprint(folder / name)
-            for name in (checkpoint.MODEL, checkpoint.OPTIMIZER)
-        }
+        names = checkpoint.MODEL, checkpoint.OPTIMIZER
+        intact["files"] = {name: checkpoint.fingerprint(folder / name) for name in names}
         raw = checkpoint._sealed(intact).encode()
     body = raw[: -checkpoint._SEAL]
     (folder / checkpoint.STATE).write_bytes(body + checkpoint._seal(body + b"}"))
@@ -144,9 +142,8 @@ def _damage_chained(root: Path, draw: random.Random) -> None:
             if place == chosen:
                 text = damaged(text.encode(), draw).decode(errors="replace")
                 kind = draw.choice((kind, kind, kind, "timed", "odd"))
-            row = ledgers._StoredRow(
-                number, key, kind, text, ledgers._row_hash(number, key, kind, text)
-            )
+            told = number, key, kind, text
+            row = ledgers._StoredRow(*told, ledgers._row_hash(*told))
             database.execute("REPLACE INTO trials VALUES (?, ?, ?, ?, ?)", row)
             chain = ledgers._link(chain, row)
         database.execute("UPDATE format SET chain = ?", (chain,))

@@ -130,10 +130,8 @@ def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
 
 def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_path):
     picture = tmp_path / "speed.svg"
-    line = (
-        "bench --mixers local fnet --lengths 8 16 --passes forward prefill --causal yes --dim 16 "
-        "--options window_size=3 --dtypes float32 bfloat16 --seconds 0.01 --unchecked"
-    )
+    line = "bench --mixers local fnet --lengths 8 16 --passes forward prefill --causal yes --dim 16"
+    line += " --options window_size=3 --dtypes float32 bfloat16 --seconds 0.01 --unchecked"
     found = loaded(capsys, line, "--plot", str(picture))
     rows = found["timed"]
     assert len(rows) == 8 and not found["laws_checked"]
@@ -179,9 +177,7 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     found = loaded(capsys, "recommend", "--length", "2Ki", "--decode")
     assert found["case"]["length"] == 2048
     assert [row["mechanism"] for row in found["ranked"] if row["ms"]] == ["linear"]
-    assert "no ledger with results at other" in refused(
-        capsys, "recommend --length 9 --ledger other"
-    )
+    assert "no ledger with results at none" in refused(capsys, "recommend --length 9 --ledger none")
     (tmp_path / "text").write_text("no ledger")
     refused(capsys, "merge all.sqlite text")
     assert not (tmp_path / "all.sqlite").exists()

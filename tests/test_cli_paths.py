@@ -17,10 +17,8 @@ from regard.lab.experiment.ledger import Ledger
 from tests.command import python, ran, refused
 from tests.formats import absent_row
 
-TRAIN = (
-    "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
-    " --train.eval-every 2 --train.log-dir None"
-)
+TRAIN = "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
+TRAIN += " --train.eval-every 2 --train.log-dir None"
 
 
 @pytest.fixture
@@ -31,11 +29,8 @@ def report_ledger(tmp_path):
     return path
 
 
-PLACES = {
-    "file": "a file is in the place of a folder",
-    "file/deeper": "a file is in the place of a folder",
-    "/proc/nowhere": "there is no such file or folder",
-}
+PLACES = dict.fromkeys(("file", "file/deeper"), "a file is in the place of a folder")
+PLACES["/proc/nowhere"] = "there is no such file or folder"
 LINES = [
     f"{TRAIN} --folder {{}}",
     "arena --ledger LEDGER --folder {}",
@@ -187,9 +182,7 @@ def test_seeds_out_of_range_are_refused(capsys, tmp_path, field, seed):
     assert not list(tmp_path.iterdir())
 
 
-def test_too_little_memory_is_one_line_before_a_model_is_built_and_later(
-    capsys, tmp_path, monkeypatch
-):
+def test_little_memory_is_one_line_before_a_model_is_built_and_later(capsys, tmp_path, monkeypatch):
     line = "train digits --model.dim 2000000 --model.num-heads 4"
     err = refused(capsys, line, "--folder", str(tmp_path))
     assert "free on cpu" in err and "Choose a smaller model" in err

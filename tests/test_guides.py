@@ -20,9 +20,7 @@ from notebooks import NOTEBOOKS, cells  # noqa: E402
 
 PAGES = sorted((DOCS / "guides").glob("*.md"))
 PAGES += [DOCS / f"{name}.md" for name in ("tutorial", "huggingface", "explore", "using")]
-BLOCKS = {
-    page: re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S) for page in PAGES
-}
+BLOCKS = {p: re.findall(r"^```python\n(.*?)^```", p.read_text(), re.M | re.S) for p in PAGES}
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if BLOCKS[p]], ids=lambda page: page.stem)

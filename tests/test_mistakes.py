@@ -130,9 +130,7 @@ def test_a_mistake_in_python_is_answered_in_one_line(mistake):
 
 
 @pytest.mark.parametrize("mistake", ON_THE_COMMAND_LINE)
-def test_a_mistake_on_the_command_line_is_answered_in_one_line(
-    mistake, capsys, tmp_path, monkeypatch
-):
+def test_a_mistake_in_a_command_is_answered_in_one_line(mistake, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
     (tmp_path / "mine.py").touch()

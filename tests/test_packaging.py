@@ -81,10 +81,8 @@ def unnamed(name):
     else:
         own = vars(name.value).items()
         functions = {k: f for k, f in own if inspect.isfunction(f) and not k.startswith("_")}
-    found = {
-        key: [e for e in raised(f) if e not in (inspect.getdoc(f) or "")]
-        for key, f in functions.items()
-    }
+    told = {key: inspect.getdoc(f) or "" for key, f in functions.items()}
+    found = {key: [e for e in raised(f) if e not in told[key]] for key, f in functions.items()}
     return {key: errors for key, errors in found.items() if errors}
 
 

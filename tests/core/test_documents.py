@@ -169,23 +169,16 @@ def test_functions_refuse_the_masks_that_they_would_ignore(name, field, value):
 
 def test_tokens_that_do_not_come_first_are_refused_where_they_must():
     x, between = torch.randn(1, 1, 4, 6), regard.Mask(valid=BETWEEN)
-    sinkhorn = partial(
-        functional.sinkhorn_attention, x, x, x, sorting=torch.rand(1, 1, 2, 2), block_size=2
-    )
+    softmax = partial(functional.softmax_attention, x, x, x)
+    nystrom = partial(functional.nystrom_attention, num_landmarks=2)
+    sorting = torch.rand(1, 1, 2, 2)
+    sinkhorn = partial(functional.sinkhorn_attention, x, x, x, sorting=sorting, block_size=2)
     marked = regard.Mask(causal=True, global_tokens=torch.ones(1, x.shape[2]).bool())
     first, ordered = "needs valid tokens to come first", regard.Mask(causal=True)
     assert_refused(
         (UnsupportedError, first, partial(sinkhorn, mask=between)),
         (UnsupportedError, first, partial(functional.fourier_mixing, x[0], mask=between)),
-        (
-            ShapeError,
-            "window is without global tokens",
-            partial(functional.softmax_attention, x, x, x, window=2, mask=marked),
-        ),
+        (ShapeError, "window is without global tokens", partial(softmax, window=2, mask=marked)),
         (ShapeError, "sort_cut has no causal order", partial(sinkhorn, mask=ordered, sort_cut=1)),
-        (
-            ShapeError,
-            "need cross=True",
-            partial(functional.nystrom_attention, x, *2 * [x[:, :, 1:]], num_landmarks=2),
-        ),
+        (ShapeError, "need cross=True", partial(nystrom, x, *2 * [x[:, :, 1:]])),
     )

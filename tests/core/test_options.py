@@ -41,10 +41,8 @@ def test_forms_and_configurations_check_their_annotations_and_missing_or_unknown
 
 
 def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken_which_meta_tensors_do_not():
-    said, own = (
-        "a tensor .* needs .*iB, and .*iB are free on cpu",
-        "softmax: its state needs .* are free",
-    )
+    said = "a tensor .* needs .*iB, and .*iB are free on cpu"
+    own = "softmax: its state needs .* are free"
     state = partial(regard.build("softmax", dim=24, num_heads=3).initial_state, 2, max_len=10**9)
     assert_refused(
         (OptionError, said, lambda: regard.build("softmax", dim=10**9, num_heads=1)),

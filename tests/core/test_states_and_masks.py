@@ -58,9 +58,7 @@ def test_the_option_that_differs_is_named_and_harmless_ones_are_not():
         make("local", window_size=8).extend(X, state)
     assert make("local", window_size=4, impl="plain").extend(X, state)[0].shape == X.shape
     several = ([1] * 6 + last for last in ([1, 2], [2, 1]))  # a message shows the first six
-    one, other = (
-        regard.build("longformer", dim=24, num_heads=8, dilation=tuple(d)) for d in several
-    )
+    one, other = (make("longformer", num_heads=8, dilation=tuple(d)) for d in several)
     with pytest.raises(ShapeError, match="got one of a mixer with dilation="):
         other.extend(X, one.extend(X, one.initial_state(B))[1])
 
@@ -71,13 +69,10 @@ def test_a_state_that_was_given_away_is_refused(name):
     mixer = make(name).eval()
     first = mixer.initial_state(B, max_len=9)
     _, second = mixer.extend(X, first, donate=True)
-    for again in (
-        lambda: first,
-        lambda: reorder(first, torch.arange(B)),
-        lambda: tree_map(torch.clone, first),
-    ):
+    every = torch.arange(B)
+    for again in (lambda s: s, lambda s: reorder(s, every), lambda s: tree_map(torch.clone, s)):
         with pytest.raises(ShapeError, match="was given away with donate=True"):
-            mixer.extend(X, again())
+            mixer.extend(X, again(first))
     y, _ = mixer.extend(X, second)
     again, _ = mixer.extend(X, second, donate=True)
     assert torch.equal(y, again)

@@ -374,11 +374,8 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = str(trained("bytes"))
     (tmp_path / "text").write_bytes(b"caf\xe9 \xff\r\nok")
-    for option, given, read in (
-        ("--text", *["for i in x:"] * 2),
-        ("--file", "text", "café ÿ\r\nok"),
-    ):
-        assert main(["explore", run, option, given]) == 0
+    for flag, given, read in (("--text", *["for i in x:"] * 2), ("--file", "text", "café ÿ\r\nok")):
+        assert main(["explore", run, flag, given]) == 0
         where = capsys.readouterr().out.removeprefix("The page: ").strip()
         (side,) = embedded(open(where, encoding="utf-8").read())["examples"][0]["sides"]
         assert side["groups"][0]["rows"] == list(read)
@@ -430,9 +427,8 @@ def test_wrong_commands_are_one_line(trained, tmp_path, capsys, monkeypatch):
     os.mkfifo(tmp_path / "piped" / "state.json")
     for line, said in WRONG.items():
         assert said in refused(capsys, f"explore {line}"), line
-    (tmp_path / "missing.csv").write_text(
-        "user,age,shop\n1,,1"
-    )  # a missing number is equal to itself
+    # A missing number is equal to itself.
+    (tmp_path / "missing.csv").write_text("user,age,shop\n1,,1")
     assert main(["explore", "table", "--compare", "table", "--file", "missing.csv"]) == 0
 
 

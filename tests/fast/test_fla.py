@@ -22,6 +22,7 @@ from tests.laws.catalogue import factory
 
 LACKS = lacking("fla-core", "0.6")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and LACKS is None
+ON_CUDA = torch.cuda.is_available() and LACKS is None
 LAWS = ("reference", "streaming", "second_derivative", "fast")
 MIXERS = [
     ("linear", {}),
@@ -132,9 +133,7 @@ def test_what_it_cannot_serve_is_refused(monkeypatch):
         regard.build("efficient", dim=8, num_heads=2, impl="fla")
 
 
-@pytest.mark.skipif(
-    not INTERPRETED, reason="fla-core's kernel on a CPU: needs it and TRITON_INTERPRET=1"
-)
+@pytest.mark.skipif(not INTERPRETED, reason="on a CPU: needs fla-core and TRITON_INTERPRET=1")
 @pytest.mark.parametrize("decayed", [False, True])
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(("T", "M", "V"), [(64, 16, 16), (100, 21, 33), (128, 64, 24)])
@@ -157,10 +156,7 @@ def close_the_gaps_of_the_interpreter(monkeypatch):
     monkeypatch.setattr(chunk_h, "range", counters, raising=False)
 
 
-@pytest.mark.skipif(
-    not torch.cuda.is_available() or LACKS is not None,
-    reason="fla-core's kernel on CUDA: needs a device and fla-core",
-)
+@pytest.mark.skipif(not ON_CUDA, reason="fla-core's kernel on CUDA: needs a device and fla-core")
 @pytest.mark.parametrize(("name", "options"), MIXERS, ids=IDS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_kernel_itself_on_cuda(name, options, dtype):

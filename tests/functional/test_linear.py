@@ -48,9 +48,8 @@ def test_states_beyond_a_group_are_those_of_one_step_after_another(R):
         before.append(now)
         now = now * d.exp()[..., None] + more
     expected, found = (torch.stack(before, dim=2), now), accumulated(*leaves)
-    gradients = (
-        torch.autograd.grad(sum(z.cos().sum() for z in y), leaves) for y in (expected, found)
-    )
+    losses = (sum(z.cos().sum() for z in y) for y in (expected, found))
+    gradients = (torch.autograd.grad(loss, leaves) for loss in losses)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*gradients)
 
@@ -64,8 +63,7 @@ def test_decays_keep_at_most_half_as_much_again_for_the_backward():
     plain = kept_bytes(lambda: linear.weighted_sums(q, k, v))
     head = g[..., 0]
     assert kept_bytes(lambda: decayed_attention(q, k, v, head)) <= 1.5 * plain
-    attention = kept_bytes(
-        lambda: linear.linear_attention(q, k, v, mask=Mask(causal=True), impl="plain")
-    )
+    how = {"mask": Mask(causal=True), "impl": "plain"}
+    attention = kept_bytes(lambda: linear.linear_attention(q, k, v, **how))
     assert kept_bytes(lambda: decayed_attention(q, k, v, g)) <= attention
     assert kept_bytes(lambda: delta_attention(q, k, v, head, g)) <= 1.5 * attention

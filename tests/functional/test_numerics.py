@@ -43,12 +43,8 @@ def test_a_hidden_pair_whose_square_no_number_holds_is_hidden():
 @pytest.mark.parametrize("centre", [14.0, 15.0, 1000.0])
 def test_a_far_gaussian_has_weights_of_sum_one(centre):
     q, k, v = (torch.ones(1, 1, n, 4).requires_grad_() for n in (1, 3, 3))
-    windows = Windows(
-        torch.zeros(1, 1, 1).long(),
-        2,
-        torch.ones(1, 1).long(),
-        centre=torch.full((1, 1, 1), centre),
-    )
+    start, last = torch.zeros(1, 1, 1).long(), torch.ones(1, 1).long()
+    windows = Windows(start, 2, last, centre=torch.full((1, 1, 1), centre))
     y = luong_attention(q, k, v, windows=windows, renormalise=True)
     torch.testing.assert_close(y, torch.ones_like(y))
     assert all(z.isfinite().all() for z in torch.autograd.grad(y.sum(), (q, v)))

@@ -1,35 +1,26 @@
 """Patterns: the algebra, the picture, and attention that agrees with the picture however its blocks fall."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
 
 from regard import Mask, OptionError, ShapeError
-from regard.functional import pattern_attention, window_attention
+from regard.functional import pattern_attention, patterns, window_attention
 from regard.functional.pattern import weights
-from regard.functional.patterns import (
-    All,
-    Block,
-    First,
-    PerHead,
-    Scattered,
-    Span,
-    Strided,
-    Summary,
-    Window,
-    picture,
-)
+from regard.functional.patterns import All, Block, First, PerHead, Scattered, Span, Strided, Window
 from regard.functional.rows import Form
 from regard.mixers.bigbird import draw_blocks
 from regard.testing.subject import normal
+from tests.refused import assert_refused
 
 B, H, K = 2, 3, 4
 TABLE = draw_blocks(H, 11, 2, seed=3, causal=False, first_is_global=False)
 PATTERNS = [
     Window(2, 1), Window(2, 2, 3), Block(4), Block(3, 1, 1), Strided(4), Window(3, 3) | Strided(4),
-    Block(4) | Summary(4, 2), Summary(5, 2, 1) | Summary(3, 1),
+    Block(4) | patterns.Summary(4, 2), patterns.Summary(5, 2, 1) | patterns.Summary(3, 1),
     Window(1, 1, 2) | Window(1, 1, 3) | First(2) | Strided(5), All(),
     PerHead((Window(1, 1), Strided(3), Window(1, 1))) | First(1),
     Block(3, 1, 1) | Scattered(3, TABLE) | First(3), Window(1, 2) | Span(4, 7) | First(1),
@@ -75,10 +66,9 @@ def test_a_mark_on_an_absent_token_is_no_mark(impl):
     q, k, v = (normal(1, 1, 6, 4, seed=seed) for seed in range(3))
     valid, marks = torch.arange(6)[None] < 5, torch.arange(6)[None] % 5 == 0
     for pattern in PATTERNS[:3]:
-        y, expected = (
-            pattern_attention(q, k, v, pattern=pattern, mask=mask, max_global=2, impl=impl)
-            for mask in (Mask(valid=valid, global_tokens=z) for z in (marks, marks & valid))
-        )
+        given = {"pattern": pattern, "max_global": 2, "impl": impl}
+        both = (Mask(valid=valid, global_tokens=z) for z in (marks, marks & valid))
+        y, expected = (pattern_attention(q, k, v, mask=mask, **given) for mask in both)
         torch.testing.assert_close(y[:, :, :5], expected[:, :, :5])
 
 
@@ -92,7 +82,7 @@ def test_windows_of_the_last_queries_and_marks_are_rows_of_the_whole(causal):
 
 
 def test_union_is_a_set():
-    a, b, c = Window(2, 2), Strided(3), First(1)
+    (a, b, c), picture = (Window(2, 2), Strided(3), First(1)), patterns.picture
     assert torch.equal(picture(a | b, 13), picture(a, 13) | picture(b, 13))
     assert torch.equal(picture(a | b | c, 13), picture(c | b | a, 13))
     assert (a | a).terms == (a,) and a | b == a | b
@@ -114,31 +104,23 @@ def test_blocks_come_from_the_seed_and_keep_away_from_the_window():
 
 
 def test_errors_name_the_argument():
-    with pytest.raises(OptionError, match=r"before \(-1\)"):
-        Window(-1, 2)
-    with pytest.raises(OptionError, match=r"width \(3\) of group 1"):
-        Summary(5, 3, 1)
-    with pytest.raises(OptionError, match="2 and for 3 heads"):
-        PerHead((All(), All())) | PerHead((All(),) * 3)
-    q = torch.zeros(1, 2, 5, 4)
-    with pytest.raises(ShapeError, match="dense float tensor"):
-        pattern_attention(q, q[:, :, 1:], q[:, :, 1:], pattern=All())
-    with pytest.raises(ShapeError, match="for 1 heads meets queries of 2"):
-        pattern_attention(q, q, q, pattern=PerHead((All(),)))
-    table = torch.zeros(2, 3, 1, dtype=torch.long)
-    for scattered in (Scattered(2, table[:, :1]), Scattered(2, table.repeat(2, 1, 1))):
-        with pytest.raises(
-            ShapeError, match=r"a table for . heads and . blocks of 2 meets a tensor"
-        ):
-            pattern_attention(q, q, q, pattern=scattered)
-    for odd in ((2, table.float()), (2, table[0]), (0, table), (2, None)):
-        with pytest.raises(OptionError, match=r"Scattered: size .* must be a positive integer"):
-            Scattered(*odd)
-    with pytest.raises(TypeError, match="unsupported operand"):
-        All() | 3
-    marks = Mask(global_tokens=torch.ones(1, 5, dtype=torch.bool))
-    with pytest.raises(ShapeError, match="more global tokens than max_global"):
-        pattern_attention(q, q, q, pattern=All(), mask=marks, max_global=4)
+    q, marks = torch.zeros(1, 2, 5, 4), Mask(global_tokens=torch.ones(1, 5, dtype=torch.bool))
+    k, table = q[:, :, 1:], torch.zeros(2, 3, 1, dtype=torch.long)
+    attend, many = partial(pattern_attention, q, q, q), {"mask": marks, "max_global": 4}
+    odd = (2, table.float()), (2, table[0]), (0, table), (2, None)
+    unfit, size = (table[:, :1], table.repeat(2, 1, 1)), "Scattered: size .* a positive integer"
+    meets = "a table for . heads and . blocks of 2 meets a tensor"
+    assert_refused(
+        (OptionError, r"before \(-1\)", lambda: Window(-1, 2)),
+        (OptionError, r"width \(3\) of group 1", lambda: patterns.Summary(5, 3, 1)),
+        (OptionError, "2 and for 3 heads", lambda: PerHead((All(), All())) | PerHead((All(),) * 3)),
+        (ShapeError, "dense float tensor", lambda: pattern_attention(q, k, k, pattern=All())),
+        (ShapeError, "for 1 heads meets queries of 2", lambda: attend(pattern=PerHead((All(),)))),
+        *((ShapeError, meets, partial(attend, pattern=Scattered(2, one))) for one in unfit),
+        *((OptionError, size, partial(Scattered, *given)) for given in odd),
+        (TypeError, "unsupported operand", lambda: All() | 3),
+        (ShapeError, "more global tokens than max_global", lambda: attend(pattern=All(), **many)),
+    )
 
 
 def test_a_pattern_wider_than_its_row_costs_no_more_than_the_row():

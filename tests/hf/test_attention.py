@@ -18,10 +18,8 @@ from regard.hf.masks import TokenMask, token_mask
 NAMES = regard.hf.register()
 ONE_AXIS = "local strided global head_mix head_groups bigbird mixed_chunk".split()
 WINDOW = AttentionConfig("local", {"window_size": 3}, cross=AttentionConfig("softmax"))
-PLACED = {
-    "luong_local": {"window_size": 3, "score": "dot"},
-    "nystrom": {"num_landmarks": 4, "conv_size": None},
-}
+PLACED = {"luong_local": {"window_size": 3, "score": "dot"}}
+PLACED["nystrom"] = {"num_landmarks": 4, "conv_size": None}
 regard.hf.register("window", WINDOW)
 regard.hf.register("placed", AttentionConfig("luong_local", PLACED["luong_local"]))
 SORTING = AttentionConfig("sinkhorn", {"block_size": 3, "sort_net": "attention"})
@@ -150,9 +148,8 @@ def test_a_models_own_mask():
     float_mask[~allowed] = torch.finfo(torch.float64).min
     want = model("bert")(ids, attention_mask=float_mask).logits
     for mask in (allowed, float_mask):
-        torch.testing.assert_close(
-            model("bert", "regard_softmax")(ids, attention_mask=mask).logits, want
-        )
+        got = model("bert", "regard_softmax")(ids, attention_mask=mask).logits
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("name, how", [*PLACED.items(), ("bigbird", {"block_size": 2})])

@@ -37,10 +37,8 @@ def generated(model, **options):
     return greedy(model, IDS, new=8, attention_mask=VALID.long(), **options)
 
 
-FOLDERS = [
-    *((name, "linear") for name in ("llama", "llama_tied", "gpt2", "bert")),
-    *(("bert", mixer) for mixer in ("performer", "reformer")),
-]
+FOLDERS = [(name, "linear") for name in ("llama", "llama_tied", "gpt2", "bert")]
+FOLDERS += [("bert", mixer) for mixer in ("performer", "reformer")]
 
 
 @pytest.mark.parametrize("name, mixer", FOLDERS)
@@ -71,11 +69,8 @@ def test_folders_of_save_and_of_save_pretrained_are_alike(name, mixer, tmp_path)
     assert [m.name for m in regard.hf.load(tmp_path / "twice").mixers] == ["local", mixer]
 
 
-MADE = {
-    "converted": llama,
-    "hybrid": lambda: llama(layers=[0]),
-    "wrapped": lambda: wrapped("performer"),
-}
+MADE = {"converted": llama, "hybrid": lambda: llama(layers=[0])}
+MADE["wrapped"] = lambda: wrapped("performer")
 
 
 @pytest.mark.parametrize("made", MADE)
@@ -182,9 +177,7 @@ def test_maps_are_those_of_their_own_thread():
 
 def test_documents_of_a_stream_are_those_of_a_row():
     """Learned positions and rotary ones; the last token comes without a number, which is that of the last document."""
-    numbers = torch.tensor(
-        [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]]
-    )
+    numbers = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
     for name in ("gpt2", "llama"):
         model = regard.hf.convert(as_stack(small.model(name)), "linear")
         state, parts = model.initial_state(3), []
@@ -224,9 +217,7 @@ def test_what_lm_eval_calls(mixer):
 
 def test_lm_eval_scores_and_continues_a_converted_folder(tmp_path):
     """lm-eval 0.4.13's HFLM itself, from the folder: padded batches, stop words, and the perplexity of a whole text."""
-    lm_eval = pytest.importorskip(
-        "lm_eval", reason="not among the packages of the checks: pip install lm-eval"
-    )
+    lm_eval = pytest.importorskip("lm_eval", reason="the checks lack it: pip install lm-eval")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 

@@ -97,9 +97,8 @@ def test_teaching_ends_with_the_weights_that_were_best_on_held_out_batches(stop)
         student = convert(teacher, "local", window_size=1).train()
         first, before = stack_error(student, teacher, *batch), copy.deepcopy(student)
         optimizer = torch.optim.Adam(student.parameters(), lr=rate)
-        lessons = teach(
-            student, teacher, [batch] * 12, optimizer, whole=True, held_out=[batch], every=4
-        )
+        how = {"whole": True, "held_out": [batch], "every": 4}
+        lessons = teach(student, teacher, [batch] * 12, optimizer, **how)
         assert len(list(islice(lessons, stop))) == (stop or 12)
         lessons.close()
         last = stack_error(student, teacher, *batch)
@@ -119,9 +118,8 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
     save(teacher, tmp_path / "new")
     student = convert(teacher, "linear")
     for stop, kept in ((0, teacher), (1, student)):  # the weights get their name first
-        killed = mock.Mock(
-            wraps=os.replace, side_effect=[mock.DEFAULT] * stop + [KeyboardInterrupt]
-        )
+        effects = [mock.DEFAULT] * stop + [KeyboardInterrupt]
+        killed = mock.Mock(wraps=os.replace, side_effect=effects)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("os.replace", killed)
             save(student, tmp_path / "new")
@@ -130,9 +128,8 @@ def test_a_folder_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
         torch.testing.assert_close(load(tmp_path / "new")(ids), kept(ids))
     for dtype in (torch.bfloat16, torch.float64):
         save(student.to(dtype), tmp_path / "new")
-        assert (
-            torch.equal(load(tmp_path / "new")(ids), student(ids)) and student(ids).dtype == dtype
-        )
+        again = load(tmp_path / "new")(ids)
+        assert torch.equal(again, student(ids)) and again.dtype == dtype
     (tmp_path / "link").symlink_to("new")
     with pytest.raises(PathError, match="link cannot be written: it is no plain file"):
         save(teacher, tmp_path / "link")

@@ -12,17 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.hf.small import (
-    BERT,
-    CHECKPOINTS,
-    as_stack,
-    built,
-    edited,
-    greedy,
-    model,
-    tokens,
-    widened,
-)
+from tests.hf.small import CHECKPOINTS, as_stack, built, edited, greedy, model, tokens, widened
 from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
@@ -95,16 +85,15 @@ def test_outputs_maps_gradients_and_streams(name, monkeypatch):
 def test_bigbirds_blocks_given_the_same_random_ones(padded):
     sizes = {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"}
     # In evaluation it draws block 0 alone.
-    original = built("BigBirdModel", BERT, **sizes).train()
+    original = built("BigBirdModel", CHECKPOINTS["bert"][1], **sizes).train()
     ours = as_stack(original)
     own, heads = torch.arange(32)[:, None], torch.arange(4)[:, None, None]
     for n, (layer, mixer) in enumerate(zip(original.encoder.layer, ours.mixers, strict=True)):
         # One of the blocks 1 to 8, and none beside the own one.
         table = (own + 2 + heads.roll(n)) % 8 + 1
         mixer.random_blocks.copy_(table)
-        layer.attention.self._bigbird_block_rand_mask_with_head = lambda table=table, **_: [
-            rows[1:9].numpy() for rows in table
-        ]
+        drawn = [rows[1:9].numpy() for rows in table]
+        layer.attention.self._bigbird_block_rand_mask_with_head = lambda drawn=drawn, **_: drawn
     ids, valid = tokens(20)
     valid |= (torch.arange(20) < 19) | (not padded)
     given, masks = ({"attention_mask": valid.long()}, {"valid": valid}) if padded else ({}, {})

@@ -17,10 +17,8 @@ from regard.models import ClassifierConfig
 
 LENGTHS = 7, 1, 12, 5
 ROWS = [torch.randint(3, 30, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
-flatten = transformers.DataCollatorWithFlattening(
-    return_flash_attn_kwargs=True, return_seq_idx=True
-)
-FLAT = flatten([{"input_ids": row.tolist()} for row in ROWS])
+join = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
+FLAT = join([{"input_ids": row.tolist()} for row in ROWS])
 OFFSETS = {name: z for name, z in FLAT.items() if name.startswith(("cu_seq_lens", "max_length"))}
 POSITIONS = {"position_ids": FLAT["position_ids"]}
 TOLD = {

@@ -111,10 +111,8 @@ def implementations(config) -> dict:
 
 TEXT = transformers.BertConfig(**SIZES, vocab_size=30).to_dict()
 IMAGES = {**SIZES, "image_size": 8, "patch_size": 4}
-SEVERAL = {
-    "CLIP": {"text_config": {**SIZES, **TOKENS}, "vision_config": IMAGES},
-    "EncoderDecoder": {"encoder": TEXT, "decoder": TEXT},
-}
+SEVERAL = {"CLIP": {"text_config": {**SIZES, **TOKENS}, "vision_config": IMAGES}}
+SEVERAL["EncoderDecoder"] = {"encoder": TEXT, "decoder": TEXT}
 
 
 @pytest.mark.parametrize("kind", SEVERAL)

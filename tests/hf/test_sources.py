@@ -110,11 +110,10 @@ HEADS = {"hidden_size": 24, "num_attention_heads": 4, "attention_probs_dropout_p
 A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
 POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
 QFORMER = transformers.Blip2QFormerConfig(**HEADS, encoder_hidden_size=24)
-MLLAMA = transformers.models.mllama.MllamaTextConfig(
-    **HEADS, num_key_value_heads=4, cross_attention_layers=[0]
-)
+GROUPS = HEADS | {"num_key_value_heads": 4}
+MLLAMA = transformers.models.mllama.MllamaTextConfig(**GROUPS, cross_attention_layers=[0])
 MOBILE = transformers.MobileBertConfig(**HEADS, true_hidden_size=24)
-MOLMO = transformers.models.molmo2.Molmo2VisionConfig(**HEADS, num_key_value_heads=4, head_dim=6)
+MOLMO = transformers.models.molmo2.Molmo2VisionConfig(**GROUPS, head_dim=6)
 TAM = transformers.models.edgetam.EdgeTamMaskDecoderConfig(**HEADS)
 PARTS = {
     # what is seen, the module and its constructor's arguments, its call
@@ -183,9 +182,8 @@ def test_a_module_that_changes_its_arguments_is_refused():
             if key_value_states is None:
                 key_value_states = hidden_states
             hidden_states = hidden_states.tanh()
-            q, k = (
-                z.unflatten(2, (4, 6)).transpose(1, 2) for z in (hidden_states, key_value_states)
-            )
+            both = hidden_states, key_value_states
+            q, k = (z.unflatten(2, (4, 6)).transpose(1, 2) for z in both)
             return transformers.AttentionInterface()["regard_wide"](self, q, k, k, None)[0]
 
     for states_of_keys in (None, A, B):

@@ -72,9 +72,7 @@ def holds(base, **parts):
 def extends(base, change):
     """`change(mixer, state, valid, y, after)` is what the base's y and state after it become."""
     return around(
-        base,
-        lambda m, extend, x, s, valid, d: change(m, s, valid, *extend(x, s, valid, d)),
-        "_extend",
+        base, lambda m, own, x, s, *how: change(m, s, how[0], *own(x, s, *how)), "_extend"
     )
 
 

@@ -34,9 +34,8 @@ def formula(name, params, h, q, k, j):
 
 @pytest.mark.parametrize("name", SCORES.names())
 def test_every_score_keeps_the_laws(name):
-    checked = check_score(
-        lambda: build_score(name, 8, num_heads=3, max_len=11), oracle=partial(formula, name)
-    )
+    factory = partial(build_score, name, 8, num_heads=3, max_len=11)
+    checked = check_score(factory, oracle=partial(formula, name))
     assert checked == list(SCORE_LAWS) and len(checked.of("passed")) == len(SCORE_LAWS)
 
 

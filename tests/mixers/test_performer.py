@@ -14,9 +14,7 @@ def make(**options):
     return build("performer", **{"dim": 24, "num_heads": 3, "num_features": 16} | options)
 
 
-@pytest.mark.parametrize(
-    ("every", "kept"), [(3, [True, True, False, True, True, False]), (None, [True] * 6)]
-)
+@pytest.mark.parametrize("every, kept", [(3, 2 * [True, True, False]), (None, 6 * [True])])
 def test_the_matrix_is_redrawn_on_schedule_and_only_then(every, kept):
     mixer, drawn = make(redraw_every=every), []
     for _ in range(7):
@@ -26,8 +24,7 @@ def test_the_matrix_is_redrawn_on_schedule_and_only_then(every, kept):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("performer", {"redraw_every": 2, "num_features": 16}), ("rfa", {"pool_size": 9})],
+    "name, options", [("performer", {"redraw_every": 2}), ("rfa", {"pool_size": 9})]
 )
 def test_a_run_that_goes_on_from_a_checkpoint_draws_the_same(name, options):
     mixer, other = (build(name, dim=24, num_heads=3, **options) for _ in range(2))

@@ -125,13 +125,11 @@ CASES = {OptionError: OPTIONS, UnknownNameError: NAMES, UnsupportedError: KINDS}
 
 
 @pytest.mark.parametrize(
-    ("error", "name", "options", "words"),
-    [(error, *case) for error, cases in CASES.items() for case in cases],
+    "error, name, given, words", [(e, *row) for e in CASES for row in CASES[e]]
 )
-def test_what_does_not_fit_is_refused(error, name, options, words):
-    facts = {"dim": 24, "num_heads": 3, "max_len": 64} | options
+def test_what_does_not_fit_is_refused(error, name, given, words):
     with pytest.raises(error, match=words):
-        build(name, **facts)
+        build(name, **{"dim": 24, "num_heads": 3, "max_len": 64} | given)
 
 
 @pytest.mark.parametrize(("name", "options", "request_", "words"), REQUESTS)

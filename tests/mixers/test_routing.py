@@ -12,7 +12,7 @@ from regard import Mask, OptionError, UnsupportedError, build
 from regard.functional.kmeans import nearest, standardised
 from regard.nn import after_step
 from regard.nn.centroids import EPS
-from tests.command import in_processes
+from tests.command import in_four_processes
 
 
 def routing(**options):
@@ -124,13 +124,12 @@ def _moved(x, step, wrap=lambda mixer: mixer):
     return mixer.centroids.value
 
 
-def _several(rank, folder, world):
+def _several(rank, folder):
     """Writes where centroids move to: by halves over all, one half in each of two pairs, all the data in every process."""
     torch.set_num_threads(1)
-    init = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": world}
-    dist.init_process_group("gloo", **init)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/it", rank=rank, world_size=4)
     half = X[2:] if rank % 2 else X[:2]  # of the mesh's columns; its rows hold the same data
-    mesh = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("same", "split"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("same", "split"))
     split, (alone, _) = mesh["split"].get_group(), dist.new_subgroups(group_size=1)
     found = {
         "subgroup": _moved(half, lambda model: after_step(model, split)),
@@ -149,7 +148,7 @@ def _several(rank, folder, world):
 
 
 def test_processes_add_up_what_they_counted_over_the_group_that_splits_the_data(tmp_path):
-    in_processes(_several, str(tmp_path), 4)
+    in_four_processes(_several, str(tmp_path))
     whole = _moved(X, after_step)
     for rank in range(4):
         for how, found in torch.load(tmp_path / f"{rank}.pt", weights_only=True).items():

@@ -62,8 +62,7 @@ def test_the_choice_by_blocks_is_minimaxs():
 
 
 @pytest.mark.parametrize(
-    ("options", "share"),
-    [({"top_k": 4}, 0), ({"top_k": 2, "block_size": 3}, 0), ({"top_k": 4}, 0.7)],
+    "options, share", [({"top_k": 4}, 0), ({"top_k": 2, "block_size": 3}, 0), ({"top_k": 4}, 0.7)]
 )
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_auxiliary_loss_is_its_formula_and_moves_the_index_alone(options, causal, share):

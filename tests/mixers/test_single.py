@@ -17,6 +17,7 @@ from tests.laws.catalogue import factory
 from tests.models.small import classifier, language_model, prompts
 
 FACTS = {"dim": 24, "num_heads": 3}
+SIZES = {"nystrom": "num_landmarks", "reformer": "chunk_size", "sinkhorn": "block_size"}
 ROUTED = HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4, "seed": 0})
 
 
@@ -31,12 +32,9 @@ def test_the_state_of_compressed_grows_by_one_slot_for_every_few_tokens():
     assert state.k.data_ptr() == place and state.k.shape[2] == 1 + 10
 
 
-@pytest.mark.parametrize(
-    "name, size",
-    [("nystrom", "num_landmarks"), ("reformer", "chunk_size"), ("sinkhorn", "block_size")],
-)
-def test_sizes_beyond_the_row_are_those_of_the_row(name, size):
-    fitting, large = (build(name, **FACTS, max_len=13, **{size: n}) for n in (13, 10**6))
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_beyond_the_row_are_those_of_the_row(name):
+    fitting, large = (build(name, **FACTS, max_len=13, **{SIZES[name]: n}) for n in (13, 10**6))
     large.load_state_dict(fitting.state_dict())
     x = torch.randn(2, 13, 24)
     torch.testing.assert_close(large(x), fitting(x))
@@ -80,9 +78,7 @@ def test_training_draws_from_the_pool_of_rfa_without_replacement_and_evaluation_
     assert torch.equal(mixer(x), y)
 
 
-@pytest.mark.parametrize(
-    ("name", "drawn"), [("bigbird", "random_blocks"), ("reformer", "rotations_0")]
-)
+@pytest.mark.parametrize("name, drawn", [("bigbird", "random_blocks"), ("reformer", "rotations_0")])
 def test_what_is_drawn_comes_from_the_seed_and_travels_with_the_model(name, drawn):
     one, two, other = (build(name, dim=8, num_heads=2, max_len=1024, seed=s) for s in (5, 5, 6))
     assert torch.equal(getattr(one, drawn), getattr(two, drawn))

@@ -45,14 +45,8 @@ def test_segments_that_do_not_fit_are_named():
     q, s, b, one = normal(2, 3, 6, 4), normal(2, 3, 4), normal(3, 4), torch.zeros(2, 6).long()
     terms = Terms(normal(11, 3, 4), normal(3, 4), normal(3, 4), Segments(one, one, s, b))
     relative_attention(q, q, q, terms=terms)
-    for wrong in (
-        {"key": one[:, 1:]},
-        {"query": one[:1]},
-        {"s": s[:1]},
-        {"b": b[:, :1]},
-        {"key": None},
-    ):
-        with pytest.raises(ShapeError, match=rf"segments: {next(iter(wrong))}"):
-            relative_attention(
-                q, q, q, terms=terms._replace(segments=terms.segments._replace(**wrong))
-            )
+    odd = [("key", one[:, 1:]), ("query", one[:1]), ("s", s[:1]), ("b", b[:, :1]), ("key", None)]
+    for name, value in odd:
+        segments = terms.segments._replace(**{name: value})
+        with pytest.raises(ShapeError, match=f"segments: {name}"):
+            relative_attention(q, q, q, terms=terms._replace(segments=segments))

@@ -38,9 +38,8 @@ def assert_same(found: Tensor, expected: Tensor, model: torch.nn.Module, atol: f
     """Outputs, and gradients of the parameters, which may be ten times as far apart."""
     torch.testing.assert_close(found, expected, rtol=0, atol=atol)
     leaves = list(model.parameters())
-    gradients = (
-        torch.autograd.grad(y.square().sum(), leaves, allow_unused=True) for y in (found, expected)
-    )
+    losses = (y.square().sum() for y in (found, expected))
+    gradients = (torch.autograd.grad(loss, leaves, allow_unused=True) for loss in losses)
     torch.testing.assert_close(*gradients, rtol=0, atol=10 * atol)
 
 

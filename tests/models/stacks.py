@@ -62,10 +62,8 @@ def patches(params: Params, config: StackConfig, levels: Tensor) -> Tensor:
 def mixed(mixer: Mixer, params: Params, x: Tensor, context: Tensor | None = None, **mask) -> Tensor:
     """What the mixer's oracle says of x [T D] and of a context [S D]."""
     given = {"context": None if context is None else context[None]}
-    plan = mixer.plan(x[None], **given, mask=Mask(**mask))
-    y, _ = getattr(reference, mixer.name)(
-        params, mixer.options, x[None], **given, **mask, plan=plan
-    )
+    given["plan"] = mixer.plan(x[None], **given, mask=Mask(**mask))
+    y, _ = getattr(reference, mixer.name)(params, mixer.options, x[None], **given, **mask)
     return y[0]
 
 
@@ -143,10 +141,9 @@ def relative(
 ) -> Tensor:
     """What Transformer-XL's oracle says of queries x [T D], the last tokens, and keys h [S D]; query i sees key j."""
     pairs = torch.tensor([[sees(i, j) for j in range(len(h))] for i in range(len(x))])
-    params, request = dict(mixer.named_parameters()), {"pairwise": pairs[None, None]}
-    y, _ = reference.transformer_xl(
-        params, mixer.options, x[None], context=h[None], plan=plan, **request
-    )
+    request = {"context": h[None], "pairwise": pairs[None, None], "plan": plan}
+    params = dict(mixer.named_parameters())
+    y, _ = reference.transformer_xl(params, mixer.options, x[None], **request)
     return y[0]
 
 

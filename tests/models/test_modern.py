@@ -31,9 +31,7 @@ def test_a_pattern_is_repeated_over_the_layers():
     assert replace(short, mixer="softmax", mixers="local").mixer == (m.Layer("local"),)
 
 
-DOCUMENTS = torch.tensor(
-    [[3, 3, 3, 3, 3, 1, 1, 1, 4, 4, 4, 4], [0] * 12, [9, 8, 8, 8, 8, 8, 8, 8, 7, 7, 2, 2]]
-)
+DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -222,9 +222,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("error", "said", "call"), [(e, *row) for e, rows in REFUSED.items() for row in rows]
-)
+@pytest.mark.parametrize("error, said, call", [(e, *row) for e in REFUSED for row in REFUSED[e]])
 def test_is_refused(error, said, call):
     with pytest.raises(error, match=said):
         call()

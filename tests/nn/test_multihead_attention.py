@@ -127,17 +127,13 @@ def test_in_torchs_decoder_layer(name):
 
 
 @pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize(
-    ("when", "nested"), [("after", True), ("after", False), ("before", True)], ids=str
-)
+@pytest.mark.parametrize("when, nested", [("after", True), ("after", False), ("before", True)])
 @pytest.mark.parametrize("padding", [True, False], ids=["padding", "full"])
 @pytest.mark.parametrize(
     ("name", "masked"),
     [*product(("softmax", "linear"), ("open", "hint", "mask", "both")), ("softmax", "window")],
 )
-def test_torchs_encoder_hides_the_same_tokens_in_every_mode(
-    name, masked, padding, when, nested, train
-):
+def test_torchs_encoder_hides_the_same_in_every_mode(name, masked, padding, when, nested, train):
     """Each row alone, under a mask written out, is what the stack must say: in evaluation torch hands rows over as a nested tensor."""
     torch.manual_seed(0)
     one = nn.TransformerEncoderLayer(D, 4, 32, dropout=0.0, batch_first=True)
@@ -329,9 +325,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("error", "why", "make"), [(e, *row) for e, rows in REFUSED.items() for row in rows]
-)
+@pytest.mark.parametrize("error, why, make", [(e, *row) for e in REFUSED for row in REFUSED[e]])
 def test_what_does_not_fit_or_would_be_lost_is_refused(error, why, make):
     with pytest.raises(error, match=why):
         make()

@@ -22,7 +22,7 @@ from regard.models.transformer import TransformerConfig
 from regard.models.transformer_xl import TransformerXLConfig
 from regard.nn.recorded import outermost
 from regard.parallel import Ranks, next_tokens, sequence, tensor_plan, way_of
-from tests.command import in_processes
+from tests.command import in_four_processes
 from tests.models.small import shaken
 from tests.parallel.simulated import Network, Simulated, on_ranks
 from tests.parallel.test_shards import cut
@@ -183,7 +183,7 @@ def _process(rank, folder):
 
 def test_two_and_four_processes_train_as_one(tmp_path):
     """Their gradients add up to those of one process."""
-    in_processes(_process, str(tmp_path))
+    in_four_processes(_process, str(tmp_path))
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(4)]
     for size in PARTS:
         for name, config in EXCHANGES.items():

@@ -39,13 +39,11 @@ VALID = torch.tensor([[True] * S, [True, False, True, False, False], [False] * S
 
 
 @pytest.mark.parametrize("interaction", ["outer", "elementwise", "din_code", "none"])
-@pytest.mark.parametrize(
-    "activation, normalise", [("dice", False), ("prelu", True), ("sigmoid", False)]
-)
-def test_the_activation_unit_is_its_formula(interaction, activation, normalise):
-    options = {"interaction": interaction, "activation": activation, "normalise": normalise}
+@pytest.mark.parametrize("unit, normalise", [("dice", False), ("prelu", True), ("sigmoid", False)])
+def test_the_activation_unit_is_its_formula(interaction, unit, normalise):
+    options = {"interaction": interaction, "activation": unit, "normalise": normalise}
     factory = partial(make, "target_query", hidden_dims=(4, 3), **options)
-    formula = oracle.target_query(interaction, activation, normalise)
+    formula = oracle.target_query(interaction, unit, normalise)
     assert set(check_pool(factory, "oracle", oracle=formula).of("passed")) == {"oracle"}
 
 
