@@ -12,6 +12,7 @@ import regard
 from regard import Mask, OptionError, ShapeError, UnknownNameError
 from regard.core import Mixer
 from regard.pools import build_pool
+from tests.refused import assert_refused
 
 ROOT = Path(__file__).parents[2]
 X = torch.randn(2, 5, 24)
@@ -120,17 +121,15 @@ def test_what_a_mixer_of_ones_own_gives_must_have_the_shape_of_its_tokens(wrong,
 
 
 def test_what_a_class_declares_is_checked():
-    for wrong in ({"causal": False}, {"padding": None}, {"streaming": "exat"}, {"time": 2}):
-        with pytest.raises(OptionError, match=next(iter(wrong))):
-            Own.capabilities.but(**wrong)
-    with pytest.raises(
-        UnknownNameError, match=r"unknown capability 'streamin'. Did you mean 'stream"
-    ):
-        Own(24).require("streamin")
-    with pytest.raises(UnknownNameError, match="unknown capability 3"):
-        Own(24).require(3)
-    with pytest.raises(OptionError, match=r"No: reason \(3\) must be a name"):
-        regard.core.No(3)
-    nameless = type("Nameless", (Mixer,), {"mix": Own.mix, "capabilities": Own.capabilities})
-    with pytest.raises(OptionError, match="Nameless has no name"):
-        nameless(24)
+    can, require, near = Own.capabilities, Own(24).require, "'streamin'. Did you mean 'streaming'"
+    nameless = type("Nameless", (Mixer,), {"mix": Own.mix, "capabilities": can})
+    assert_refused(
+        (OptionError, "causal", lambda: can.but(causal=False)),
+        (OptionError, "padding", lambda: can.but(padding=None)),
+        (OptionError, "streaming", lambda: can.but(streaming="exat")),
+        (OptionError, "time", lambda: can.but(time=2)),
+        (UnknownNameError, f"unknown capability {near}", lambda: require("streamin")),
+        (UnknownNameError, "unknown capability 3", lambda: require(3)),
+        (OptionError, r"No: reason \(3\) must be a name", lambda: regard.core.No(3)),
+        (OptionError, "Nameless has no name", lambda: nameless(24)),
+    )

@@ -1,6 +1,8 @@
 """Attributions: their closed forms, what each of them promises, and the numbers that compare them."""
 
 import math
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from torch import nn
 from regard import OptionError, ShapeError, UnsupportedError, explore
 from regard.explore import flow, integrated_gradients, layers, rollout
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
+from tests.refused import assert_refused
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,19 +40,17 @@ def test_rollout_of_uniform_and_of_even_causal_weights_has_its_closed_form():
 
 @pytest.mark.parametrize("attribute", [rollout, flow])
 def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
-    signed = [weights - 0.4 for weights in random_maps(3, 2)]
-    with pytest.raises(UnsupportedError, match="signed weights"):
-        attribute(signed)
-    assert torch.isfinite(attribute(signed, normalise=True)).all()
-    with pytest.raises(ShapeError, match=r"dense float tensors \[B H T T\]"):
-        attribute([torch.ones(1, 1, 3, 4)])
-    with pytest.raises(OptionError, match=r"heads .* must be one of"):
-        attribute(random_maps(3, 1), heads="median")
-    with pytest.raises(OptionError, match=r"maps\[0\] must hold finite numbers"):
-        attribute([torch.full((1, 1, 3, 3), torch.nan)], normalise=True)
-    even, *ends = (
-        attribute([torch.full((1, 2, 3, 3), size)], normalise=True) for size in (1.0, 2e38, 1e-40)
+    signed, wide = [weights - 0.4 for weights in random_maps(3, 2)], torch.ones(1, 1, 3, 4)
+    full = [torch.full((1, 2, 3, 3), size) for size in (1.0, 2e38, 1e-40, torch.nan)]
+    normalised = partial(attribute, normalise=True)
+    assert_refused(
+        (UnsupportedError, "signed weights", lambda: attribute(signed)),
+        (ShapeError, r"dense float tensors \[B H T T\]", lambda: attribute([wide])),
+        (OptionError, r"heads .* must be one of", lambda: attribute(full[:1], heads="median")),
+        (OptionError, r"maps\[0\] must hold finite numbers", lambda: normalised(full[3:])),
     )
+    assert torch.isfinite(normalised(signed)).all()
+    even, *ends = (normalised([weights]) for weights in full[:3])
     assert all(torch.allclose(end, even, atol=1e-4) for end in ends)  # 1e-40 has few digits
 
 
@@ -60,11 +61,9 @@ def test_flow_through_two_layers_is_what_both_let_through():
     torch.testing.assert_close(flow(maps, query=query)[0], least, rtol=0, atol=1e-12)
     unseen = torch.tensor([[[[1.0, 0, 0], [1, 0, 0], [1, 0, 0]]]], dtype=torch.float64)
     assert flow([unseen], residual=0.0)[0].tolist() == [1, 0, 0]
-    for attribute in (flow, rollout):
+    for attribute, odd in product((flow, rollout), (unseen[..., :2, :2], maps[1].float())):
         with pytest.raises(ShapeError, match="maps must be of one batch, length and type"):
-            attribute([*maps, unseen[..., :2, :2]])
-        with pytest.raises(ShapeError, match="of one batch, length and type"):
-            attribute([maps[0], maps[1].float()])
+            attribute([maps[0], odd])
 
 
 def test_integrated_gradients_are_complete():
@@ -142,32 +141,27 @@ def test_gradients_of_weights_are_those_of_a_nudge(mixer):
 
 
 def test_wrong_models_labels_and_outputs_are_refused():
-    with pytest.raises(UnsupportedError, match="fnet does not support attention_map"):
-        explore.gradient_times_attention(classifier(mixer="fnet"), prompts())
-    for model in (classifier(residual="reversible"), classifier().requires_grad_(False)):
-        with pytest.raises(UnsupportedError, match="no gradient reaches the outputs of its"):
-            explore.gradient_times_attention(model, prompts())
+    graded, left_out, text = explore.gradient_times_attention, explore.leave_one_out, prompts()
+    fnet, reversible = classifier(mixer="fnet"), classifier(residual="reversible")
+    one, frozen, line = classifier(), classifier().requires_grad_(False), nn.Linear(3, 3)
     with torch.inference_mode(), pytest.raises(UnsupportedError, match="inference_mode"):
-        integrated_gradients(classifier(), prompts())
-    for read in (layers, explore.gradient_times_attention):
-        with pytest.raises(UnsupportedError, match="none of its mixers"):
-            read(torch.nn.Linear(3, 3), torch.zeros(2, 3))
-    for read in (
-        layers,
-        explore.gradient_times_attention,
-        integrated_gradients,
-        explore.leave_one_out,
-    ):
+        integrated_gradients(one, text)
+    for read in (layers, graded, integrated_gradients, left_out):
         with pytest.raises(OptionError, match="unexpected keyword argument 'zork'"):
-            read(classifier(), prompts(), zork=1)
-    with pytest.raises(ShapeError, match="must have 3 rows, as tokens"):
-        explore.leave_one_out(classifier(), prompts(), valid=torch.ones(4, 7, dtype=torch.bool))
-    with pytest.raises(ShapeError, match="valid must be a tensor"):
-        explore.leave_one_out(classifier(), prompts(), valid=3)
-    with pytest.raises(OptionError, match=r"label \(9\) must be one of 5 classes"):
-        explore.leave_one_out(classifier(), prompts(), label=9)
-    with pytest.raises(ShapeError, match="answer="):
-        explore.last_logits(torch.zeros(2), None)
+            read(one, text, zork=1)
+    none, four = "no gradient reaches the outputs of its", torch.ones(4, 7, dtype=torch.bool)
+    classes = r"label \(9\) must be one of 5 classes"
+    assert_refused(
+        (UnsupportedError, "fnet does not support attention_map", lambda: graded(fnet, text)),
+        (UnsupportedError, none, lambda: graded(reversible, text)),
+        (UnsupportedError, none, lambda: graded(frozen, text)),
+        (UnsupportedError, "none of its mixers", lambda: layers(line, torch.zeros(2, 3))),
+        (UnsupportedError, "none of its mixers", lambda: graded(line, torch.zeros(2, 3))),
+        (ShapeError, "must have 3 rows, as tokens", lambda: left_out(one, text, valid=four)),
+        (ShapeError, "valid must be a tensor", lambda: left_out(one, text, valid=3)),
+        (OptionError, classes, lambda: left_out(one, text, label=9)),
+        (ShapeError, "answer=", lambda: explore.last_logits(torch.zeros(2), None)),
+    )
 
 
 def test_layers_of_an_encoder_decoder_are_moved_back():
@@ -214,9 +208,8 @@ def test_correlations_are_those_of_scipy_and_overlap_counts_the_largest():
     assert explore.kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
     assert explore.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
     assert explore.kendall(a, -a) == -1 and explore.spearman(a, a) == pytest.approx(1)
-    rates = explore.alignment_error_rate(
-        torch.tensor([[[1.0, 0]], [[1, torch.nan]]]), torch.tensor([[True, False]])
-    )
+    weights, links = torch.tensor([[[1.0, 0]], [[1, torch.nan]]]), torch.tensor([[True, False]])
+    rates = explore.alignment_error_rate(weights, links)
     assert rates[0] == 0 and rates[1].isnan()
     lacking = a.where(a > 0, torch.nan)
     assert all(z != z for z in explore.agreement({"a": lacking, "b": b})[0][2:])

@@ -78,7 +78,7 @@ def encoder(**options):
     return MaskedLanguageModelConfig(**SIZES, position="learned", **options)
 
 
-PADDED = {"valid": VALID}
+PADDED, PACKED = {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}
 STACKS = [
     *(decoder(position=position) for position in ("sinusoidal", "learned", "rotary")),
     decoder(position="learned", checkpoint=True),
@@ -91,7 +91,7 @@ STACKS = [
 PAIR = TransformerConfig(position="learned", **SIZES)
 CASES = [(config, (TOKENS,), PADDED) for config in STACKS]
 CASES += [
-    (decoder(position="learned"), (TOKENS,), {"documents": DOCUMENTS, "valid": VALID}),
+    (decoder(position="learned"), (TOKENS,), PACKED),
     (PAIR, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID}),
 ]
 
@@ -197,9 +197,7 @@ def test_two_and_four_processes_train_as_one(tmp_path):
     assert not {"longformer", "gau", "forgetting"} & set(divided)
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}], ids=list
-)
+@pytest.mark.parametrize("fields", [{}, PADDED, PACKED], ids=list)
 def test_targets_are_those_of_the_whole_row(fields):
     def job(ranks):
         own = partial(cut, dim=1, lengths=LENGTHS, rank=ranks.rank)
@@ -217,7 +215,8 @@ ALONE = Simulated(0, Network(1))
 
 
 def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
-    mixer = regard.build("softmax", dim=24, num_heads=3)
+    build = partial(regard.build, dim=24, num_heads=3)
+    mixer, routing = build("softmax"), build("routing", max_len=64)
     xl = {name: value for name, value in SIZES.items() if name != "max_len"}
     with pytest.raises(OptionError, match="needs a process group: call"):
         sequence(mixer)
@@ -239,16 +238,12 @@ def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
         with sequence(model, ALONE), goes_on:
             model.extend(TOKENS, state)
         assert model.extend(TOKENS, state)[0].shape == (2, 14, 11)
-    for name, options, why in (
-        ("longformer", {}, "its heads are not independent"),
-        ("softmax", {"qk_norm": True}, "its heads share heads.query_norm.weight"),
-    ):
-        whole = nn.Sequential(regard.build(name, dim=24, num_heads=3, **options))
-        with pytest.raises(
-            UnsupportedError, match=f"{name} does not support tensor parallel: {why}"
-        ):
-            tensor_plan(whole)
-    routing = regard.build("routing", dim=24, num_heads=3, max_len=64)
+    no_plan = "{} does not support tensor parallel: its heads {}".format
+    whole = {no_plan("longformer", "are not independent"): build("longformer")}
+    whole[no_plan("softmax", "share heads.query_norm.weight")] = build("softmax", qk_norm=True)
+    for why, undivided in whole.items():
+        with pytest.raises(UnsupportedError, match=why):
+            tensor_plan(nn.Sequential(undivided))
     learns = pytest.raises(UnsupportedError, match="training on parts of a sequence: its centroid")
     with sequence(routing, ALONE), learns:
         routing(torch.zeros(1, 2, 24))
