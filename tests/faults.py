@@ -49,7 +49,10 @@ from tests.formats import SAMPLES, Sample, absent_row, equal, plain_files
 from tests.lab.train.tiny import CONFIG, Majority, tiny_model
 
 COUNTS = Path("docs/faults.json")
+RUN = replace(CONFIG, eval_every=5, checkpoint_every=2)
 FORK = multiprocessing.get_context("fork")
+KEPT = ("checkpoint", "ledger", "generated data")
+llama = cache(small_llama)
 SECONDS = 1.0  # that reading a damaged file may take
 FIXED = 2**21  # bytes beside twice the size: error texts, and the blocks that decoders work in
 NOBODY = 65534
@@ -87,10 +90,6 @@ def said(call: Callable[..., object], *arguments: Any) -> str:
     return "done"
 
 
-Ways = Sequence[tuple[str, bool]]
-"""What is saved, and whether under one name."""
-
-
 def started(target: Callable[..., None], *arguments: Any) -> Any:
     child = FORK.Process(target=target, args=arguments)
     child.start()
@@ -112,9 +111,6 @@ def _save_checkpoint(path: Path, number: int) -> None:
 def _read_checkpoint(path: Path) -> set[float]:
     stored = checkpoint.load(path)
     return {stored.state["step"], *stored.model["w"].flatten().tolist()}
-
-
-llama = cache(small_llama)
 
 
 def _save_folder(path: Path, number: int) -> None:
@@ -158,8 +154,11 @@ def _last_saved(name: str, root: Path, over: bool, moments: random.Random) -> in
     return int(log.read_text().split()[-1])
 
 
-def _kills_in_saving(counts: Counts, root: Path, tries: int, ways: Ways) -> None:
-    """A process saves without end, under one name or under ever new ones, and is killed: what has a name is one version, all of it."""
+def _kills_in_saving(counts: Counts, root: Path, tries: int, ways: list[tuple[str, bool]]) -> None:
+    """A process saves without end, and is killed: what has a name is one version, all of it.
+
+    ways: what is saved, and whether under one name or under ever new ones.
+    """
     moments = random.Random(0)
     for name, over in itertools.islice(itertools.cycle(ways), tries):
         root.mkdir(parents=True)
@@ -178,9 +177,6 @@ def _kills_in_saving(counts: Counts, root: Path, tries: int, ways: Ways) -> None
 def _read_number(name: str, path: Path, numbers: Sequence[int]) -> None:
     (found,) = SAVERS[name][1](path)
     assert found in numbers, f"it has {found}"
-
-
-RUN = replace(CONFIG, eval_every=5, checkpoint_every=2)
 
 
 def _train(run_dir: Path, seed: int) -> None:
@@ -241,9 +237,6 @@ def flips(counts: Counts, folder: Path, number: int) -> None:
         path.write_bytes(changed)
         counts.done[f"flips in {path.name}"] += 1
         counts.ends("a flip is found or changes nothing", OURS, said(_unchanged, sample, root))
-
-
-KEPT = ("checkpoint", "ledger", "generated data")
 
 
 def _unchanged(sample: Sample, root: Path) -> None:

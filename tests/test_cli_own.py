@@ -285,8 +285,6 @@ class {_name}(FNet):
 SHORT = 2  # seconds; what foreign.py and mine.py import is imported above
 BENCH = "bench --lengths 8 --passes forward --dim 16 --num-heads 2 --seconds 0.01 --mixers"
 ARENA = "arena mine:QUESTION --workers 1 --mixers softmax"
-
-
 ERRORS = {"Raises": "RuntimeError", "Exits": "SystemExit", "Waits": "TimeoutError"}
 ERRORS |= {"MuteLater": "Mute"}
 

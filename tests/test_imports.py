@@ -49,6 +49,7 @@ LAB_MAY_IMPORT = {
     "tables": {"data", "tasks", "train"},
 }
 """The same inside `lab`."""
+RULES = {"regard": MAY_IMPORT, "regard.lab": LAB_MAY_IMPORT}
 
 SLOW = {*PACKAGES, "rich", "transformers", "tyro"} - {"filelock"}
 
@@ -69,9 +70,6 @@ def arrows(package: str) -> dict[str, set[str]]:
         if "regard" in names:
             names.add("regard.mixers")
     return found
-
-
-RULES = {"regard": MAY_IMPORT, "regard.lab": LAB_MAY_IMPORT}
 
 
 @pytest.mark.parametrize("package", RULES)

@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers", reason="needs it: pip install 'regard[hf]'")
+transformers = pytest.importorskip("transformers", reason="transformers: pip install 'regard[hf]'")
 
 TOKENS = {"vocab_size": 30, "max_position_embeddings": 64}
 TOKENS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

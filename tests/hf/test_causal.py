@@ -22,6 +22,7 @@ from regard.models import LanguageModelConfig
 EQUAL_HEADS = {"head_dim": 6}  # as wide together as a token, so that gates fit too
 IDS = torch.randint(3, 30, (3, 12), generator=torch.Generator().manual_seed(2))
 VALID = torch.arange(12) >= torch.tensor([[0], [3], [7]])  # left padding, as tokenizers give it
+STREAMING = [name for name in MIXERS.names() if name not in ("sinkhorn", "transformer_xl")]
 
 
 def llama(mixer: str = "linear", **options):
@@ -86,9 +87,6 @@ def test_states_stream_as_if_recomputed(made, search):
     assert calls == [12] + [1] * 7
     assert torch.equal(streamed, generated(model, use_cache=False, **search))
     assert len(calls) == 16 and calls[-1] == 19
-
-
-STREAMING = [name for name in MIXERS.names() if name not in ("sinkhorn", "transformer_xl")]
 
 
 @pytest.mark.parametrize("mixer", STREAMING)

@@ -16,6 +16,7 @@ from tests.hf.small import CHECKPOINTS, built, tokenizer
 import regard.hf  # isort: skip
 
 TEXT = "the cat sat on the mat and the dog sat on the cat while the mat lay on the floor\n" * 40
+TAUGHT = "--text novel.txt --steps 8 --whole-steps 4 --length 12 --batch-size 4 --lr 0.01"
 
 
 @pytest.fixture
@@ -32,9 +33,6 @@ def folders(tmp_path, monkeypatch):
         tokenizer(sorted(set(TEXT.split())), "the").save(f"{name}/tokenizer.json")
     (tmp_path / "novel.txt").write_text(TEXT)
     return tmp_path
-
-
-TAUGHT = "--text novel.txt --steps 8 --whole-steps 4 --length 12 --batch-size 4 --lr 0.01"
 
 
 def test_a_taught_model_is_nearer_and_is_read_back(folders, capsys):

@@ -22,6 +22,7 @@ from regard.hf.stack import EncoderDecoder, Stack
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
 NEAR = {"rtol": 1e-5, "atol": 1e-6}
+UNTIED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 OUR_GLOBALS = torch.arange(11)[None] < torch.tensor([[2], [1]])
 
 
@@ -103,9 +104,6 @@ def test_bigbirds_blocks_given_the_same_random_ones(padded):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert_same_maps(ours.attention_maps(ids, **masks), want.attentions, valid)
     assert_same_gradient(ours, original, found, expected)
-
-
-UNTIED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 
 
 @pytest.mark.parametrize("form", [{}, UNTIED])

@@ -18,8 +18,6 @@ AUTO = {
     "classifier": (ClassifierConfig, {"num_classes": 3}, "AutoModelForSequenceClassification"),
 }
 regard.hf.register_models()
-
-
 LAYERS = Layer("local", {"window_size": 3}), Layer("linear")
 CASES = [
     *((kind, LAYERS) for kind in AUTO),

@@ -17,6 +17,7 @@ from regard.mixers import HeadGroup
 
 SEED = {"options": {"num_features": 8}, "max_len": 32, "seed": 7}
 SEEDED = AttentionConfig("performer", cross=AttentionConfig("softmax"), **SEED)
+GOOD = {"mixer": "local", "options": {"window_size": 2}, "cross": None, "max_len": 4096, "seed": 0}
 
 
 def register() -> tuple[str, ...]:
@@ -138,9 +139,6 @@ def test_models_of_several_configs(kind, which, tmp_path):
     register()
 
 
-GOOD = {"mixer": "local", "options": {"window_size": 2}, "cross": None, "max_len": 4096, "seed": 0}
-
-
 def fresh(**changes) -> dict:
     return {"regard_attention": {"regard_fresh": GOOD | changes}}
 
@@ -178,13 +176,10 @@ def test_classes_and_functions_are_named_and_registered_again(tmp_path):
         def forward(self, x):
             return x.exp()
 
-    for config in (
-        AttentionConfig(Own),
-        AttentionConfig("linear", {"feature_map": torch.relu}),
-        AttentionConfig("linear", {"feature_map": Wide()}),
-        AttentionConfig("head_groups", {"groups": (HeadGroup("local", 1), HeadGroup("linear", 1))}),
-    ):
-        regard.hf.register("fresh_python", config)
+    groups = HeadGroup("local", 1), HeadGroup("linear", 1)
+    maps = [("linear", {"feature_map": one}) for one in (torch.relu, Wide())]
+    for given in ((Own,), *maps, ("head_groups", {"groups": groups})):
+        regard.hf.register("fresh_python", AttentionConfig(*given))
         model("bert", "regard_fresh_python").save_pretrained(tmp_path)
         again = transformers.BertForMaskedLM.from_pretrained(tmp_path)
         assert again.config._attn_implementation == "regard_fresh_python"

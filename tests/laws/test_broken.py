@@ -71,9 +71,7 @@ def holds(base, **parts):
 
 def extends(base, change):
     """`change(mixer, state, valid, y, after)` is what the base's y and state after it become."""
-    return around(
-        base, lambda m, own, x, s, *how: change(m, s, how[0], *own(x, s, *how)), "_extend"
-    )
+    return around(base, lambda m, own, x, s, v, d: change(m, s, v, *own(x, s, v, d)), "_extend")
 
 
 def observes(base, change):

@@ -14,6 +14,8 @@ from regard.nn import after_step
 from regard.nn.centroids import EPS
 from tests.command import in_four_processes
 
+X = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
 
 def routing(**options):
     torch.manual_seed(0)
@@ -111,9 +113,6 @@ def test_centroids_move_in_sixteen_bits_too(dtype):
     forgets = mixer.centroids.counts > 1.1  # 0.999 is 1 in bfloat16
     assert forgets.any()
     assert (mixer.centroids.value - before).abs().max() > 0.01
-
-
-X = torch.randn(4, 11, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 def _moved(x, step, wrap=lambda mixer: mixer):

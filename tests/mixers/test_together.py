@@ -17,6 +17,7 @@ BASE = {"base": 50.0, "pairing": "adjacent"}
 BUCKETS = {"num_buckets": 6, "max_distance": 5, "bidirectional": False}
 HEADS = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8, "bias": "qkv", "sinks": True}
 ALL = {**HEADS, "qk_norm": True, "gate": True, "soft_cap": 1.5}
+EACH = PerHead((Window(1, 1), Block(2), Span(2, 4)))
 OWN = "reference causality padding streaming map"
 OBSERVED = "map observed empty isolation"
 MANY_BLOCKS = "causality padding packed poison empty sensitivity map lengths"
@@ -44,14 +45,10 @@ CASES = [
     ("indexed", {"top_k": 3}, MANY_BLOCKS),
     ("indexed", {"top_k": 2, "block_size": 3}, MANY_BLOCKS),
     ("native_sparse", {"block_size": 2, "top_k": 4, "window_size": 3}, MANY_BLOCKS),
-    *(
-        ("head_mix", {"patterns": own}, "reference map")
-        for own in (Window(2, 2), PerHead((Window(1, 1), Block(2), Span(2, 4))))
-    ),
-    *(
-        ("performer", {"features": own, "num_features": 16}, OWN)
-        for own in (torch.sigmoid, torch.square)
-    ),
+    ("head_mix", {"patterns": Window(2, 2)}, "reference map"),
+    ("head_mix", {"patterns": EACH}, "reference map"),
+    ("performer", {"features": torch.sigmoid, "num_features": 16}, OWN),
+    ("performer", {"features": torch.square, "num_features": 16}, OWN),
     *(
         ("mixture", {"dim": 8, "num_heads": 1, **options}, "reference streaming map")
         for options in ({}, *MIXERS["mixture"].variants.values())

@@ -13,6 +13,7 @@ from regard import Mask, Mixer, reference
 from regard.models import StackConfig
 
 Params = dict[str, Tensor]
+Function = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"gelu": gelu, "relu": torch.relu}
 
 
@@ -102,9 +103,6 @@ def decoded(params: Params, model: nn.Module, x: Tensor, context: Tensor) -> Ten
         activation = ACTIVATIONS[config.feed_forward]
         x = block(own, x, mixes, activation, norm_first=config.norm_first)
     return norm(params, "norm", x) if config.norm_first else x
-
-
-Function = Callable[[Tensor], Tensor]
 
 
 def block(

@@ -114,6 +114,7 @@ def test_draws_follow_the_tempered_restricted_softmax():
 
 TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}
 EOS = 2
+TOKENS = torch.tensor([[1, 2, 3]])
 
 
 def tiny(seed: int = 3):
@@ -160,9 +161,6 @@ def test_is_what_loops_find(beams, length, a, seed):
             assert math.isclose(found.scores[row, k], score, abs_tol=1e-10)
             filled = tokens + [EOS] * (found.tokens.shape[2] - len(tokens))
             assert found.tokens[row, k].tolist() == filled
-
-
-TOKENS = torch.tensor([[1, 2, 3]])
 
 
 @pytest.mark.parametrize("mixer", ["softmax", "linear", "transformer_xl"])

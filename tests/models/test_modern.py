@@ -11,6 +11,8 @@ import regard.models as m
 from regard import ShapeError
 from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
 
+DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
+
 
 def test_a_pattern_is_repeated_over_the_layers():
     mixed = ["linear", ("local", {"window_size": 2}), m.Layer("softmax", {"position": "alibi"})]
@@ -29,9 +31,6 @@ def test_a_pattern_is_repeated_over_the_layers():
     assert asdict(short)["mixers"] == ()
     assert replace(short, dim=48).layers == short.layers
     assert replace(short, mixer="softmax", mixers="local").mixer == (m.Layer("local"),)
-
-
-DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
 
 
 @pytest.mark.parametrize("padded", [False, True])

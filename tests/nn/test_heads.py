@@ -15,8 +15,6 @@ REFUSED = r"Heads cannot make \d heads of 6 of a projection of width \d+: a proc
 OPTIONS = {"longformer": {"window_size": 2, "max_global": 4}, "linformer": {"sharing": "headwise"}}
 OPTIONS |= {"strided": {"stride": 2}, "local": {"window_size": 2}, "global": {"num_global": 2}}
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
-
-
 ALL = ("query", "key", "value", "out")
 
 

@@ -34,6 +34,7 @@ VALID[1, :6] = VALID[0, 12:] = VALID[:, 5] = False
 DOCUMENTS = torch.tensor([[0] * 3 + [1] * 11, [0] * 7 + [1] * 2 + [2] * 5])
 LENGTHS = 5, 1, 8
 CLOSE = {"rtol": 0, "atol": 1e-10}
+ALONE = Simulated(0, Network(1))
 
 
 def built(config):
@@ -211,9 +212,6 @@ def test_targets_are_those_of_the_whole_row(fields):
     assert torch.equal(torch.cat(on_ranks(3, job), 1), expected)
 
 
-ALONE = Simulated(0, Network(1))
-
-
 def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
     build = partial(regard.build, dim=24, num_heads=3)
     mixer, routing = build("softmax"), build("routing", max_len=64)
@@ -250,8 +248,6 @@ def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
 
 
 PAIRS = torch.ones(1, 1, 2, 4, dtype=torch.bool)
-
-
 PARTED = [torch.ones(shape).bool() for shape in ((2, 4), (1, 1, 2, 2), (1, 1, 1, 4))]
 NO_PAIR = [("softmax", "pairwise", (wrong, PAIRS), r"\(2, 4\), \(2, 4\)") for wrong in PARTED]
 GIVEN = ("nystrom", "global_tokens", (torch.ones(1, 2).bool(), None), "must give the same fields")

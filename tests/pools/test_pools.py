@@ -27,9 +27,8 @@ def make(name, **options):
 
 
 OPTIONS = {name: {} for name in POOLS} | {
-    "context_query": {"num_queries": Q},
     "gate": {"query_dim": D, "num_queries": Q, "num_experts": S},
-    "attention_query_gate": {"num_queries": Q},
+    **{name: {"num_queries": Q} for name in ("context_query", "attention_query_gate")},
     "target_query": {"activation": "sigmoid"},
     "cross": {"mixer": regard.build("softmax", dim=D, num_heads=2)},
 }
