@@ -46,7 +46,6 @@ def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
     assert_refused(
         (UnsupportedError, "signed weights", lambda: attribute(signed)),
         (ShapeError, r"dense float tensors \[B H T T\]", lambda: attribute([wide])),
-        (OptionError, r"heads .* must be one of", lambda: attribute(full[:1], heads="median")),
         (OptionError, r"maps\[0\] must hold finite numbers", lambda: normalised(full[3:])),
     )
     assert torch.isfinite(normalised(signed)).all()

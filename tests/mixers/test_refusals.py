@@ -78,15 +78,12 @@ OPTIONS = [
 TYPES = [
     ("softmax", {"bias": "zz"}, r"bias \('zz'\) must be True or False"),
     ("softmax", {"dropout": 1.0}, r"dropout \(1\.0\) must be at least 0 and below 1"),
-    ("softmax", {"scale": 10**400}, "must be a finite number or None"),
     ("softmax", {"num_heads": 10**13}, "must be a positive integer of at most 2147483647"),
     ("softmax", {"impl": 3}, r"impl \(3\) must be a name or a Form"),
     ("bigbird", {"seed": -1}, r"seed \(-1\) must be an integer of at least 0"),
     ("bigbird", {"num_external": -1}, r"num_external \(-1\) must be an integer of at least 0"),
     ("sinkhorn", {"temperature": 0}, r"temperature \(0\) must be greater than 0"),
     ("routing", {"decay": 2}, r"decay \(2\) must be from 0 to 1"),
-    ("scored", {"score": int}, "must be a name or a subclass of Score"),
-    ("local", {"window_size": torch.ones(2)}, r"window_size \(a tensor \[2\] of torch\.float32\)"),
 ]
 T5 = {"position": "t5", "position_options": {"buckets": 3}}
 NAMES = [
@@ -118,8 +115,6 @@ KINDS = [
     ("head_groups", groups(HeadGroup("softmax", 3, {"bias": True})), "its projections have biases"),
     ("local", {"position": "alibi"}, "local does not support alibi positions"),
 ]
-
-
 OPTIONS += [(name, options, f"^{name}: .*{words}") for name, options, words in TYPES]
 CASES = {OptionError: OPTIONS, UnknownNameError: NAMES, UnsupportedError: KINDS}
 
