@@ -13,7 +13,6 @@ from regard.fast.cpu.efficient import piece_sizes
 from regard.fast.cpu.tiles import tiles
 from regard.functional import efficient_attention, favor_attention, lsh_attention
 from regard.functional.delta import scanned
-from regard.functional.linear import chosen_sums
 from regard.functional.pattern import weights
 from regard.functional.patterns import Block, Scattered, Strided, Window
 from regard.functional.rows import Form, recorded
@@ -88,18 +87,6 @@ def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     assert {137, 138} <= set(starts) and starts[-1] == 300 and min(sizes) >= 1
     assert piece_sizes(k[:, :, :137], k[:, :, 0], 128) == [128, 9]
-
-
-def test_sums_go_on_from_those_before():
-    shapes = [(2, 3, 50, 4)] * 2 + [(2, 3, 50, 5), (2, 3, 4, 5), (2, 3, 4)]
-    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    a, e, v, S, z = leaves
-    results = []
-    for impl in ("plain", Form("pieces", chunk=7)):
-        made = chosen_sums(a, e, v, None, S, z, impl=impl)
-        loss = sum(part.cos().sum() for part in made)
-        results.append((*made, *torch.autograd.grad(loss, leaves)))
-    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
 
 
 def test_the_scan_of_a_compiled_program_is_the_loop():

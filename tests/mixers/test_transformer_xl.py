@@ -1,6 +1,4 @@
-"""Transformer-XL: what it refuses, and how a row forgets; tests/models hold segments, memories and XLNet's two streams."""
-
-from dataclasses import replace
+"""Transformer-XL: what it refuses; tests/models hold segments, memories and XLNet's two streams."""
 
 import pytest
 import torch
@@ -10,35 +8,19 @@ from regard.functional import relative_attention
 from regard.functional.relative import Segments, Terms
 from regard.mixers.transformer_xl import TransformerXL
 from regard.testing.subject import normal
-from tests.models.small import language_model, prompts
-
-X = normal(2, 13, 24)
-
-
-def make(**options):
-    return TransformerXL(24, num_heads=3, **options).double()
-
-
-def test_a_row_whose_length_is_zero_has_forgotten():
-    mixer = make(mem_len=13)
-    _, state = mixer.extend(X[:, :6], mixer.initial_state(2))
-    y, _ = mixer.extend(X[:, 6:], replace(state, length=torch.tensor([0, 6])))
-    torch.testing.assert_close(y[0], mixer(X[:, 6:], mask=Mask(causal=True))[0])
-    torch.testing.assert_close(y[1], mixer(X, mask=Mask(causal=True))[1, 6:])
+from tests.refused import assert_refused
 
 
 def test_what_cannot_be_is_refused():
-    one, mixer = torch.zeros(2, 13, dtype=torch.long), make(segments=True)
-    with pytest.raises(UnsupportedError, match="streaming over a context"):
-        mixer.initial_state(2, context=X)
-    with pytest.raises(UnsupportedError, match="does not support generate"):
-        language_model(mixer=TransformerXL, position="none").generate(prompts(), max_new_tokens=2)
-    with pytest.raises(UnsupportedError, match="built without a segment term"):
-        make().relate(X, one, one)
-    with pytest.raises(UnsupportedError, match="Hide what is absent by"):
-        mixer.relate(X, one, one, mask=Mask(valid=one == 0))
-    with pytest.raises(ShapeError, match=r"key_segment must be integers \[2, 13\], got"):
-        mixer.relate(X, one, one[:, 1:])
+    plain, mixer = (TransformerXL(24, num_heads=3, segments=z).double() for z in (False, True))
+    x, one, wrong = normal(2, 13, 24), torch.zeros(2, 13).long(), torch.zeros(2, 12).long()
+    mask, said = Mask(valid=one == 0), r"key_segment must be integers \[2, 13\], got"
+    assert_refused(
+        (UnsupportedError, "streaming over a context", lambda: mixer.initial_state(2, context=x)),
+        (UnsupportedError, "built without a segment term", lambda: plain.relate(x, one, one)),
+        (UnsupportedError, "Hide what is absent by", lambda: mixer.relate(x, one, one, mask=mask)),
+        (ShapeError, said, lambda: mixer.relate(x, one, wrong)),
+    )
 
 
 def test_segments_that_do_not_fit_are_named():

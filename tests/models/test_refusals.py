@@ -68,6 +68,8 @@ LEARNED = lm(position="learned"), transformer(position="learned", max_len=8)
 REFUSED = {
     OptionError: [
         ("must not hold num_heads", lambda: lm(mixer_options={"num_heads": 2})),
+        ("must not hold position_options", lambda: lm(
+            position="rotary", mixer_options={"position_options": {}})),
         (r"'softmax\*x' must be a name, or a name and how", lambda: lm(mixers="softmax*x")),
         (r"'softmax\*0' must be", lambda: lm(mixers="softmax*0")),
         ("tuple of Layers", lambda: lm(mixers=" ")),
