@@ -102,7 +102,11 @@ def pattern_attention(
 def _spans(terms: list[Global], causal: bool) -> list[slice]:
     """The tokens that see all, each once; in causal order the first see each other alone, as all do."""
     spans, end = [], 0
-    for start, stop in sorted((term.start, term.stop) for term in terms):
+    found = [(term.start, term.stop) for term in terms]
+    # A program for any length cannot compare its symbols: they come in order from the mixer that made them.
+    if not torch.compiler.is_compiling() or not any(of_any_length(stop) for _, stop in found):
+        found.sort()
+    for start, stop in found:
         if start > 0 or not causal:
             spans.append(slice(max(start, end), stop))
             end = max(end, stop)

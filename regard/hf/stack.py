@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixer, ShapeError, UnsupportedError, checked
+from regard.core import Mask, Mixer, ShapeError, UnsupportedError, checked, shown
 from regard.models.blocks import Block, Blocks
 from regard.models.decoder import DecoderBlock
 from regard.models.encoder import Streams, tokens_before
@@ -193,5 +193,10 @@ class EncoderDecoder(nn.Module):
             x = block(x, context, mask=mask, seen=cross)
         return self.norm(x)
 
+    @checked
     def logits(self, hidden: Hidden) -> Float[Tensor, "B T vocab"]:
+        if hidden.shape[-1] != self.head.in_features:
+            raise ShapeError(
+                f"this checkpoint: hidden must have width {self.head.in_features}, got {shown(hidden)}"
+            )
         return self.head(hidden * self.scale)

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import Cache
 
-from regard.core import UnsupportedError
+from regard.core import UnsupportedError, checked
 from regard.models.generation import reorder, require_exact_streams
 from regard.models.tokens import Tokens, Valid
 
@@ -62,12 +62,14 @@ class StateCache(Cache):
     def batch_size(self) -> int:
         return -1 if self.state is None else len(self.state.length)
 
+    @checked
     def reorder_cache(self, beam_idx: Int[Tensor, "b"]) -> None:
         if self.state is not None:
             self.state = reorder(self.state, beam_idx.to(self.state.length.device))
 
     batch_select_indices = reorder_cache  # type: ignore[assignment]
 
+    @checked
     def batch_repeat_interleave(self, repeats: int) -> None:
         self.reorder_cache(torch.arange(max(self.batch_size, 0)).repeat_interleave(repeats))
 

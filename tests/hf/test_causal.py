@@ -122,6 +122,8 @@ def test_streams_that_would_differ_are_refused():
          lambda: regard.hf.convert(small.model("llama"), "forgetting")),
         (UnsupportedError, why, lambda: greedy(model, IDS[:1], prompt_lookup_num_tokens=2)),
         (UnsupportedError, why, lambda: StateCache().crop(-1)),
+        (ShapeError, "beam_idx", lambda: StateCache().reorder_cache([0])),
+        (OptionError, r"repeats \(-1\)", lambda: StateCache().batch_repeat_interleave(-1)),
         (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),
         (OptionError, r"past_key_values .* must be a StateCache or None", lambda: model(IDS, past_key_values=transformers.DynamicCache())),
         (UnsupportedError, "does not support cache_implementation='static'", lambda: generated(model, cache_implementation="static")),

@@ -124,6 +124,8 @@ def test_t5_with_its_decoder(form):
     maps = [found.values for *_, found in read]
     assert_same_maps(maps[::2], want.decoder_attentions, shown)
     assert_same_maps(maps[1::2], want.cross_attentions, shown)
+    with pytest.raises(ShapeError, match="hidden must have width 24"):
+        ours.logits(found)
 
 
 def test_both_layouts_of_rotary_rows():

@@ -171,9 +171,14 @@ def test_torch_func_is_refused_in_training():
     assert torch.func.vmap(mixer.eval())(x).shape == x.shape
 
 
+def bigbird():
+    return build("bigbird", dim=24, num_heads=3, max_len=64, block_size=8).double()
+
+
+@pytest.mark.parametrize("make", [routing, bigbird])
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_compiled_mixer_takes_lengths_that_vary(causal):
-    mixer, mask = routing().eval(), Mask(causal=causal)
+def test_a_compiled_mixer_takes_lengths_that_vary(causal, make):
+    mixer, mask = make().eval(), Mask(causal=causal)
     call = compiled(mixer)
     for length in (33, 47, 64):  # the second makes the length a symbol
         x = torch.randn(2, length, 24, dtype=torch.float64)
