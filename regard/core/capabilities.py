@@ -78,6 +78,7 @@ def growth(cost: str, low: int, high: int) -> float:
 
     Raises OptionError unless 1 < low < high, and for a cost that is no sum of such products.
     """
+    cost = " ".join(cost.split())
     if not COST.fullmatch(cost):
         raise OptionError(f"growth: cost ({cost}) must be sums of products as 'T W K + T^2 H / C'")
     if not 1 < low < high:
