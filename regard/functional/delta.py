@@ -30,6 +30,7 @@ from regard.functional.rows import (
     in_chunks,
     in_time,
     recomputed,
+    unrounded,
     wide_type,
 )
 
@@ -112,11 +113,12 @@ def decayed_attention(
             y, _, S, _ = sums(q, k, v, log_decay, state, total)
         return y, S
     C = fitted(CHUNK // 4, T)
-    at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, whole=False, erased=False)
-    wide = in_chunks(v.to(dtype), C)
-    terms = at.read, at.gain, wide, at.G[:, :, :, -1]
-    carried, S = recomputed(_carried, _begun(at, v, state), *terms)
-    y = at.pairs[0] @ wide + carried
+    with unrounded(q):
+        at = _chunks(q.to(dtype), k.to(dtype), log_decay.to(dtype), C, whole=False, erased=False)
+        wide = in_chunks(v.to(dtype), C)
+        terms = at.read, at.gain, wide, at.G[:, :, :, -1]
+        carried, S = recomputed(_carried, _begun(at, v, state), *terms)
+        y = at.pairs[0] @ wide + carried
     return in_time(y, T).type_as(v), S
 
 

@@ -152,31 +152,33 @@ def weighted_sums(
     phi_k: zero where there is no key. log_decay (<= 0), in causal order: what the state is multiplied by, in log, just before each token
     is added.
     """
-    T, M = phi_q.shape[2:]
-    V = v.shape[3]
     if not mask.causal:
         S, z = summed(phi_k, v)
         return *read(phi_q, S, z), S, z
-    if T != v.shape[2] or mask.shift is not None:
-        phi_k, v, log_decay, S, z = _beside_queries(phi_k, v, log_decay, T, mask)
-    v = F.pad(v, (0, 1), value=1.0)  # both sums in one product
-    if S is None or z is None:
-        state = v.new_zeros(*v.shape[:2], M, V + 1)
-    else:
-        state = torch.cat([S, z[..., None]], -1)
-    C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
-    a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
-    if log_decay is None:
-        states, last = accumulated(state, e.mT @ v)
-        sums = (a @ e.mT).tril() @ v + a @ states
-    else:
-        d = in_chunks(log_decay[..., None], C)
-        G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
-        inside, gain = recomputed(_inside, a, e, v, G)
-        states, last = accumulated(state, gain, G[:, :, :, -1])
-        sums = inside + (a * exp(G).type_as(a)) @ states
-    sums, total = sums.flatten(2, 3)[:, :, :T].split([V, 1], -1)
-    return sums, total, last[..., :V], last[..., V]
+    T, M = phi_q.shape[2:]
+    V = v.shape[3]
+    with unrounded(v):
+        phi_q, phi_k = phi_q.type_as(v), phi_k.type_as(v)
+        if T != v.shape[2] or mask.shift is not None:
+            phi_k, v, log_decay, S, z = _beside_queries(phi_k, v, log_decay, T, mask)
+        v = F.pad(v, (0, 1), value=1.0)  # both sums in one product
+        if S is None or z is None:
+            state = v.new_zeros(*v.shape[:2], M, V + 1)
+        else:
+            state = torch.cat([S, z[..., None]], -1)
+        C = fitted(chunk if M <= 2 * chunk else 2 * chunk, T)
+        a, e, v = (in_chunks(x, C) for x in (phi_q, phi_k, v))
+        if log_decay is None:
+            states, last = accumulated(state, e.mT @ v)
+            sums = (a @ e.mT).tril() @ v + a @ states
+        else:
+            d = in_chunks(log_decay[..., None], C)
+            G = d.cumsum(3, dtype=wide_type(d))  # B H N C 1: from the start of each chunk
+            inside, gain = recomputed(_inside, a, e, v, G)
+            states, last = accumulated(state, gain, G[:, :, :, -1])
+            sums = inside + (a * exp(G).type_as(a)) @ states
+        sums, total = sums.flatten(2, 3)[:, :, :T].split([V, 1], -1)
+        return sums, total, last[..., :V], last[..., V]
 
 
 def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,7 +235,7 @@ def turned_sums(
     """
     if not causal:
         S, z = summed(e, v)[0], phi_k.sum(2)
-        return a @ S, phi_q @ z[..., None], S, z
+        return read(a, S, z)[0], read(phi_q, S[..., :0], z)[1], S, z
     empty = None if S is None else S[..., :0]
     sums, _, S, _ = chosen_sums(a, e, v, None, S, z, impl=impl)
     _, total, _, z = chosen_sums(phi_q, phi_k, v[..., :0], None, empty, z, impl="plain")
@@ -247,14 +249,18 @@ def summed(
     if log_decay is not None:
         G = log_decay.cumsum(-1, dtype=wide_type(log_decay))
         phi_k = phi_k * exp(G[..., -1:] - G).type_as(phi_k)[..., None]
-    return phi_k.mT @ v, phi_k.sum(2)
+    phi_k = phi_k.type_as(v)
+    with unrounded(v):
+        return phi_k.mT @ v, phi_k.sum(2)
 
 
 def read(
     phi_q: Features, S: Sums, z: Float[Tensor, "B H M"]
 ) -> tuple[Float[Tensor, "B H T V"], Total]:
     """Sums of the values, and of the weights."""
-    return phi_q @ S, phi_q @ z[..., None]
+    phi_q = phi_q.type_as(S)
+    with unrounded(S):
+        return phi_q @ S, phi_q @ z.type_as(S)[..., None]
 
 
 def accumulated(
@@ -266,7 +272,8 @@ def accumulated(
     """
     sources = torch.cat([state[:, :, None], gain[:, :, :-1]], 2)
     if log_decay is None:
-        before = sources.cumsum(2, dtype=wide_type(gain)).type_as(gain)
+        wide = torch.promote_types(gain.dtype, torch.float32)
+        before = sources.cumsum(2, dtype=wide).type_as(gain)
         return before, (before[:, :, -1] + gain[:, :, -1]).type_as(state)
     d = F.pad(log_decay[:, :, :-1].to(wide_type(gain)), (0, 0, 1, 0))
     N, R = d.shape[2:]

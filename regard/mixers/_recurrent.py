@@ -10,7 +10,7 @@ from regard.core import OPEN, Mask, No, Streamed, as_state
 from regard.functional.cache import Lengths, advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, chosen_sums, read, summed
-from regard.functional.rows import widened
+from regard.functional.rows import ranged, widened
 from regard.mixers._base import ALL, HeadsMixer
 
 
@@ -50,7 +50,7 @@ class RecurrentMixer(HeadsMixer):
 
     def _keep(self, context, valid):
         keys = self._keys(self.heads.keys(context), context, Mask(valid=valid), None)
-        return summed(keys.phi, self.heads.values(context))
+        return summed(*ranged(keys.phi, self.heads.values(context)))
 
     def _read(self, x, kept, at):
         sums, total = read(self._queries(self.heads.queries(x), OPEN), *kept)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard import Mask
+from regard import Mask, build
 from regard.functional import efficient_attention, luong_attention, squared_relu_attention
 from regard.functional.rows import exp, exp_
 from regard.functional.scored import Windows
@@ -70,3 +70,15 @@ def test_sums_between_chunks_are_not_rounded_to_bfloat16(causal):
         y, exact = mixer(x, mask=Mask(causal)), mixer.float()(x.float(), mask=Mask(causal))
     assert y.dtype == torch.bfloat16
     assert (y - exact).norm() < 0.01 * exact.norm()
+
+
+@pytest.mark.parametrize("name", ["linear", "scalar_decay", "gated_linear", "performer", "rfa"])
+def test_sums_of_large_tokens_are_not_rounded_to_float16_by_autocast(name):
+    torch.manual_seed(0)
+    options = {"performer": {"features": "relu"}, "rfa": {"gate": True}}.get(name, {})
+    mixer, x = build(name, dim=24, num_heads=3, **options), 30 * torch.randn(1, 3000, 24)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
+        found = [mixer(x, mask=Mask(causal=True)), mixer.extend(x, mixer.initial_state(1))[0]]
+    for y in found:
+        error = (y - mixer(x, mask=Mask(causal=True))).norm() / y.norm()
+        assert error < 0.02
