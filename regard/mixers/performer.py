@@ -40,7 +40,7 @@ from regard.functional.features import (
     lowest,
 )
 from regard.functional.linear import favor_attention, floored
-from regard.functional.rows import Impl
+from regard.functional.rows import Impl, ranged, unrounded
 from regard.mixers._base import Options
 from regard.mixers._recurrent import RecurrentMixer
 from regard.nn.projection import RandomProjection
@@ -118,12 +118,16 @@ class Performer(RecurrentMixer):
             self.projection.redraw()
 
     def _queries(self, q, mask):
-        return favor_queries(q, self.projection.w, causal=mask.causal, **self._how)
+        with unrounded(q):
+            (q,) = ranged(q)
+            return favor_queries(q, self.projection.w.type_as(q), causal=mask.causal, **self._how)
 
     def _keys(self, k, source, mask, state):
-        w = self.projection.w
-        before = None if state is None else state.c
-        return favor_keys(k, w, causal=mask.causal, valid=mask.valid, before=before, **self._how)
+        how = self._how | {"causal": mask.causal, "valid": mask.valid}
+        with unrounded(k):
+            (k,) = ranged(k)
+            before = None if state is None else state.c
+            return favor_keys(k, self.projection.w.type_as(k), before=before, **how)
 
     def _start(self, length, max_len):
         empty = super()._start(length, max_len)

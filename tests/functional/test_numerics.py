@@ -86,3 +86,16 @@ def test_sums_of_large_tokens_are_not_rounded_to_float16_by_autocast(name):
     for y in found:
         error = (y - mixer(x, mask=Mask(causal=True))).norm() / y.norm()
         assert error < 0.02
+
+
+@torch.no_grad()
+def test_a_stream_of_performer_in_float16_is_as_near_as_a_row():
+    torch.manual_seed(0)
+    mixer, x = build("performer", dim=32, num_heads=2).half(), 5 * torch.randn(2, 24, 32)
+    row, state, parts = mixer(x.half(), mask=Mask(causal=True)), mixer.initial_state(2), []
+    for token in x.half().split(1, 1):
+        y, state = mixer.extend(token, state)
+        parts.append(y)
+    exact = mixer.double()(x.half().double(), mask=Mask(causal=True))
+    for found in (row, torch.cat(parts, 1)):
+        assert (found - exact).norm() < 0.002 * exact.norm()
