@@ -7,11 +7,10 @@
     "fused" ..  an entry of `regard.fast`, or an error that says why it cannot serve
     Form(..)    one of these names, with the sizes in which work is cut
 
-The plain form also runs under `torch.func` and `torch.export`, and where a gradient is differentiated again. Without `regard.fast`
-it is all there is.
+The plain form also runs under `torch.func`, `torch.export` and second derivatives. Without `regard.fast` it is all there is.
 
-`torch.exp` on a CPU takes 20 to 200 times as long for -inf, or where the result vanishes, as it takes for small
-numbers, and masked scores are full of both. `torch.exp2` does not: exp(x) = 2^(x log2 e), with |x| 2^-24 relative error.
+`torch.exp` on a CPU takes 20 to 200 times as long for -inf, or where the result vanishes, of which masked scores are full.
+`torch.exp2` does not: exp(x) = 2^(x log2 e), with |x| 2^-24 relative error.
 """
 
 import math
@@ -44,8 +43,8 @@ Made = TypeVar("Made")
 class Form:
     """A name that `impl` takes, with sizes; None: the operation's own.
 
-    tile: queries whose scores are held at once. chunk: tokens of a chunk of time. room: bytes of temporaries that each thread holds at
-    once. Raises OptionError for a size that is not a positive integer.
+    tile: queries whose scores are held at once. chunk: tokens of a chunk of time. room: bytes of temporaries of each thread.
+    Raises OptionError for a size that is not a positive integer.
     """
 
     name: str = "auto"
@@ -81,10 +80,7 @@ def plain_alone() -> bool:
 
 
 def of_any_length(T: int) -> bool:
-    """True while a program for rows of any length T is made: by torch.export, or by torch.compile where T is a symbol.
-
-    Where each call counts it is asked under `is_compiling()` alone.
-    """
+    """True while a program for rows of any length T is made; asked under `is_compiling()` alone where each call counts."""
     if not is_compiling():
         return False
     from torch.fx.experimental.symbolic_shapes import has_static_value
@@ -144,10 +140,7 @@ record_of_this: ContextVar[Record | None] = ContextVar("record", default=None)
 
 @contextmanager
 def recorded(*, plain_instead: bool = False) -> Iterator[set[str]]:
-    """The names of the entries that compute while it is open.
-
-    plain_instead: the plain form computes whatever is chosen and recorded, for a count of operations that sees them all.
-    """
+    """The names of the entries that compute while it is open. plain_instead: the plain form does, whatever is recorded, to be counted."""
     record = Record(set(), plain_instead)
     token = record_of_this.set(record)
     try:
