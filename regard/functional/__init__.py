@@ -118,7 +118,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
         (lambda a: a.gate is None or a.mask.causal, "a gate needs Mask(causal=True)"),
     ),
     "nystrom_attention": (
-        ((lambda a: a.cross or a.T == a.S), "queries that are not the keys need cross=True"),
+        (lambda a: a.cross or a.T == a.S, "queries that are not the keys need cross=True"),
     ),
     "scored_attention": (_WIDTHS,),
     "luong_attention": (_WIDTHS,),

@@ -100,16 +100,14 @@ def pattern_attention(
 
 
 def _spans(terms: list[Global], causal: bool) -> list[slice]:
-    """The tokens that see all, each once; in causal order the first see each other alone, as all do."""
-    spans, end = [], 0
-    found = [(term.start, term.stop) for term in terms]
-    # A program for any length cannot compare its symbols: they come in order from the mixer that made them.
-    if not torch.compiler.is_compiling() or not any(of_any_length(stop) for _, stop in found):
-        found.sort()
-    for start, stop in found:
-        if start > 0 or not causal:
-            spans.append(slice(max(start, end), stop))
-            end = max(end, stop)
+    """The tokens that see all, each once, whatever the order of the terms; in causal order the first see each other alone, as all do."""
+    spans, earlier = [], []
+    for term in terms:
+        parts = [(term.start, term.stop)] if term.start > 0 or not causal else []
+        for start, stop in earlier:  # what is left of it on both sides, which may be nothing
+            parts = [p for a, b in parts for p in ((a, min(b, start)), (max(a, stop), b))]
+        spans += [slice(*part) for part in parts]
+        earlier.append((term.start, term.stop))
     return spans
 
 

@@ -103,8 +103,7 @@ class BigBird(PatternMixer):
         if mask.causal or not self.global_blocks:
             return pattern, mask, None
         if mask.valid is None and mask.global_tokens is None:
-            first, *others = pattern.terms
-            return Union((first, Span((T - 1) // b * b, T), *others)), mask, None
+            return Union((Span((T - 1) // b * b, T), *pattern.terms)), mask, None
         most = b if mask.global_tokens is None else None
         return pattern, replace(mask, global_tokens=self._global_tokens(T, mask)), most
 

@@ -27,7 +27,7 @@ Decided = TypeVar("Decided")
 Layer = TypeVar("Layer", bound=nn.Module)
 Mixed = Float[Tensor, "B H T V"]
 After = Int[Tensor, "#B"] | None
-"""How many others the tokens of each row come after; None: none."""
+"""Number of tokens that come before those of each row; None: none."""
 OWN = nn.Linear.forward, nn.Conv1d.forward
 HeadNorm = bool | Literal["all"]
 """RMSNorm of queries and keys: of each head, or "all" heads together."""
