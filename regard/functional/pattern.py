@@ -101,7 +101,8 @@ def pattern_attention(
 
 def _spans(terms: list[Global], causal: bool) -> list[slice]:
     """The tokens that see all, each once, whatever the order of the terms; in causal order the first see each other alone, as all do."""
-    spans, earlier = [], []
+    spans = []
+    earlier: list[tuple] = []
     for term in terms:
         parts = [(term.start, term.stop)] if term.start > 0 or not causal else []
         for start, stop in earlier:  # what is left of it on both sides, which may be nothing
