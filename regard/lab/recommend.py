@@ -246,7 +246,7 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     beside = "T" if case.decode else MIXERS[SOFTMAX].capabilities.time
     ms = _grown(rows, "ms", cost, spread).at(length)
     peak = _grown(rows, "peak_bytes", memory).at(length)
-    if case.memory and peak.value > case.memory:
+    if case.memory and peak.error is not None and peak.value > case.memory:
         allowed = size(case.memory)
         return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
     ratio = Estimate(1.0, 0.0, ms.measured)
@@ -272,7 +272,8 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
     ratios = [(found.ratio, found) for found in fit if found.ratio]
-    winners = [pair for pair in ratios if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
+    known = [pair for pair in ratios if pair[0].error is not None]
+    winners = [pair for pair in known if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."
     if softmax and all(found.ratio is None for found in ranked if found is not softmax):
@@ -309,8 +310,11 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     rows = [row for name in able for row in known.timed[name]]
     lengths = ", ".join(f"{n:,}" for n in sorted({row.setting["length"] for row in rows}))
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
+    one_length = [n for n, found in able.items() if found.ratio and found.ratio.error is None]
     unproved = [name for name, found in able.items() if not found.quality]
-    unheld = [found.mechanism for found in ranked if found.bytes is None] if case.memory else []
+    unheld = [
+        f.mechanism for f in ranked if case.memory and not (f.bytes and f.bytes.error is not None)
+    ]
     old = [f"{count} of {label}" for label, count in sorted(known.old.items())]
     where = "".join(
         "One {unit}, batch {batch}, dim {dim}, {num_heads} heads, ".format(**row.setting) + row.provenance.device for row in rows[:1]
@@ -319,7 +323,8 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
         "No timing for this in the ledger: capabilities and declared costs only.": not rows,
         f"{where}; measured at {lengths} tokens{', queries and keys of one sequence' * case.cross}.": rows,
         f"Timed {'without' if case.causal else 'with'} a causal mask, as was the softmax beside them: {_joined(other)}.": other,
-        f"Not held to the bound on memory, since not measured here: {_joined(unheld)}.": unheld,
+        f"Not held to the bound on memory, since not measured here, or at one length: {_joined(unheld)}.": unheld,
+        f"Not chosen for speed, since timed at one length, which shows no growth: {_joined(one_length)}.": one_length,
         f"Quality is not known here of {_joined(unproved)}.": unproved,
         "Reached: the question's mark of accuracy; of other metrics, within 2 % of the best mean. Not reached: with some seed not above "
         "chance, no mixing and the bag; what is so in every column is not chosen.": any(known.quality.values()),

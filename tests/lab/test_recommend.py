@@ -123,6 +123,13 @@ def test_the_sentence():
     assert (base.ratio.value, base.ratio.error) == (1.0, 0.0)
     never = timings("linear", lambda n: 2e-3 * n**2)
     assert said(300, never).sentence == "Use fused softmax: nothing wins at 300 tokens."
+    hungry = timings("local", lambda n: 0.5 * n, peak=lambda n: 1e3 * n)
+    alone = said(4096, hungry[:1], memory=1e6)  # whose growth nothing shows
+    assert alone.choice == "softmax" and "local" not in alone.excluded
+    assert (
+        "Not chosen for speed, since timed at one length, which shows no growth: local."
+        in alone.notes
+    )
     across = said(8192, LINEAR, cross=True)
     assert "by fitted growth within one sequence" in across.sentence
     assert across.notes[0].endswith("tokens, queries and keys of one sequence.")

@@ -38,7 +38,7 @@ def rate_means(rows: Iterable[Row]) -> dict[float, float]:
 
 def best_rate(rows: Iterable[Row], better: str) -> float | None:
     means = rate_means(rows)
-    return best_of(better)(means, key=means.__getitem__, default=None)
+    return best_of(better)(sorted(means), key=means.__getitem__, default=None)
 
 
 def wider(grid: Sequence[float], best: float) -> float | None:

@@ -153,6 +153,8 @@ def test_the_rate_is_chosen_on_validation_and_by_seeds_that_tried_all(ask_once):
     tried = [replace(base, rate=rate, seed=seed, valid_value=valid) for rate, seed, valid in runs]
     assert best_rate(tried, "higher") == 1e-2 and best_rate(tried, "lower") == 1e-1
     assert best_rate([], "higher") is None
+    equal = [replace(base, rate=rate) for rate in (1e-2, 1e-3)]  # in whatever order rows stand
+    assert {best_rate(equal, "higher"), best_rate(equal[::-1], "higher")} == {1e-3}
 
 
 def test_values_of_unlike_cells_and_data_never_meet(ask_once):
