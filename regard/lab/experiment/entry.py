@@ -46,12 +46,7 @@ class Entry(Declared):
         if self.make and not (callable(self.make) and self.title):
             raise OptionError("an entry that makes its model needs a function and a title")
         check_own("entry", self.options)
-        for name, value in leaves({"mixer": self.mixer, **self.options, **self.model}):
-            if callable(value) and "<" in getattr(value, "__qualname__", "<"):
-                raise OptionError(
-                    f"entry: {name} ({shown(value)}) must be a class or function by a name of its own in a module: nothing tells its "
-                    "results from those of another that is made in the same place"
-                )
+        check_named("entry", {"mixer": self.mixer, **self.options, **self.model})
         if self.make and not isinstance(self.written, type | FunctionType):
             raise OptionError(f"entry {self.title!r}: make ({shown(self.make)}) must be a function")
         if not (
@@ -157,6 +152,16 @@ def check_entries(entries: Iterable[Entry]) -> None:
         if labels.count(label) > 1:
             raise OptionError(
                 f"{label} cannot be entered twice (law 10 of an experiment): its results would share a label. Leave one out, or give it a title."
+            )
+
+
+def check_named(what: str, values: Mapping[str, Any]) -> None:
+    """OptionError where these hold a class or function that no key of results can name."""
+    for name, value in leaves(values):
+        if callable(value) and "<" in getattr(value, "__qualname__", "<"):
+            raise OptionError(
+                f"{what}: {name} ({shown(value)}) must be a class or function by a name of its own in a module: nothing tells its "
+                "results from those of another that is made in the same place"
             )
 
 

@@ -45,7 +45,7 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from regard.core import Above0, Bound, Declared, OptionError, UnknownNameError, shown
-from regard.lab.experiment.entry import Entry, Facts, check_entries, leaves
+from regard.lab.experiment.entry import Entry, Facts, check_entries, check_named, leaves
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks.task import DataSeed, Splits, Task
 from regard.lab.train import FitResult, TrainConfig
@@ -64,6 +64,9 @@ class Shell(Declared):
     num_layers: int = 2
     position: str = "sinusoidal"
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        check_named("shell", self.fields)
 
 
 class Column(Declared):

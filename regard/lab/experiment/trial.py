@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.core import OptionError, PathError, RegardError, StoredDataError
 from regard.lab.data.source import code, held
-from regard.lab.experiment.entry import Entry, sources
+from regard.lab.experiment.entry import Entry, leaves, sources
 from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
@@ -80,7 +80,7 @@ def content(
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
         "measures": held(measures),
-    } | sources(type(task), column.model, measures)
+    } | sources(type(task), column, measures)
     if splits and (
         len(plain) < len(asdict(task)) or not type(task).__module__.startswith("regard.")
     ):
@@ -93,6 +93,9 @@ def content(
             if (entry.make or not one.name.endswith("mixer"))
             and (value := getattr(config, one.name)) != one.default
         }
+        named = {resolve(of) for name, of in leaves(config) if name.endswith("mixer")}
+        if entry.mixer and (beside := named - {entry.written}):
+            told["beside"] = sources(*beside)
     if entry.before:
         data = Splits.of(entry.before.task)
         before = content(entry.before, replace(entry, before=None), data, base, None)

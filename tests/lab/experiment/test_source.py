@@ -13,7 +13,7 @@ import pytest
 
 import regard
 from regard import OptionError
-from regard.lab import Entry, ask
+from regard.lab import Column, Entry, Shell, ask
 from regard.lab.data import source as module
 from regard.lab.data.source import own_files
 from regard.lab.experiment import laws, mechanism_laws, provenance, trial
@@ -21,7 +21,7 @@ from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.report import told, write_page
 from regard.lab.train.config import TrainConfig
-from tests.lab.experiment.tiny import SCREEN, TINY
+from tests.lab.experiment.tiny import SCREEN, TINY, few_pairs
 
 MINE = """
 import torch
@@ -213,6 +213,20 @@ def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
     after, same = keys()
     assert before != after and short == same
     assert {**before, "trained by": 0} == {**after, "trained by": 0}
+
+
+def test_what_stands_beside_the_entry_is_in_its_key(folder, tmp_path):
+    def key(mixer):
+        shell = Shell(dim=16, num_heads=2, fields={"cross_mixer": mixer})
+        column = Column(name="c", task=task, train=TrainConfig(steps=1), shell=shell)
+        return trial.content(column, Entry(mixer="softmax"), task.load(), None, None)
+
+    task = few_pairs(tmp_path)
+    before, after = key(folder.mine(1.0).mixer), key(folder.mine(2.0).mixer)
+    assert before["sources"]["mm:Mine"] != after["sources"]["mm:Mine"]
+    assert [*key("linear")["beside"]["sources"]] == ["regard.mixers.linear:Linear"]
+    with pytest.raises(OptionError, match="shell: f"):
+        Shell(fields={"cross_mixer_options": {"f": lambda x: x}})
 
 
 def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch):
