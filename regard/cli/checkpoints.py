@@ -2,8 +2,8 @@
 
 import ast
 import inspect
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,8 @@ class Loaded(NamedTuple):
         if ids is not None:
             found = _ids(ids)
         elif self.tokenizer:
-            found = self.tokenizer.encode(text).ids
+            with tokenizing(given.checkpoint):
+                found = self.tokenizer.encode(text).ids
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
             if size < BYTES:
@@ -260,19 +261,29 @@ def tokenizer_of(checkpoint: Path) -> Any:
     path = checkpoint if within else checkpoint / "tokenizer.json"
     if not path.is_file():
         return None
-    try:
+    with tokenizing(path):
         if within:
             made = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
             tokenizer = made.backend_tokenizer
         else:
             tokenizer = Tokenizer.from_file(str(plain(path)))
-    except RegardError:
-        raise
-    except Exception as error:  # tokenizers raises no other
-        raise StoredDataError(f"{path} is damaged: {visible(str(error))}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+@contextmanager
+def tokenizing(path: Path) -> Iterator[None]:
+    """StoredDataError for whatever a damaged tokenizer raises; where Rust panics, that is no Exception."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = visible(str(error))
+        raise StoredDataError(f"the tokenizer of {path} is damaged: {said}") from None
 
 
 class Likeness:

@@ -170,7 +170,7 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
     """The text in the model's own tokens; each window of this length has the special tokens that the model knows around a text."""
     import torch
 
-    from regard.cli.checkpoints import tokenizer_of
+    from regard.cli.checkpoints import tokenizer_of, tokenizing
 
     words, tokenizer = plain(text).read_text(errors="replace"), tokenizer_of(folder)
     if tokenizer is None:
@@ -184,6 +184,7 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
             f"convert: windows of length {length} have no room beside {special} special tokens"
         )
     tokenizer.enable_truncation(length)
-    first = tokenizer.encode(words)
+    with tokenizing(folder):
+        first = tokenizer.encode(words)
     windows = (one.ids for one in (first, *first.overflowing))
     return torch.tensor([id for window in windows if len(window) == length for id in window])

@@ -1,5 +1,6 @@
 """`regard convert`, as a person types it."""
 
+import json
 import os
 import shutil
 from unittest.mock import Mock
@@ -123,6 +124,9 @@ WRONG = {
     "convert damaged linear --text novel.txt": "damaged/tokenizer.json is damaged",
     "explore gpt2 --text 'the cat' --compare turned": "--compare turned reads other ids or numbers in this input",
     "explore damaged": "damaged/tokenizer.json is damaged",
+    "explore strange --text 'a cat'": "strange is damaged: WordLevel error: Missing [UNK] token",
+    "convert strange linear --text novel.txt": "strange is damaged: WordLevel error",
+    "explore panics --text 'the cat'": "the tokenizer of panics is damaged: ",
     "convert plain linear --text novel.txt": "plain has no tokenizer.json, with which --text would be read",
 }
 
@@ -133,6 +137,19 @@ def test_what_is_wrong_is_one_line(folders, capsys):
     shutil.copytree(folders / "gpt2", folders / "turned")
     words = sorted(set(TEXT.split()), reverse=True)
     tokenizer(words, "the").save(str(folders / "turned" / "tokenizer.json"))
+    for name in ("strange", "panics"):
+        shutil.copytree(folders / "bert", folders / name)
+    made = tokenizer(["cat"], "[UNK]")
+    made.save(str(folders / "strange" / "tokenizer.json"))
+    known = json.loads((folders / "bert" / "tokenizer.json").read_text())
+    single = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
+    known["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": single,
+        "special_tokens": {},
+    }
+    (folders / "panics" / "tokenizer.json").write_text(json.dumps(known))
     (folders / "piped").mkdir()
     os.mkfifo(folders / "piped" / "config.json")
     (folders / "plain").mkdir()
