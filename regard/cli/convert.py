@@ -179,9 +179,9 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
             "model (tokenizer.save_pretrained), or leave --text out."
         )
     special = tokenizer.num_special_tokens_to_add(False)
-    if length <= special:
+    if length < special + 2:
         raise OptionError(
-            f"convert: windows of length {length} have no room beside {special} special tokens"
+            f"convert: windows of length {length} have no room for two tokens beside {special} special ones"
         )
     tokenizer.enable_truncation(length)
     with tokenizing(folder):
