@@ -32,7 +32,7 @@ data: $(READY)
 	$(BIN)/regard data get --all-open --up-to 20 --if-reachable
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(if $(LAWS),--laws-to=$(LAWS))
+	OMP_NUM_THREADS=1 PYTHONWARNDEFAULTENCODING=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(if $(LAWS),--laws-to=$(LAWS))
 
 quick: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --testmon --numprocesses auto --maxprocesses 8

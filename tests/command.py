@@ -34,9 +34,12 @@ def refused(capsys: Any, *words: str) -> str:
     return err
 
 
+QUIET = {"PYTHONWARNDEFAULTENCODING": ""}
+
+
 def python(*words: object, cwd: Any = None, **env: str) -> subprocess.CompletedProcess[str]:
     """A Python of its own, as it ended, and what it printed."""
-    command, given = [sys.executable, *map(str, words)], os.environ | env
+    command, given = [sys.executable, *map(str, words)], os.environ | QUIET | env
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=given)
 
 

@@ -38,7 +38,9 @@ Attention mechanisms behind one interface, measured on your machine.
 
 def _writable() -> None:
     """Letters that an output does not have are written as escapes; an output that is closed takes everything, and shows nothing."""
-    sys.stdout, sys.stderr = (z or open(os.devnull, "w") for z in (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = (
+        z or open(os.devnull, "w", encoding="utf-8") for z in (sys.stdout, sys.stderr)
+    )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # and not what a program has put in its place
             stream.reconfigure(errors="backslashreplace")

@@ -172,7 +172,7 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
 
     from regard.cli.checkpoints import tokenizer_of, tokenizing
 
-    words, tokenizer = plain(text).read_text(errors="replace"), tokenizer_of(folder)
+    words, tokenizer = plain(text).read_text("utf-8", "replace"), tokenizer_of(folder)
     if tokenizer is None:
         raise MissingDataError(
             f"convert: {folder} has no tokenizer.json, with which --text would be read. Save the tokenizer beside the "

@@ -24,11 +24,11 @@ def free_bytes(device: torch.device) -> int | None:
     found = []
     if device.type == "cpu":
         with suppress(OSError, IndexError):
-            told = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]
+            told = Path("/proc/meminfo").read_text("utf-8").split("MemAvailable:")[1]
             found.append(int(told.split()[0]) * 1024)
         files = (Path("/sys/fs/cgroup/memory").with_suffix(end) for end in (".max", ".current"))
         with suppress(OSError, ValueError):  # a container's limit (cgroup, version 2), if any
-            limit, used = (int(file.read_text()) for file in files)
+            limit, used = (int(file.read_text("utf-8")) for file in files)
             found.append(max(limit - used, 0))
     return min(found, default=None)
 

@@ -172,7 +172,7 @@ def _write(model: Stack, weights: Path, text: str, config: Path) -> None:
         save_model(nn.ModuleDict({INSIDE: model}), str(weights), {"format": "pt", CONFIG: text})
     except SafetensorError as error:
         raise path_error(weights, number_in(str(error)), str(error)) from error
-    config.write_text(text)
+    config.write_text(text, "utf-8")
 
 
 @contextmanager

@@ -93,12 +93,11 @@ def _rows(
         queries = list(range(x.shape[1])) if is_cross else keys
         if not queries or not keys:
             continue
-        pairs = pairwise[b % len(pairwise)]
-
+        pairs = pairwise[b % len(pairwise)].tolist()
         allowed = [
             [
                 [
-                    bool(pairs[h % len(pairs), i, j])
+                    bool(pairs[h % len(pairs)][i][j])
                     and (not causal or place_j <= place_i + len(keys) - len(queries))
                     for place_j, j in enumerate(keys)
                 ]
@@ -204,8 +203,9 @@ def softmax(scores: Numbers) -> Numbers:
 
 def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> Numbers:
     """q_i . k_j / sqrt(K) of these keys in head h."""
-    query, tokens = q[i, h], k[:, h].unbind()
-    return {j: query @ tokens[j] / len(query) ** 0.5 for j in keys}
+    keys = list(keys)
+    scores = k[keys, h] @ q[i, h] / q.shape[-1] ** 0.5
+    return dict(zip(keys, scores, strict=True))
 
 
 def beside_sink(

@@ -55,7 +55,9 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
         since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
         with reported(path), whole(note) as partial:
-            partial.write_text(json.dumps({"who": who, "pid": os.getpid(), "space": space()}))
+            partial.write_text(
+                json.dumps({"who": who, "pid": os.getpid(), "space": space()}), "utf-8"
+            )
         try:
             yield
         finally:
@@ -65,7 +67,7 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
 def _read(note: Path) -> dict[str, Any]:
     """The owner's note; empty where that cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
-        if note.is_file() and isinstance(found := json.loads(note.read_text()), dict):
+        if note.is_file() and isinstance(found := json.loads(note.read_text("utf-8")), dict):
             return found
     return {}
 
@@ -88,6 +90,6 @@ def space() -> str:
     """The machine since its last start, down to the container: where the number of a process means something."""
     parts = [socket.gethostname()]
     with suppress(OSError):  # not Linux
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(parts)

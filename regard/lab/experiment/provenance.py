@@ -108,7 +108,7 @@ def _head() -> str:
 @cache
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -118,7 +118,7 @@ def _processor() -> str:
 def _git(*arguments: str, at: Path = PACKAGE) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", at, *arguments], capture_output=True, text=True, timeout=20
+            ["git", "-C", at, *arguments], capture_output=True, encoding="utf-8", timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -52,7 +52,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
                 raise path_error(folder, number_in(str(error)), str(error)) from error
         files = {name: fingerprint(partial / name) for name in (MODEL, OPTIMIZER)}
         (partial / STATE).write_text(
-            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state})
+            _sealed({"format": FORMAT, "files": files, "state": checkpoint.state}), "utf-8"
         )
 
 

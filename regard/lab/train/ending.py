@@ -27,7 +27,7 @@ def ending(
     lines = [f"The curve: {run_dir / PICTURE}"]
     if said := samples(run, model, splits):
         with whole(run_dir / SAMPLES) as partial:
-            partial.write_text("\n\n".join(said) + "\n")
+            partial.write_text("\n\n".join(said) + "\n", "utf-8")
         lines += [f"Samples, also in {run_dir / SAMPLES}:", *said]
     return [
         *lines,

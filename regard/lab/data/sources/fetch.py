@@ -142,7 +142,9 @@ def _fetched(package: Package, scratch: Path) -> Path:
 def _run(package: Package, command: Sequence[str], folder: Path) -> None:
     by_hand = f"If you can get {package.file} (SHA-256 {package.sha256}) in another way, put it into a folder and add `--folder FOLDER`."
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, encoding="utf-8", check=False
+        )
     except FileNotFoundError:
         raise MissingDataError(
             f"{package.name} {package.version} is fetched by {command[0]}, which is not on this machine. {by_hand}"
@@ -174,7 +176,7 @@ def _apt_option(state: Path, package: Package) -> str:
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    (state / "sources.list").write_text(f"deb {signed}{_URL} {RELEASE} main\n")
+    (state / "sources.list").write_text(f"deb {signed}{_URL} {RELEASE} main\n", "utf-8")
     _, translated, language = package.name.partition("Translation-")
     lines = [
         "#clear Acquire::Languages;",
@@ -190,7 +192,7 @@ def _apt_option(state: Path, package: Package) -> str:
         f'Dir::State::Lists "{state}/lists";',
         f'Dir::Cache "{state}/cache";',
     ]
-    (state / "apt.conf").write_text("\n".join(lines) + "\n")
+    (state / "apt.conf").write_text("\n".join(lines) + "\n", "utf-8")
     return f"--config-file={state}/apt.conf"
 
 
