@@ -10,6 +10,7 @@ import regard.lab.tasks
 import regard.lab.train
 import regard.models
 import regard.pools  # noqa: F401
+from regard.cli.arena import Arena
 from regard.cli.recommend import _said
 from regard.lab.experiment import mechanism_laws as laws
 from regard.lab.growth import Estimate
@@ -140,6 +141,11 @@ def test_arena_takes_a_question_and_parts_of_it(capsys):
     sizes = {(one["length"], one["dim"]) for one in told["columns"] if one["kind"] == "timed"}
     assert sizes == {(8, 8), (16, 8)}
     assert {seed for row in rows for seed in row["cells"]["sums"]["seeds"]} == {1}
+
+
+def test_the_width_is_that_of_shells_too():
+    asked = Arena(question="questions.hybrids:QUESTION", dim=16)._question()
+    assert [shell.dim for shell in asked.shells] == [16, 16]
 
 
 def test_arena_takes_a_task_with_options(capsys):

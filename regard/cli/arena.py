@@ -200,6 +200,8 @@ class Arena(Declared):
             timed = tuple(replace(model, length=length) for length in self.lengths)
         if self.dim:
             timed = tuple(replace(one, dim=self.dim) for one in timed)
+            shells = () if self.task else question.shells
+            changes["shells"] = tuple(replace(one, dim=self.dim) for one in shells)
         return replace(question, vary=(*timed, *map(self._sized, trained)), **changes)
 
     def _sized(self, column: "Column") -> "Column":

@@ -34,7 +34,7 @@ class Differential(CachedMixer):
     family = "softmax"
     operations = ("softmax",)
     paper = "Ye et al. 2024, arXiv 2410.05258"
-    capabilities = ALL.but(state="T G K", exchange="keys")
+    capabilities = ALL.but(state="T G K", exchange="keys", finite_to=10.0)
     variants = {"v1": {"form": "v1", "layer": 2, "num_kv_heads": 1}, "grouped": {"num_kv_heads": 1}}
 
     def __init__(

@@ -323,6 +323,7 @@ BROKEN = {
         output(Softmax, lambda m, x, y, _: y + 0 * y.square()), "plain in torch.float16 at scale 100: output is not finite"),
     "exponent of a large number": ("finite", tokens(Softmax, lambda m, x: x * (1 + 0 * x.exp())), "scale 10: output"),
     "claims more than is finite": ("finite", declares(GAU, finite_to=10.0), "at scale 10: output"),
+    "mixes the batch in training": ("batch", tokens(Softmax, lambda m, x: nn.functional.dropout(x, 0.1) + x.mean(0, keepdim=True) if m.training else x)),
     "mixes the batch": ("batch", tokens(Softmax, lambda m, x: x - 1e-6 * x.mean(0, keepdim=True))),
     "not a number": ("empty", NotANumber),
     "counts absent rows": ("empty_batch", around(ABSENT_ROWS, lambda m, step: m.held.add_(m.seen), "_after_step")),

@@ -238,9 +238,9 @@ def _least_most(expected: Facts) -> tuple[float, float]:
 
 
 def _too_small(found: Interval | None, expected: Facts, smallest: float) -> str | None:
-    """Why a difference is not worth telling: it is surely below the smallest effect, and the bound asks only for its sign."""
+    """Why a difference is not worth telling: it is surely below the smallest effect, and the one bound asks only for its sign."""
     least, most = _least_most(expected)
-    of_sign = all(abs(one) < smallest for one in (least, most) if isfinite(one))
+    of_sign = min(abs(least), abs(most)) < smallest and not isfinite(most - least)
     if found is None or expected["beside"] is None or not of_sign:
         return None
     if max(abs(found.low), abs(found.high)) >= smallest:

@@ -199,15 +199,18 @@ class Task(Declared):
     def trivial_baseline(self, splits: Splits) -> float:
         """The metric on the test split of what needs no model: of the most frequent label of the training split."""
         seen, asked = (part.labels[part.labels != IGNORED] for part in (splits.train, splits.test))
+        if not (len(seen) and len(asked)):
+            raise self.nothing
         return self.measure(*self.compared(torch.bincount(seen).argmax().expand_as(asked), asked))
 
     def chance(self, splits: Splits) -> float:
         """`trivial_baseline`, computed once in a process for equal options and data. Raises OptionError for one that is not finite."""
         key = type(self), repr(self), splits.sha256
         if key not in _CHANCES:
-            _CHANCES[key] = found = float(self.trivial_baseline(splits))
+            found = float(self.trivial_baseline(splits))
             if not math.isfinite(found):
                 raise OptionError(f"{self.name}: trivial_baseline must be finite, got {found}")
+            _CHANCES[key] = found
         return _CHANCES[key]
 
     def read_as(self, splits: Splits) -> str:

@@ -77,14 +77,21 @@ def refused(call: Call, kind: type[RegardError], what: str, *words: str) -> None
 
 
 def batch(subject: Subject) -> None:
-    """A row alone gives what it gives in a batch of 2, 7 or 64."""
+    """A row alone gives what it gives in a batch of 2, 7 or 64; in training, of equal seeds, another row beside it changes nothing."""
     mixer = subject.make()
+    trained = subject.make().train()
     x = subject.tokens(64, T)
     for order in subject.orders():
         alone = order(mixer, x[:1])
         for size in (2, 7, 64):
             got = order(mixer, x[:size].roll(size // 2, 0))[size // 2]
             require_close(got, alone[0], 1e-10, f"{order.label}: a row in a batch of {size}")
+        found = []
+        with torch.random.fork_rng(devices=[]):
+            for other in (1, 2):
+                torch.manual_seed(0)
+                found.append(order(trained, x[[0, other]])[0])
+        require_close(*found, 1e-10, f"{order.label}: a row beside another, in training")
 
 
 def lengths(subject: Subject) -> None:

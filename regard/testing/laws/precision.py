@@ -33,10 +33,10 @@ MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) tha
 STEPS = 2  # perturbations of each draw
 AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
 ULPS = 8
-MANY = 600  # tokens of a stream: a sum in bfloat16 stops growing after 256
+MANY = 400  # tokens of a stream: a sum in bfloat16 stops growing after 256
 DRIFT = 4  # what a stream may err, in units of what a whole pass does
-SCALES = (1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0, 1e3, 1e4)
-LARGE = (1e6, 1e8, 1e10)  # float32 alone
+SCALES = (1e-6, 1e-3, 1.0, 10.0, 100.0, 1e4)
+LARGE = (1e7, 1e10)  # float32 alone
 SLACK = 16  # what is computed on the way may be larger than every result
 AUTOCAST_BOUNDS = {
     "output": 0.05,  # of the norm
@@ -197,7 +197,6 @@ def finite(subject: Subject) -> None:
     Of plain forms: the gradients of torch's fused softmax are infinite from scores of about 1e8 on, whatever the type.
     """
     heads = subject.num_heads if subject.dim % subject.num_heads == 0 else 1
-    orders = subject.orders()
     for dtype in DTYPES:
         ours = subject.make(dtype)
         for scale in SCALES + LARGE * (dtype == torch.float32):
@@ -205,7 +204,7 @@ def finite(subject: Subject) -> None:
                 continue
             x = (subject.x * scale).to(dtype)
             promised = dtype == torch.float16 and scale <= subject.can.finite_to
-            for request in (*orders, subject.padded(orders[-1])):
+            for request in subject.samples():
                 beyond = _beyond(request.results(ours, x))
                 if beyond and (promised or not _leaves_range(request, ours, x)):
                     said = f"{request.label} in {dtype} at scale {scale:g}: {beyond}"

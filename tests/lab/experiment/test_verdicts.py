@@ -61,6 +61,7 @@ def judged(record, rows):
     (TINY, GOOD, tuple(x - 0.005 for x in GOOD), "cannot tell", "the difference is smaller than 0.020"),
     (claimed(withdrawn="It was unfair."), GOOD, FAIR, "withdrawn", None),
     (claimed(near("softmax", "local, window 4", within=0.5)), GOOD, FAIR, "agrees", None),
+    (claimed(near("softmax", "local, window 4", within=0.01)), GOOD, tuple(x - 0.005 for x in GOOD), "agrees", None),
     (claimed(reaches("softmax", 0.95)), GOOD, FAIR, "disagrees", None),
 ])  # fmt: skip
 def test_the_verdict_is_right(ask_once, question, softmax, window, word, why):

@@ -4,12 +4,14 @@ import re
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 import torch
 from accelerate import tracking
 from torch import nn
 
 from regard.core import OptionError, ShapeError
+from regard.lab.data.records import Examples, Ragged
 from regard.lab.tasks import Digits, Splits
 from regard.lab.train import DivergedError, checkpoint, display, fit, run_for, start
 from regard.mixers.linear import Linear
@@ -163,8 +165,16 @@ def test_a_run_of_other_options_of_its_task_is_another(tmp_path):
 @pytest.mark.parametrize("method, given", [("load", None), ("collate", None), ("trivial_baseline", float("nan"))])  # fmt: skip
 def test_what_a_task_of_ones_own_lacks_is_named(method, given):
     task = type("Own", (Digits,), {method: lambda self, *_: given})()
-    with pytest.raises(OptionError, match=f"digits: {method} must"):
-        task.chance(Splits.of(task))
+    for _ in range(2):  # what was refused is not kept
+        with pytest.raises(OptionError, match=f"digits: {method} must"):
+            task.chance(Splits.of(task))
+
+
+def test_a_part_without_a_label_is_named():
+    part, none = (Examples(Ragged.even(np.ones((4, 3), int)), np.full(4, n)) for n in (1, -100))
+    for splits in (Splits(part, part, none), Splits(none, part, part)):
+        with pytest.raises(OptionError, match="at least one batch with a label, got none"):
+            Digits().chance(splits)
 
 
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
