@@ -91,7 +91,9 @@ def batch(subject: Subject) -> None:
             for other in (1, 2):
                 torch.manual_seed(0)
                 found.append(order(trained, x[[0, other]])[0])
-        require_close(*found, 1e-10, f"{order.label}: a row beside another, in training")
+        require_close(
+            found[0], found[1], 1e-10, f"{order.label}: a row beside another, in training"
+        )
 
 
 def lengths(subject: Subject) -> None:
