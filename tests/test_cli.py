@@ -11,7 +11,7 @@ import torch
 
 import regard
 from regard.cli import COMMANDS, arena
-from regard.cli.arguments import amount, option, parse
+from regard.cli.arguments import amount, given_options, option, parse
 from regard.cli.commands import CLASSES
 from regard.cli.describe import about, catalog
 from regard.core import Catalog, RegardError
@@ -228,6 +228,8 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert option("impl=Form(tile=8)") == ("impl", regard.Form(tile=8))
     assert option("score=additive") == ("score", "additive")
     assert option("score={[]}") == ("score", "{[]}")
+    with pytest.raises(RegardError, match="sizes is given twice"):
+        given_options(["sizes=3", "widths=3", "sizes=3"])
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))
 
 

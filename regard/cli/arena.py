@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
-from regard.cli.arguments import Flag, Json, Length, Words, option
+from regard.cli.arguments import Flag, Json, Length, Words, given_options
 from regard.cli.bench import LEDGER, PAGE, check_outputs
 from regard.cli.names import choice, entry, task
 from regard.cli.printing import print_json
@@ -185,7 +185,7 @@ class Arena(Declared):
         timed = question.timed
         trained = question.trained
         if self.task is not None:
-            own = task(self.task, dict(map(option, self.task_options)))
+            own = task(self.task, given_options(self.task_options))
             train = TrainConfig(tokens=500_000, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1)
             trained = columns(own, train)
             changes |= {

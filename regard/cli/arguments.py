@@ -134,10 +134,20 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar="[NAME=VALUE ...]",
-        instance_from_str=lambda words: dict(map(option, words)),
+        instance_from_str=given_options,
         is_instance=lambda value: isinstance(value, Mapping),
         str_from_instance=lambda value: [f"{name}={item}" for name, item in value.items()],
     )
+
+
+def given_options(words: Sequence[str]) -> dict[str, Any]:
+    """Of words NAME=VALUE. Raises OptionError where a name comes twice."""
+    found = dict[str, Any]()
+    for name, value in map(option, words):
+        if name in found:
+            raise OptionError(f"{name} is given twice")
+        found[name] = value
+    return found
 
 
 def option(word: str) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.cli.arguments import Flag, Json, Length, Words, option
+from regard.cli.arguments import Flag, Json, Length, Words, given_options
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import Above0, Declared, OptionError, visible
@@ -137,7 +137,7 @@ class Bench(Declared):
 
         listed = [choice(name) for name in self.mixers or MIXERS.names()]
         check_entries(listed)
-        options = dict(map(option, self.options))
+        options = given_options(self.options)
         taken = {one.name: set(option_names(one.written)) for one in listed}
         for name in options.keys() - set().union(*taken.values()):
             raise OptionError(f"none of {', '.join(taken)} has an option {name!r}")

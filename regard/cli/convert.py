@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from regard.cli.arguments import Json, Words, option
+from regard.cli.arguments import Json, Words, given_options
 from regard.cli.printing import print_facts, print_json
 from regard.core import Above0, Count, Declared, MissingDataError, OptionError, RegardError, Seed
 from regard.core.files import check_writable, file_sha256, plain
@@ -70,7 +70,7 @@ class Convert(Declared):
         check_writable(self.out, folder=True)
         _check_free(self.out)
         ids = _tokens(self.folder, self.text, self.length) if self.text else None
-        teacher, options = load(self.folder), dict(map(option, self.options))
+        teacher, options = load(self.folder), given_options(self.options)
         layers = sorted({*self.layers}) or None
         check_own("convert", options, "layers")
         student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)

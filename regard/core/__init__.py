@@ -77,6 +77,8 @@ from regard.core.shapes import (
     check_flag,
     check_positive,
     is_dense,
+    is_mapped,
+    require_all,
 )
 from regard.core.states import (
     Streamed,

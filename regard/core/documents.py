@@ -25,7 +25,7 @@ from regard.core.request import (
     permute,
     with_facts,
 )
-from regard.core.shapes import Context, Tokens
+from regard.core.shapes import Context, Tokens, is_mapped
 from regard.core.states import extended
 
 PADDING = 512
@@ -132,7 +132,7 @@ def documents_of(mixer: Any, mask: Mask) -> Packed | None:
         raise UnsupportedError(
             f"{who} does not export documents: their lengths are read. Export the model for rows of one document."
         )
-    if mask.documents.is_meta or torch._C._functorch.is_batchedtensor(mask.documents):
+    if mask.documents.is_meta or is_mapped(mask.documents):
         raise UnsupportedError(
             f"{who} does not support documents under vmap or on the meta device: they are read"
         )

@@ -187,7 +187,7 @@ class Mixer(Recorded):
         Where `capabilities.streaming` is "exact", any chunking gives what causal `forward` gives. Where it is "segment", one call does, and later
         calls see of earlier ones what the mechanism keeps of them. Tokens that are not `valid` are as if absent. `documents` numbers them: a new number
         begins with a new state. Without it all tokens belong to the last document. `donate=True` lets the new state reuse the storage of the one passed
-        in, which is refused if it is used again. Raises ShapeError for the state of another mixer.
+        in, which is refused if it is used again. Raises ShapeError for the state of another mixer. Compiled, it looks at neither.
         """
         self.require("streaming")
         self._check_tokens("x", x)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core.errors import OptionError, shown
+from regard.core.errors import OptionError, ShapeError, shown
 
 LARGEST = 2**31 - 1
 """No size may exceed it."""
@@ -59,3 +59,23 @@ def is_dense(x: object) -> TypeGuard[Tensor]:
 
 def layout(x: Tensor) -> str:
     return "a nested tensor" if x.is_nested else str(x.layout)
+
+
+def is_mapped(z: Tensor) -> bool:
+    """True for what torch.func.vmap maps over, also inside its other transforms: the values cannot be read."""
+    func = torch._C._functorch
+    while not torch.compiler.is_compiling() and func.is_functorch_wrapped_tensor(z):
+        if func.is_batchedtensor(z):
+            return True
+        z = func.get_unwrapped(z)
+    return False
+
+
+def require_all(holds: Bool[Tensor, "*shape"], said: str) -> None:
+    """Raise ShapeError where one does not hold. A device and a program refuse it by themselves, so that nobody waits; under vmap nobody can tell."""
+    if holds.is_meta or is_mapped(holds):
+        return
+    if holds.device.type != "cpu" or torch.compiler.is_compiling():
+        torch._assert_async(holds.all(), said)
+    elif not holds.all():
+        raise ShapeError(said)

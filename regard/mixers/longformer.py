@@ -20,12 +20,12 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.core import Count, No, OptionError, ShapeError
+from regard.core import Count, No, OptionError, is_mapped, require_all
 from regard.functional.global_rows import global_places, replace_rows
 from regard.functional.patterns import PerHead, Window
-from regard.functional.rows import Impl, plain_alone
+from regard.functional.rows import Impl
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import HeadsMixer, Options
 from regard.mixers._patterned import PatternMixer
@@ -79,30 +79,22 @@ class Longformer(PatternMixer):
         windows = tuple(Window(window_size, window_size, step) for step in steps)
         self.pattern = windows[0] if alike else PerHead(windows)
 
+    def _request(self, T, mask):
+        """Under vmap nobody can count the global tokens: there may be as many as there are tokens."""
+        marks, most = mask.global_tokens, self.max_global
+        if marks is None or most is None:
+            return self.pattern, mask, most
+        said = f"longformer: mask.global_tokens marks more tokens of a row than max_global={most}. Raise it, or leave it out for any number."
+        require_all(marks.sum(1) <= most, said)
+        return self.pattern, mask, None if is_mapped(marks) else most
+
     def _global_rows(self, y, x, mask):
         q, k, v = self.global_heads.split(x)
-        if self.max_global is None:
+        marks = mask.global_tokens
+        if self.max_global is None or is_mapped(marks):
             rows = softmax_attention(q, k, v, mask=mask, impl=self.impl)
-            return torch.where(mask.global_tokens[:, None, :, None], rows, y)
-        self._check_global(mask.global_tokens, self.max_global)
-        at, present = global_places(mask.global_tokens, self.max_global)
+            return torch.where(marks[:, None, :, None], rows, y)
+        at, present = global_places(marks, self.max_global)
         return replace_rows(y, q, k, v, mask, at, present)
-
-    def _check_global(self, marks: Tensor, limit: int) -> None:
-        """A row with more global tokens than promised is refused; a device refuses it by itself, so that nobody waits."""
-        if marks.is_meta or torch.compiler.is_compiling():
-            return
-        if marks.device.type != "cpu" or plain_alone():
-            torch._assert_async(
-                (marks.sum(1) <= limit).all(),
-                f"longformer: mask.global_tokens marks more tokens of a row than max_global={limit}",
-            )
-            return
-        most = int(marks.sum(1).max())
-        if most > limit:
-            raise ShapeError(
-                f"longformer: mask.global_tokens marks {most} tokens of a row, max_global is {limit}. "
-                "Raise max_global, or leave it out for any number."
-            )
 
     _observe = HeadsMixer._observe

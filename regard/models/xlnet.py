@@ -31,10 +31,12 @@ from regard.core import (
     clear,
     compaction,
     existing,
+    is_mapped,
     permute,
+    require_all,
 )
 from regard.core.memory import require_memory
-from regard.functional.cache import Lengths, last_rows, readable
+from regard.functional.cache import Lengths, last_rows
 from regard.functional.rows import recomputed, upto
 from regard.models.config import Model
 from regard.models.tokens import (
@@ -46,7 +48,6 @@ from regard.models.tokens import (
     check_like,
     check_state,
     check_tokens,
-    longest,
     looked_up,
 )
 from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
@@ -199,7 +200,7 @@ class XLNet(Model):
             self.query.expand_as(h),
             FactorizationOrder(ranks, valid, segments),
             state,
-            num_predict=self.config.num_predict,
+            num_predict=None if is_mapped(order) else self.config.num_predict,
         )
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 
@@ -208,20 +209,14 @@ class XLNet(Model):
         check_like(self.name, "order", order, tokens)
         if segments is not None:
             check_like(self.name, "segments", segments, tokens)
-        if not readable(order):
-            return
         ranks = order if valid is None else order.masked_fill(~valid, CONTEXT)
-        least = int(ranks.min()) if ranks.numel() else CONTEXT
-        if least < CONTEXT:
-            raise ShapeError(
-                f"xlnet: order holds the rank {least}: ranks start at 0, and {CONTEXT} is context"
-            )
-        found = longest((ranks != CONTEXT).sum(1))
-        most = self.config.num_predict
-        if most is not None and found > most:
-            raise ShapeError(
-                f"xlnet: a row predicts {found} tokens, and num_predict is {most}. Raise it, or predict fewer."
-            )
+        said = (
+            f"xlnet: order holds a rank below {CONTEXT}: ranks start at 0, and {CONTEXT} is context"
+        )
+        require_all(ranks >= CONTEXT, said)
+        if (most := self.config.num_predict) is not None:
+            said = f"xlnet: a row predicts more tokens than num_predict={most}. Raise it, or predict fewer."
+            require_all((ranks != CONTEXT).sum(1) <= most, said)
 
 
 def xlnet_base(vocab_size: int = 32_000) -> XLNetConfig:

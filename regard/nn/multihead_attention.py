@@ -31,6 +31,7 @@ from regard.core import (
     check_option,
     check_tokens,
     is_dense,
+    is_mapped,
     marks,
     shown,
 )
@@ -270,7 +271,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             if counted or not is_causal:
                 return Mask(causal=is_causal, valid=valid), None
             given["attn_mask"] = tokens[0].new_ones(T, S, dtype=torch.bool).triu(1)
-        if torch._C._functorch.is_batchedtensor(given["attn_mask"]):
+        if is_mapped(given["attn_mask"]):
             raise UnsupportedError(
                 "MultiheadAttention does not support vmap over attn_mask: it is read"
             )

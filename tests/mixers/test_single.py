@@ -166,8 +166,21 @@ def test_longformer_starts_with_one_set_of_projections_and_bounds_its_global_tok
     x, marks = torch.randn(1, 9, 24), torch.arange(9)[None] < 2
     assert mixer(x, mask=Mask(global_tokens=marks)).shape == x.shape
     marks[:, 5] = True
-    with pytest.raises(ShapeError, match="marks 3 tokens of a row, max_global is 2"):
+    with pytest.raises(ShapeError, match="marks more tokens of a row than max_global=2"):
         mixer(x, mask=Mask(global_tokens=marks))
+    few = Mask(global_tokens=torch.arange(9)[None] < 2)
+    compiled = torch.compile(mixer, fullgraph=True, backend="eager")
+    exported = torch.export.export(mixer, (x,), {"mask": few}).module()
+    for program in (compiled, exported):
+        with pytest.raises(RuntimeError, match="marks more tokens of a row than max_global=2"):
+            program(x, mask=Mask(global_tokens=marks))
+    many = torch.stack([few.global_tokens, marks])  # which nobody counts under vmap
+    call = lambda z, marks: mixer(z, mask=Mask(global_tokens=marks)).sum()  # noqa: E731
+    mixer.max_global = None
+    one, other = (torch.func.grad(call)(x, z) for z in many)
+    mixer.max_global = 2
+    found = torch.vmap(torch.func.grad(call), in_dims=(None, 0))(x, many)
+    torch.testing.assert_close(found, torch.stack([one, other]))
 
 
 def grouped(*groups, **options):

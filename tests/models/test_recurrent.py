@@ -201,6 +201,14 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
     whole = model(tokens, **given)[here]
     model.config = replace(model.config, num_predict=num_predict)
     assert_same(model(tokens, **given)[here], whole, model, atol=1e-12)
+    if num_predict == 3:
+        given["order"] = torch.arange(9).expand(2, 9)
+        program = torch.compile(model, backend="eager", fullgraph=True)
+        with pytest.raises(RuntimeError, match="predicts more tokens than num_predict=3"):
+            program(tokens, **given)
+        alone = torch.vmap(lambda t, o: model(t[None], order=o[None])[0])(tokens, given["order"])
+        model.config = replace(model.config, num_predict=9)
+        torch.testing.assert_close(alone, model(tokens, order=given["order"]))
 
 
 def test_fine_tuning_reads_one_stream_with_everything_seen():

@@ -197,8 +197,8 @@ REFUSED = {
             START[:2], transformer().initial_state(TEXT))),
         (STATE, lambda: xlnet().extend(TEXT, xlnet(num_layers=3).initial_state(3), order=ORDER)),
         (STATE, lambda: xlnet().extend(TEXT, xlnet(dim=4).initial_state(3), order=ORDER)),
-        ("order holds the rank -7: ranks start at 0", lambda: xlnet()(TEXT, order=ORDER - 7)),
-        ("predicts 7 tokens, and num_predict is 2", lambda: xlnet(num_predict=2)(
+        ("order holds a rank below -1: ranks start at 0", lambda: xlnet()(TEXT, order=ORDER - 7)),
+        ("predicts more tokens than num_predict=2", lambda: xlnet(num_predict=2)(
             TEXT, order=ORDER)),
         ("first has batch 3, second 2", lambda: m.XLNetMatcherConfig(
             **SIZES, num_classes=2).build()(TEXT, TEXT[:2])),
