@@ -30,7 +30,6 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
 DRAWS = 3  # of parameters and inputs
 MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
-STEPS = 2  # perturbations of each draw
 AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
 ULPS = 8
 MANY = 400  # tokens of a stream: a sum in bfloat16 stops growing after 256
@@ -80,26 +79,23 @@ def _require_no_drift(subject: Subject) -> None:
 
 
 class _Drawn:
-    """A mixer of one type and its tokens, its float64 form, and perturbations of that."""
+    """A mixer of one type and its tokens, its float64 form, and a perturbation of that."""
 
     def __init__(self, subject: Subject, dtype: torch.dtype, seed: int):
         self.x = subject.tokens(B, T, seed=seed, dtype=dtype)
         self.mixer = subject.make(dtype, seed)
         self.exact = deepcopy(self.mixer).double()
-        self.near = [self._perturbed(seeded(step), torch.finfo(dtype).eps) for step in range(STEPS)]
-
-    def _perturbed(self, generator: torch.Generator, eps: float):
-        """The mixer, and the function that perturbs the tokens."""
-
-        def near(z: Tensor) -> Tensor:
-            sign = torch.randint(0, 2, z.shape, generator=generator) * 2 - 1
-            return z.detach().double() * (1 + eps * sign)
-
-        mixer = deepcopy(self.exact)
+        self.eps = torch.finfo(dtype).eps
+        self.generator = seeded(0)
+        self.near = deepcopy(self.exact)
         with torch.no_grad():
-            for parameter in mixer.parameters():
-                parameter.copy_(near(parameter))
-        return mixer, near
+            for parameter in self.near.parameters():
+                parameter.copy_(self.moved(parameter))
+
+    def moved(self, z: Tensor) -> Tensor:
+        """z in float64, each number larger or smaller by eps of itself."""
+        sign = torch.randint(0, 2, z.shape, generator=self.generator) * 2 - 1
+        return z.detach().double() * (1 + self.eps * sign)
 
 
 def _is_near(
@@ -144,16 +140,11 @@ def _errors(
     structures: list[Tensors] = []
     truth = computed(drawn.exact, Tensor.double)
     ours = computed(drawn.mixer, lambda z: z)
-    beside = [computed(*near) for near in drawn.near] if ours else []
-    moved = [found for found in beside if found is not None]
-    if ours is None or truth is None or not moved:
+    moved = computed(drawn.near, drawn.moved) if ours else None
+    if ours is None or truth is None or moved is None:
         return None
     return {
-        name: (
-            _largest(ours[name].double() - true),
-            max(_largest(near[name] - true) for near in moved),
-            _largest(true),
-        )
+        name: (_largest(ours[name].double() - true), _largest(moved[name] - true), _largest(true))
         for name, true in truth.items()
     }
 
