@@ -203,7 +203,8 @@ def _rows(train: slice | Collection[int] | None, every: range) -> Collection[int
             rows = every[train or slice(None)]
     none = train is not None and not len(rows)
     if none or not all(
-        isinstance(row, int | np.integer) and type(row) is not bool and row in every for row in rows
+        isinstance(row, int | np.integer) and type(row) is not bool and 0 <= row < len(every)
+        for row in rows
     ):
         raise OptionError(
             f"Schema: train must hold numbers of rows from 0 to {len(every) - 1}, got {shown(train)}"
