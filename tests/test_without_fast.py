@@ -5,7 +5,7 @@ import pytest
 import regard
 from tests.command import python
 
-LAWS = ("reference", "streaming", "padding", "causality", "second_derivative", "map")
+LAWS = ("reference", "streaming", "padding", "causality")
 PARTS = 2
 RUN = """
 import sys
