@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields, replace
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -179,9 +180,11 @@ class Arena(Declared):
         question = entry("questions", self.question)
         changes = {name: given for name in ("seeds", "rates") if (given := getattr(self, name))}
         if self.mixers:
-            listed = {one.name: one for one in question.entries}
-            named = map(choice, self.mixers)
-            changes["entries"] = tuple(listed.get(one.name, one) for one in named)
+            listed = [
+                [e for e in question.entries if e.name == one.name] or [one]
+                for one in map(choice, self.mixers)
+            ]
+            changes["entries"] = tuple(chain.from_iterable(listed))
         timed = question.timed
         trained = question.trained
         if self.task is not None:
@@ -195,9 +198,10 @@ class Arena(Declared):
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")
         if self.lengths:
-            usual = Setting(kind="forward", length=1, unit="block", seconds=2.0)
-            model = (*timed, usual)[0]
-            timed = tuple(replace(model, length=length) for length in self.lengths)
+            usual = timed or [Setting(kind="forward", length=1, unit="block", seconds=2.0)]
+            timed = tuple(
+                dict.fromkeys(replace(one, length=n) for n in self.lengths for one in usual)
+            )
         if self.dim:
             timed = tuple(replace(one, dim=self.dim) for one in timed)
             shells = () if self.task else question.shells

@@ -97,7 +97,7 @@ def verdict(found: Interval | None, least: float, most: float) -> Verdict:
         return "not run"
     if not isfinite(found.half):
         return "cannot tell"
-    if least < found.low and found.high < most:
+    if least <= found.low and found.high <= most:
         return "agrees"
     return "disagrees" if found.high < least or found.low > most else "cannot tell"
 

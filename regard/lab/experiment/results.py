@@ -5,7 +5,8 @@ budget or the engine changed, are old: they are counted by entry and enter nothi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import isclose
 from statistics import fmean
@@ -42,11 +43,11 @@ def best_rate(rows: Iterable[Row], better: str) -> float | None:
 
 
 def wider(grid: Sequence[float], best: float) -> float | None:
-    """The next rate beyond the end of the grid at which the best one is; None where that is inside."""
+    """The next rate beyond the end of the grid at which the best one is, of six digits; None where that is inside."""
     ratio = grid[1] / grid[0] if len(grid) > 1 else RATIO
     if isclose(best, grid[0]):
-        return grid[0] / ratio
-    return grid[-1] * ratio if isclose(best, grid[-1]) else None
+        return float(f"{grid[0] / ratio:.6g}")
+    return float(f"{grid[-1] * ratio:.6g}") if isclose(best, grid[-1]) else None
 
 
 def grid_of(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[float]:
@@ -75,11 +76,14 @@ def counted(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[
         or (row.seed > last and row.question == asked["name"] and asked["claims"])
     ]
     grid = grid_of(rows, asked, better)
-    return [row for row in rows if (among(row.rate, grid) if grid else row.rate is None)]
+    if not grid:
+        return [row for row in rows if row.rate is None]
+    return [replace(row, rate=rate) for row in rows if (rate := among(row.rate, grid))]
 
 
-def among(rate: float | None, grid: Iterable[float]) -> bool:
-    return rate is not None and any(isclose(rate, one) for one in grid)
+def among(rate: float | None, grid: Iterable[float]) -> float | None:
+    """The rate of the grid that this one is but for its last digits; None where there is none."""
+    return next((one for one in grid if rate is not None and isclose(rate, one)), None)
 
 
 def best_of(better: str) -> Any:
@@ -155,7 +159,11 @@ class Results:
         self.history = list[Row]()
         self.laws = dict[str, Row]()
         places = {line[2]: self.columns[line[1]] for line in config["cells"]}
+        forms = {cell: (column, causal) for _, column, cell, causal, *_ in config["cells"]}
         by_cell: dict[str, list[Row]] = {}
+        data = dict[
+            Any, str | None
+        ]()  # the newest of a column, in either form: that of all its cells
         for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":
@@ -165,13 +173,20 @@ class Results:
                 self.history += [row] * mine
             elif _is_of(row, places.get(row.cell)):
                 by_cell.setdefault(row.cell, []).append(row)
+                data[forms[row.cell]] = row.data
             elif mine:
                 self.old[row.entry] += 1
-        self.cells = {}
-        self.timed = {}
-        lines_first = sorted(config["cells"], key=lambda one: _line(one[0]) not in self.lines)
+        self.cells = dict[tuple[str, str], Cell]()
+        self.timed = dict[tuple[str, str], Row]()
+        self._read(by_cell, lambda row: row.data == data[forms[row.cell]])
+
+    def _read(self, by_cell: Mapping[str, list[Row]], is_of_now: Callable[[Row], bool]) -> None:
+        lines_first = sorted(self.config["cells"], key=lambda one: _line(one[0]) not in self.lines)
         for label, column, cell, *more in lines_first:
-            found = by_cell.get(cell, [])
+            every = by_cell.get(cell, [])
+            found = [row for row in every if is_of_now(row)]
+            if left := len(every) - len(found):
+                self.old[label] += left
             if column in self.trained:
                 self.cells[label, column] = self._cell(label, column, found, *more)
             elif found:
@@ -187,7 +202,6 @@ class Results:
         allowed: float | None,
     ) -> Cell:
         better = self.columns[column]["better"]
-        rows = [row for row in rows if row.data == rows[-1].data]  # the newest
         rows = counted(rows, self.config, better)
         rate = best_rate(rows, better)
         at = list({row.seed: row for row in rows if row.rate == rate}.values())

@@ -229,7 +229,10 @@ class Asking:
         return best_rate(self._counted(cell), cell.column.task.better)
 
     def _counted(self, cell: Cell) -> list[Row]:
-        return counted(self.ledger.of_cell(cell.id), vars(self.question), cell.column.task.better)
+        task = cell.column.task
+        data = self.plan.load(task).sha256
+        rows = [row for row in self.ledger.of_cell(cell.id) if row.data == data]
+        return counted(rows, vars(self.question), task.better)
 
     def _shelled(self, column: Any, base: Entry) -> Any:
         """The column in the shell that is best for the baseline, by its mean validation score at its best rate.

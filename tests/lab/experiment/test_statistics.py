@@ -61,7 +61,8 @@ ABOVE, WITHIN = (0.0, math.inf), (-0.05, 0.05)
 @pytest.mark.parametrize(("bounds", "mean", "half", "word"), [
     (ABOVE, 0.1, 0.05, "agrees"),
     (ABOVE, -0.1, 0.05, "disagrees"),
-    *((ABOVE, 0.1, half, "cannot tell") for half in (0.1, 0.2, math.inf)),
+    *((ABOVE, 0.1, half, "cannot tell") for half in (0.11, 0.2, math.inf)),
+    ((1.0, math.inf), 1.0, 0.0, "agrees"),
     (WITHIN, 0.0, 0.01, "agrees"),
     (WITHIN, 0.1, 0.01, "disagrees"),
 ])  # fmt: skip

@@ -1,13 +1,14 @@
 """What follows from rows whose truth is known, because they were made up."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from regard.lab import near, reaches
 from regard.lab.experiment.ledger import Ledger
-from regard.lab.experiment.results import Results, best_rate, questions
+from regard.lab.experiment.results import Results, best_rate, questions, wider
 from regard.lab.report.told import told
 from tests.lab.experiment.tiny import (
     CLAIM,
@@ -167,7 +168,18 @@ def test_values_of_unlike_cells_and_data_never_meet(ask_once):
     assert found.cells["softmax", "address"].mean == pytest.approx(sum(GOOD) / 8)
     assert found.old == {"softmax": len(strange)}
     newer = [replace(row, data="a", provenance=later, value=0.5) for row in rows if row.entry == "softmax"]  # fmt: skip
-    assert results(record, [*rows, *newer]).cells["softmax", "address"].mean == 0.5
+    found = results(record, [*rows, *newer])  # the others are of other data than the column is now
+    assert found.cells["softmax", "address"].mean == 0.5
+    assert found.judged()[0]["verdict"] == "not run"
+    assert found.old == Counter(row.entry for row in rows)
+
+
+def test_rates_that_differ_in_the_last_bit_are_one(ask_once):
+    record = ask_once()
+    close = [replace(row, rate=row.rate and row.rate * (1 + 2**-50)) for row in of(record)]
+    found = results(record, [*of(record), *close]).cells["softmax", "address"]
+    assert len(found.rates) == len(results(record, of(record)).cells["softmax", "address"].rates)
+    assert len(found.rows) == 8 and wider([1e-3, 3e-3], 3e-3) == 9e-3
 
 
 def test_the_gain_is_what_lies_above_the_bag(ask_once):
