@@ -31,11 +31,15 @@ from transformers.modeling_outputs import (
 
 from regard.core import (
     Count,
+    Marks,
     OptionError,
     ShapeError,
     UnsupportedError,
     checked,
+    compaction,
+    existing,
     marks,
+    permute,
     shown,
     tuples,
 )
@@ -199,6 +203,17 @@ CACHE = "cache" if hasattr(CausalLMOutputWithPast, "cache") else "past_key_value
 """What Transformers calls a cache, from 5.24 on and before."""
 
 
+def _moved(labels: Tensor, valid: Marks, numbers: Numbers) -> Tensor:
+    """Each label right behind the valid token that predicts it; none predicts the first of a row or of a document."""
+    source, back, there = compaction(valid)
+    labels = permute(labels, source).masked_fill(~there, -100)
+    if numbers is not None:
+        starts = F.pad(permute(numbers, source).diff() != 0, (1, 0))
+        labels = labels.masked_fill(starts, -100)
+    after = permute(F.pad(labels[:, 1:], (0, 1), value=-100), back).masked_fill(~valid, -100)
+    return F.pad(after[:, :-1], (1, 0), value=-100)
+
+
 class RegardForCausalLM(RegardModel, GenerationMixin):
     """`generate` streams at the mechanism's own cost where it can, and else computes the whole sequence for each token."""
 
@@ -235,8 +250,10 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         cache = StateCache() if cache is None and use_cache else cache
         if cache is None:
             y, numbers = self._run(input_ids, attention_mask, position_ids, others)
-            if labels is not None and numbers is not None:  # none predicts a document's first token
-                labels = labels.masked_fill(F.pad(numbers.diff() != 0, (1, 0)), -100)
+            known = numbers is not None or attention_mask is not None
+            if known and labels is not None and labels.shape == input_ids.shape:
+                valid = None if attention_mask is None else attention_mask == 1
+                labels = _moved(labels, existing(input_ids, valid), numbers)
         else:
             y = self._extend(cache, input_ids, attention_mask, position_ids, others)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep

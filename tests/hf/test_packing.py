@@ -106,6 +106,12 @@ def test_the_loss_is_that_of_rows_alone():
     with pytest.raises(ShapeError, match=r"do not fit logits .* unsupported operand"):
         model(ROWS[0][None], labels=ROWS[0][None], num_items_in_batch="17")
     close(one + two, (sums[0] + sums[1]) / 17, 1e-8)
+    row, there = long[0][None], torch.ones_like(long[0][None])
+    for at in (0, 2, len(long[0])):  # absent tokens before, within and behind it
+        gap, marks = torch.full((1, 3), 5), torch.zeros(1, 3, dtype=torch.long)
+        ids = torch.cat([row[:, :at], gap, row[:, at:]], 1)
+        valid = torch.cat([there[:, :at], marks, there[:, at:]], 1)
+        close(model(ids, attention_mask=valid, labels=ids).loss, model(row, labels=row).loss, 1e-7)
 
 
 def test_what_would_be_ignored_is_refused():
