@@ -5,14 +5,14 @@ from dataclasses import asdict, replace
 from itertools import product
 from os.path import realpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from regard.cli.arguments import Flag, Json, Length, Words, given_options
 from regard.cli.names import choice
 from regard.cli.printing import print_json, print_table
 from regard.core import Above0, Declared, OptionError, visible
 from regard.core.files import check_writable
-from regard.lab.experiment.stored import Pass, Type, Unit
+from regard.lab.experiment.stored import Facts, Pass, Type, Unit
 
 if TYPE_CHECKING:
     from regard.lab import Entry, Setting
@@ -169,7 +169,7 @@ def _share(row: "Row") -> float | None:
     return 1e3 * row.flops / (row.values["ms"] * row.values["matrix_rate"]) if row.flops else None
 
 
-def _data(row: "Row") -> dict[str, Any]:
+def _data(row: "Row") -> Facts:
     """A timing as one mapping of plain values: what was timed, how, and what came of it."""
     kept = ("entry", "mixer", "source", "options", "causal", "parameters", "flops")
     facts = {name: getattr(row, name) for name in kept} | row.setting
@@ -183,7 +183,7 @@ def _data(row: "Row") -> dict[str, Any]:
     }
 
 
-def _line(row: "Row") -> dict[str, Any]:
+def _line(row: "Row") -> Facts:
     setting = row.setting
     values = row.values
     share = _share(row)

@@ -132,7 +132,7 @@ def said(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}"
 
 
-def judge(results: "Results", claim: Facts) -> dict[str, Any]:
+def judge(results: "Results", claim: Facts) -> Facts:
     """The claim as pages show it: its verdict and bounds, when it was first written down, and what would tell where nothing is told.
 
     A bound has the interval that it bounds, its verdict, and the reason why one was withheld. `seeds`: so many would tell.
@@ -192,7 +192,7 @@ def _stated(results: "Results", claim: Facts) -> Row:
 
 def _bound(
     results: "Results", expected: Facts, smallest: float, stated: Row
-) -> tuple[dict[str, Any], Interval | None]:
+) -> tuple[Facts, Interval | None]:
     column = results.column(expected)
     labels = filter(None, (expected["of"], expected["beside"]))
     cells = [results.cells.get((label, column)) for label in labels]

@@ -39,8 +39,9 @@ class ExperimentError(OptionError):
     """A question breaks a law of an experiment."""
 
     def __init__(self, law: int, question: str, why: str, instead: str):
-        name = LAWS[law][0]
-        super().__init__(f"{question} breaks law {law} of an experiment ({name}): {why}. {instead}")
+        super().__init__(
+            f"{question} breaks law {law} of an experiment ({LAWS[law][0]}): {why}. {instead}"
+        )
         self.law = law
 
 
@@ -63,7 +64,7 @@ def check(question: Question, load: Load) -> dict[int, str]:
 
 
 def _shell(question: Question, load: Load) -> str:
-    if not any(shell != question.shells[0] for shell in question.shells):
+    if all(shell == question.shells[0] for shell in question.shells):
         raise _Broken(
             "its shell was not searched",
             "Give `shells` of which the baseline's best is taken: positions, norms or widths",
@@ -302,9 +303,9 @@ def _same(question: Question, load: Load) -> str:
 
 def check_page(results: Results) -> None:
     """Law 9, of the results as they are. Raises ExperimentError where a commit that would be named does not hold what was run."""
-    origins = [results.asked.provenance, *(one.provenance for one in results.timed.values())]
-    origins += [row.provenance for cell in results.cells.values() for row in cell.tried]
-    commits = [origin.commit for origin in origins]
+    rows = [results.asked, *results.timed.values()]
+    rows += [row for cell in results.cells.values() for row in cell.tried]
+    commits = [row.provenance.commit for row in rows]
     wrong = [one for one in commits if one == "unknown" or one.endswith("+changes")]
     if wrong:
         raise ExperimentError(

@@ -23,7 +23,7 @@ def fault(entry: Entry, ledger: Ledger) -> str | None:
     row = ledger.get(key(entry))
     if not row:
         row = judge(entry, "laws")
-        ledger.put(key(entry), row)
+        ledger.put(row.cell, row)
     return row.reason and told(row)
 
 

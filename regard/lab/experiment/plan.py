@@ -110,8 +110,11 @@ class Plan:
 
     def runnable(self, column: Column) -> list[Cell]:
         """What can be trained in this column, the lines first: nothing is coloured without them."""
-        named = [cell for cell in self.cells.values() if cell.column.name == column.name]
-        able = [cell for cell in named if not cell.reason]
+        able = [
+            cell
+            for cell in self.cells.values()
+            if cell.column.name == column.name and not cell.reason
+        ]
         lines = [line.label for line in LINES]
         return sorted(able, key=lambda cell: cell.entry.label not in lines)
 

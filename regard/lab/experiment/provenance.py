@@ -90,8 +90,10 @@ def commit(*files: Path) -> str:
     "+changes" where the checkout is not clean, or one of these files of one's own is edited, untracked or in no repository.
     """
     head = _head()
-    status = ("status", "--porcelain", "--ignored", "--")
-    edited = (_git(*status, file.name, at=file.parent) != "" for file in files)
+    edited = (
+        _git("status", "--porcelain", "--ignored", "--", file.name, at=file.parent) != ""
+        for file in files
+    )
     return head + "+changes" * (head[12:] == "" and any(edited))
 
 

@@ -90,9 +90,10 @@ class Column(Declared):
     def causal(self) -> bool:
         """True if the mechanism sees only earlier tokens."""
         kind = self.task.kind
-        named = getattr(self.task, "causal", False)
         return (
-            named or kind == "language_model" or (kind == "translate" and self.place == "decoder")
+            getattr(self.task, "causal", False)
+            or kind == "language_model"
+            or (kind == "translate" and self.place == "decoder")
         )
 
     @property

@@ -50,7 +50,7 @@ def wider(grid: Sequence[float], best: float) -> float | None:
     return float(f"{grid[-1] * ratio:.6g}") if isclose(best, grid[-1]) else None
 
 
-def grid_of(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[float]:
+def grid_of(rows: Iterable[Row], asked: Facts, better: str) -> list[float]:
     """The rates of a question, and those by which these rows widened them, the lowest first. asked: its record."""
     grid = sorted(asked["rates"])
     rated = [row for row in rows if row.rate is not None]
@@ -63,7 +63,7 @@ def grid_of(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[
     return grid
 
 
-def counted(rows: Iterable[Row], asked: Mapping[str, Any], better: str) -> list[Row]:
+def counted(rows: Iterable[Row], asked: Facts, better: str) -> list[Row]:
     """The rows of a cell that a question counts, at its rates and of its seeds, and of those that it added for its claims.
 
     asked: the question's record. What another question has tried beside them enters nothing.
@@ -299,7 +299,7 @@ class Results:
 
     # ------------------------------------------------------------------ claims
 
-    def judged(self) -> list[dict[str, Any]]:
+    def judged(self) -> list[Facts]:
         return [judge(self, claim) for claim in self.config["claims"]]
 
     def column(self, expected: Facts) -> str:

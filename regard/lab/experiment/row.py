@@ -138,12 +138,13 @@ def plain(row: Row) -> Facts:
     return {k: v for k, v in asdict(row).items() if k in required or v != empty[k]}
 
 
-def _check_names(config: Mapping[str, Any]) -> None:
+def _check_names(config: Facts) -> None:
     """All that names a column or a line names one of the question's."""
     kinds = {column["name"]: column["kind"] for column in config["columns"]}
     trained = "trained" in kinds.values()
     bounded = {one["column"] for claim in config["claims"] for one in claim["expected"]}
-    bounded -= {""} if trained else set()
+    if trained:
+        bounded.discard("")
     wrong = (bounded | {line[1] for line in config["cells"]}) - kinds.keys()
     if wrong or len(config["lines"]) != 2 * trained:
         raise ValueError(f"config names columns or lines that it has not: {_said(wrong)}")

@@ -5,12 +5,14 @@ first: timings, then the lines and every entry in every column from the first se
 seeds.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap, zip_longest
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
@@ -208,14 +210,14 @@ class Asking:
 
     def _grid(self, cell: Cell) -> list[Any]:
         """The rates of the question, and those by which an earlier call widened them."""
-        rows = self._counted(cell)
-        return grid_of(rows, vars(self.question), cell.column.task.better) or [None]
+        return grid_of(self._counted(cell), vars(self.question), cell.column.task.better) or [None]
 
     def _widened(self, cell: Cell, grid: list[float]) -> bool:
         best = self._best(cell)
         full = len(grid) >= len(self.question.rates) + WIDEST
         more = wider(grid, best) if self.question.base and best and not full else None
-        grid[:] = sorted([*grid, more]) if more else grid
+        if more:
+            insort(grid, more)
         return bool(more)
 
     def _seeds(self, columns: Sequence[Column], seeds: Iterable[int]) -> None:
@@ -244,12 +246,11 @@ class Asking:
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
         self._search([cell for cell in tried if not cell.reason])
         best = best_of(column.task.better)
-        scores = dict[str, float]()
+        scored = []
         for cell in tried:
             if means := rate_means(r for r in self._counted(cell) if r.seed in self.searched):
-                scores[cell.id] = best(means.values())
-        chosen = best(scores, key=scores.__getitem__, default=None)
-        return next((cell.column for cell in tried if cell.id == chosen), column)
+                scored.append((best(means.values()), cell.column))
+        return best(scored, key=itemgetter(0), default=(None, column))[1]
 
     def _train(self, trials: Iterable[tuple[Cell, float | None, int]]) -> None:
         self._share(starmap(self._training, trials), on_ray=self.on_ray)

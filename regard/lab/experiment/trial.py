@@ -67,7 +67,6 @@ def content(
 ) -> dict[str, Any]:
     """Everything that determines the result but seed, rate and data. Raises OptionError where there is no such model."""
     task = column.task
-    train = asdict(column.train)
     about = versions()
     plain = {name: value for name, value in asdict(task).items() if not isinstance(value, Path)}
     told = {
@@ -75,7 +74,7 @@ def content(
         "shell": asdict(column.shell),
         "model": {},
         "entry": entry.identity(),
-        "train": {k: v for k, v in train.items() if k not in ("seed", "log_dir")},
+        "train": {k: v for k, v in asdict(column.train).items() if k not in ("seed", "log_dir")},
         "trained by": code(*(_SHORT if isinstance(column.train, Short) else _LONG)),
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],
@@ -140,7 +139,7 @@ def run(
     """
     column = cell.column
     entry = cell.entry
-    task = cell.column.task
+    task = column.task
     bf16 = getattr(column.train, "precision", "no") == "bf16"
     row = Row(
         kind="trained", question=question, column=column.name, cell=cell.id, **entry.facts,
@@ -269,7 +268,6 @@ def model_config(
 
 def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
     task = column.task
-    shell = column.shell
     facts = splits.facts if splits else {}
     if entry.make:
         made = entry.made(column)
@@ -279,7 +277,7 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
             )
         return replace(made, **facts)
     prefix = "" if column.place == "encoder" else f"{column.place}_"
-    given = {"max_len": task.max_len, **vars(shell)}
+    given = {"max_len": task.max_len, **vars(column.shell)}
     more = given.pop("fields")
     given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
     given |= {**more, **entry.model, **task.facts, **facts}
