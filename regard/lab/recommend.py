@@ -247,8 +247,7 @@ def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:
     ms = _grown(rows, "ms", cost, spread).at(length)
     peak = _grown(rows, "peak_bytes", memory).at(length)
     if case.memory and peak.error is not None and peak.value > case.memory:
-        allowed = size(case.memory)
-        return f"needs {size(peak.value)} at {length:,} tokens, and {allowed} are allowed"
+        return f"needs {size(peak.value)} at {length:,} tokens, and {size(case.memory)} are allowed"
     ratio = Estimate(1.0, 0.0, ms.measured)
     if label != SOFTMAX:
         ratio = ms.over(_grown(rows, "baseline_ms", beside, spread).at(length))

@@ -49,17 +49,16 @@ def trade(question: Told) -> Any:
     high = log10(max(speeds) * 1.5)
     points = []
     bubbles = []
-    for row, at in zip(rows, times, strict=True):
+    for row, at, speed in zip(rows, times, speeds, strict=True):
         name = visible(row["entry"].partition(",")[0])
-        area = LARGEST * at["peak bytes"] / most
-        point = {
-            "name": name, "speed": at["tokens per second"], "gain": row["gain"], "area": max(SMALLEST, area),
+        area = max(SMALLEST, LARGEST * at["peak bytes"] / most)
+        points.append({
+            "name": name, "speed": speed, "gain": row["gain"], "area": area,
             "colour": GREY if row["line"] else BLUE, "fill": 0.25 if row["causal"] else 0.7,
-        }  # fmt: skip
-        points.append(point)
-        x = (log10(point["speed"]) - low) / (high - low) * WIDTH
+        })  # fmt: skip
+        x = (log10(speed) - low) / (high - low) * WIDTH
         y = (1.05 - row["gain"]) / 1.1 * HEIGHT
-        bubbles.append(Bubble(x, y, sqrt(point["area"] / pi), name))
+        bubbles.append(Bubble(x, y, sqrt(area / pi), name))
     for point, (x, y) in zip(points, place_labels(bubbles, WIDTH, HEIGHT), strict=True):
         point["label_x"], point["label_y"] = round(x, 1), round(y, 1)
     base = alt.Chart(alt.Data(values=points))
@@ -91,13 +90,12 @@ def grid(question: Told) -> Any:
             if not cell or cell["mean"] is None:
                 continue
             grey = row["line"] or cell["mark"] == "not reached" or cell["bag"] is None
-            share = 0.0 if grey else cell["share"] or 0.0
             cells.append(
                 {
                     "entry": visible(name_of(row)),
                     "column": column["name"],
                     "text": f"{cell['mean']:.2f}",
-                    "share": share,
+                    "share": 0.0 if grey else cell["share"] or 0.0,
                     "grey": grey,
                 }
             )

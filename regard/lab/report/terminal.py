@@ -116,10 +116,8 @@ def span(found: Told | None) -> str:
     return f"{said(found['mean'])} ({said(found['low'])} to {said(found['high'])}, {found['seeds']} seeds{items})"
 
 
-def size(number: float | None, unit: str = "B") -> str:
+def size(number: float, unit: str = "B") -> str:
     """`size(2_500_000)` -> "2.5 MB"."""
-    if number is None:
-        return "–"
     for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= power:
             return f"{number / power:.3g} {prefix}{unit}".strip()
@@ -133,12 +131,11 @@ def _text(told_text: str, style: str = "") -> Text:
 
 def markdown(question: Told, picture: str | None) -> str:
     """What was asked, how the laws were met, and what came of it. picture: where one is, from the text."""
-    screen = (
-        "A screen: it asks of each entry alone, and says of none that it is better than another."
-    )
     about = question["about"] + "." * (question["about"][-1:] not in ("", ".", "?", "!"))
     lines = [f"# {question['name']}", "", about, "", f"**{question['headline']}.**", ""]
-    kind = screen if question["kind"] == "screen" else "A comparison."
+    kind = "A comparison."
+    if question["kind"] == "screen":
+        kind = "A screen: it asks of each entry alone, and says of none that it is better than another."
     lines += [f"{kind} {question['device']}; commit `{question['commit']}`.", ""]
     if picture:
         lines += [f"![Result of each entry]({picture})", ""]

@@ -18,20 +18,18 @@ def told(rows: Iterable[Row]) -> Told:
 
 
 def of_question(results: Results) -> Told:
-    config = results.config
     asked = results.asked
-    trained = results.trained
-    timed = [name for name in results.columns if name not in trained]
+    timed = [name for name in results.columns if name not in results.trained]
     shown = dict.fromkeys([*results.lines, *results.labels])
     rows = [_row(results, label) for label in shown]
     ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
-    return {name: config[name] for name in kept} | {
+    return {name: results.config[name] for name in kept} | {
         "headline": headline(results),
         "commit": asked.provenance.commit,
         "asked": asked.provenance.started,
         "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran)),
-        "columns": [_column(results, name) for name in (*trained, *timed)],
+        "columns": [_column(results, name) for name in (*results.trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
         "gained": results.gained,
         "claims": results.judged(),
@@ -152,8 +150,7 @@ def headline(results: Results) -> str:
     """What a reader may take from it, in one sentence."""
     words = Counter(one["verdict"] for one in results.judged())
     if words:
-        claims = f"of {words.total()} claims"
-        return "; ".join(f"{count} {claims}: {word}" for word, count in words.items())
+        return "; ".join(f"{n} of {words.total()} claims: {word}" for word, n in words.items())
     reached = []
     for name in results.trained:
         if not results.columns[name]["later"]:
