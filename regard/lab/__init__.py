@@ -39,9 +39,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f"regard.lab.experiment.{'run' if name == 'ask' else 'question'}")
-    found = {name: getattr(home, name)}
-    check_calls(found, [name])
-    return globals().setdefault(name, found[name])
+    globals()[name] = getattr(home, name)
+    check_calls(globals(), [name])
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -27,15 +27,6 @@ Packages = dict[str, Listed]  # by name
 Descriptions = dict[str, Description]  # by the MD5 of the English text
 
 
-def read_packages(text: str) -> Packages:
-    """Name of a binary package -> what `Packages` lists of it."""
-    listed: Packages = {}
-    for stanza in _stanzas(text):
-        source = stanza.get("Source", stanza["Package"]).split()[0]
-        listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
-    return listed
-
-
 def read_descriptions(text: str, language: str) -> Descriptions:
     """MD5 of the English text -> the description in `language`; of packages that share a text the first is named."""
     found: Descriptions = {}
@@ -50,9 +41,12 @@ def read_descriptions(text: str, language: str) -> Descriptions:
 
 
 def read_index(archive: Mapping[str, bytes]) -> tuple[Packages, Descriptions]:
-    """The results of `read_packages` and `read_descriptions` for the English index."""
-    english = read_descriptions(archive["Translation-en"].decode(), "en")
-    return read_packages(archive["Packages"].decode()), english
+    """Name of a binary package -> what `Packages` lists of it; and the descriptions of the English index."""
+    listed: Packages = {}
+    for stanza in _stanzas(archive["Packages"].decode()):
+        source = stanza.get("Source", stanza["Package"]).split()[0]
+        listed.setdefault(stanza["Package"], Listed(source, stanza.get("Section", "")))
+    return listed, read_descriptions(archive["Translation-en"].decode(), "en")
 
 
 def source_of(listed: Mapping[str, Listed], text: Description) -> str:

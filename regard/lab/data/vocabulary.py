@@ -5,6 +5,7 @@ Byte pair encoding: Sennrich et al. 2016 (arXiv 1508.07909); over bytes, as GPT-
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from regard.core import OptionError
@@ -41,10 +42,8 @@ class Vocabulary:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text up to the first end; padding, beginning and ids beyond the vocabulary are skipped."""
-        tokens = list(tokens)
-        if END in tokens:
-            tokens = tokens[: tokens.index(END)]
-        return self._tokenizer.decode([token for token in tokens if END < token < self.size])
+        text = takewhile(lambda token: token != END, tokens)
+        return self._tokenizer.decode([token for token in text if END < token < self.size])
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> Vocabulary:

@@ -154,7 +154,6 @@ FINGERPRINT = Question(
         ),
     ),
     rates=RATES,
-    seeds=(0, 1),
     allowed=allowed_share,
     hours=0.155,
     limits=(

@@ -116,7 +116,7 @@ _MODELS: Mapping[str, Fields] = {
     "xlnet_matcher": {"hidden_dim": 128},
     "patch_classifier": {"patch_size": 2},
     "han": {"hidden_dim": 32, "attention_dim": 64},
-    "autoint": {"dim": 8, "num_heads": 2, "head_dim": 8, "dropout": 0.1},
+    "autoint": {"dim": 8, "head_dim": 8, "dropout": 0.1},
     "mmoe": {"dim": 16},
     "din": {"dim": 16},
     "factorization_machine": {"dim": 16},

@@ -132,8 +132,7 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
             raise OptionError(
                 f"load: the configuration in {run_dir} cannot be read back: {error}. Pass the Run: load(folder, run)."
             ) from None
-    left = take_weights(model, run_dir, who="load").left
-    if left:
+    if left := take_weights(model, run_dir, who="load").left:
         raise OptionError(
             f"load: the run in {run_dir} has no {left[0]}. Pass the Run that made it."
         )

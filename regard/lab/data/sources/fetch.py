@@ -142,9 +142,7 @@ def _fetched(package: Package, scratch: Path) -> Path:
 def _run(package: Package, command: Sequence[str], folder: Path) -> None:
     by_hand = f"If you can get {package.file} (SHA-256 {package.sha256}) in another way, put it into a folder and add `--folder FOLDER`."
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, encoding="utf-8", check=False
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8")
     except FileNotFoundError:
         raise MissingDataError(
             f"{package.name} {package.version} is fetched by {command[0]}, which is not on this machine. {by_hand}"
