@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from regard.lab.experiment.row import Row
+from regard.lab.experiment.row import Facts, Row
 
 if TYPE_CHECKING:
     from regard.lab.experiment.results import Cell, Results
-
-Facts = Mapping[str, Any]
 
 LEVEL = 0.99
 Verdict = Literal["agrees", "disagrees", "withdrawn", "cannot tell", "not run"]

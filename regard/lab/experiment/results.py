@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import isclose
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from regard.lab.experiment.claims import Facts, Scores, judge
-from regard.lab.experiment.row import Row
+from regard.lab.experiment.claims import Scores, judge
+from regard.lab.experiment.row import Facts, Row
 from regard.lab.experiment.stored import SETTING
 
 RATIO = 3.0  # of neighbouring rates, where a grid has only one
@@ -319,8 +320,7 @@ def _line(label: str) -> str:
     return label.removesuffix(", causal")
 
 
-def _started(row: Row) -> str:
-    return row.provenance.started
+_started = attrgetter("provenance.started")
 
 
 def questions(rows: Iterable[Row]) -> list[Results]:

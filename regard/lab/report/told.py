@@ -134,11 +134,10 @@ def _missing(results: Results) -> Iterator[str]:
     """What has not been run yet, in one sentence for each column."""
     for name in results.trained:
         absent = [c.entry for c in _entered(results, name) if not (c.rows or c.failed or c.reason)]
-        many = ", ".join(absent)
         if len(absent) > 3:
-            many = f"{len(absent)} of {len(results.labels)} entries"
-        if absent:
-            yield f"{name}: {many} not run yet"
+            yield f"{name}: {len(absent)} of {len(results.labels)} entries not run yet"
+        elif absent:
+            yield f"{name}: {', '.join(absent)} not run yet"
 
 
 def _entered(results: Results, column: str) -> list[Cell]:
