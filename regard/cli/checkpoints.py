@@ -289,8 +289,7 @@ def tokenizing(path: Path) -> Iterator[None]:
 class Likeness:
     """It tells how much the mean of a headless model's outputs is like that of the first input it was given, [B 1]."""
 
-    def __init__(self):
-        self.first: Tensor | None = None
+    first: Tensor | None = None
 
     def __call__(self, hidden: Tensor, valid: Tensor | None) -> Tensor:
         shown = existing(hidden[..., 0], valid).to(hidden)

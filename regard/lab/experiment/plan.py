@@ -1,7 +1,7 @@
 """What a question comes to: its cells, the data of its columns, and the record that is kept before anything is run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 
 from regard.core import OptionError, RegardError
 from regard.lab.experiment import speed, trial
@@ -17,18 +17,16 @@ from regard.lab.tasks import Splits, Task
 from regard.positions import POSITIONS, AbsolutePosition
 
 
-@dataclass
 class Plan:
     """cells: (label, column) -> the cell, of entries and lines. broken: label -> the law of mechanisms that it breaks."""
 
-    question: Question
-    broken: dict[str, str] = field(default_factory=dict)
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
-    splits: dict[str, Splits] = field(default_factory=dict)
-
-    def __post_init__(self):
-        labels = [entry.label for entry in self.question.entries]
-        self.lines = [line for line in LINES if self.question.trained and line.label not in labels]
+    def __init__(self, question: Question):
+        self.question = question
+        self.broken = dict[str, str]()
+        self.cells = dict[tuple[str, str], Cell]()
+        self.splits = dict[str, Splits]()
+        labels = [entry.label for entry in question.entries]
+        self.lines = [line for line in LINES if question.trained and line.label not in labels]
 
     def load(self, task: Task) -> Splits:
         """Once for equal tasks, such as the causal forms that each entry makes."""
