@@ -135,7 +135,7 @@ class Bench(Declared):
         from regard.mixers import MIXERS
         from regard.mixers.build import option_names
 
-        listed = [choice(name) for name in self.mixers or MIXERS.names()]
+        listed = [choice(name) for name in self.mixers or MIXERS]
         check_entries(listed)
         options = given_options(self.options)
         taken = {one.name: set(option_names(one.written)) for one in listed}

@@ -145,7 +145,7 @@ class _Known:
     """
 
     def __init__(self, case: Case, rows: Iterable[Row], own: Sequence[Entry]):
-        every = [*own, *(Entry(mixer=name) for name in MIXERS.names())]
+        every = [*own, *(Entry(mixer=name) for name in MIXERS)]
         names = {entry.name: entry for entry in every}
         today = names | {line.name: line for line in LINES}
         rows = sorted(rows, key=lambda row: row.provenance.started)
@@ -204,13 +204,12 @@ def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
 
 
 def _quality(results: Results, cell: Cell) -> Quality:
-    column = results.columns[cell.column]
     mark = results.mark(cell)
     if cell.mean is None:
         return Quality(None, "not reached")
-    if column["metric"] != "accuracy" and mark == "in part":
+    if cell.column not in results.accuracies and mark == "in part":
         means = [other.mean for other in results.in_column(cell.column)]
-        best = best_of(column["better"])(mean for mean in means if mean is not None)
+        best = best_of(cell.better)(mean for mean in means if mean is not None)
         mark = "reached" if abs(cell.mean - best) <= TOLERANCE * abs(best) else mark
     return Quality(cell.mean, mark)
 

@@ -127,7 +127,7 @@ class Schema:
         return {
             "values": {name: list(ids) for name, ids in self.ids.items()},
             "counts": {name: counts.tolist() for name, counts in self.counts.items()},
-            "scales": {name: list(scale) for name, scale in self.scales.items()},
+            "scales": self.scales,
         }
 
     @classmethod

@@ -93,8 +93,6 @@ def verdict(found: Interval | None, least: float, most: float) -> Verdict:
     """Agrees where the interval lies wholly between the bounds, disagrees where it lies wholly outside."""
     if not found:
         return "not run"
-    if not isfinite(found.half):
-        return "cannot tell"
     if least <= found.low and found.high <= most:
         return "agrees"
     return "disagrees" if found.high < least or found.low > most else "cannot tell"

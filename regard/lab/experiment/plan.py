@@ -1,7 +1,7 @@
 """What a question comes to: its cells, the data of its columns, and the record that is kept before anything is run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from regard.core import OptionError, RegardError
 from regard.lab.experiment import speed, trial
@@ -50,8 +50,8 @@ class Plan:
             made = [self.cells[entry.label, column.name] for entry in question.entries]
             if column.either and any(cell.column.causal for cell in made):
                 for line in LINES:  # the lines of the causal form
-                    cell = self.cell(line, column.causally())
-                    self.cells[f"{line.label}, causal", column.name] = cell
+                    causal = f"{line.label}, causal"
+                    self.cells[causal, column.name] = self.cell(line, column.causally())
         cells = [
             [label, name, cell.id, cell.column.causal, cell.reason, self._allowed(cell)]
             for (label, name), cell in self.cells.items()
@@ -69,8 +69,8 @@ class Plan:
                 "lines": [line.label for line in LINES] if question.trained else [],
                 "columns": [one.facts for one in question.vary],
                 "cells": cells,
-                "claims": [asdict(claim) for claim in question.claims],
-                "laws": {str(law): how for law, how in met.items()},
+                "claims": question.claims,
+                "laws": met,
             }
         )
 
@@ -125,4 +125,4 @@ class Plan:
 
     def timed_cell(self, entry: Entry, setting: speed.Setting) -> str:
         about = {name: versions()[name] for name in ("torch", "regard")}
-        return trial_key({"kind": "timed", "setting": asdict(setting)} | about | entry.identity())
+        return trial_key({"kind": "timed", "setting": setting} | about | entry.identity())

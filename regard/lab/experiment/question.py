@@ -36,7 +36,7 @@ An example, whole:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from types import FunctionType
@@ -103,7 +103,7 @@ class Column(Declared):
         train = self.train
         return {
             "name": self.name, "kind": "trained", "task": task.name, "metric": task.metric, "better": task.better,
-            "length": task.max_len, "causal": self.causal, "later": self.later, "shell": asdict(self.shell),
+            "length": task.max_len, "causal": self.causal, "later": self.later, "shell": self.shell,
             "steps": train.steps, "tokens": train.tokens, "batch": train.batch_size,
         }  # fmt: skip
 

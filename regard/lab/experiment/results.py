@@ -96,6 +96,7 @@ class Cell(NamedTuple):
 
     entry: str
     column: str
+    better: str
     causal: bool | None
     rows: Sequence[Row]  # one a seed, at the best rate, that did not fail
     failed: Sequence[Row]
@@ -112,9 +113,9 @@ class Cell(NamedTuple):
     def mean(self) -> float | None:
         return fmean(self.values) if self.values else None
 
-    def passes(self, value: float, better: str) -> bool:
+    def passes(self, value: float) -> bool:
         """True if every value of the cell is better than this one."""
-        if better == "higher":
+        if self.better == "higher":
             return min(self.values) > value
         return max(self.values) < value
 
@@ -207,15 +208,13 @@ class Results:
         rate = best_rate(rows, better)
         at = list({row.seed: row for row in rows if row.rate == rate}.values())
         line = None if _line(label) in self.lines else self._line_of(0, column, causal)
-        failed = [
-            row for row in at if row.value is None or (line and line.passes(row.value, better))
-        ]
+        failed = [row for row in at if row.value is None or (line and line.passes(row.value))]
         if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey
             failed = [row for row in failed if row.value is None]
         kept = [row for row in at if row not in failed]
         if not kept:
             reason = reason or next((row.reason for row in rows if row.reason), None)
-        return Cell(label, column, causal, kept, failed, rows, rate, reason, allowed)
+        return Cell(label, column, better, causal, kept, failed, rows, rate, reason, allowed)
 
     def in_column(self, column: str) -> list[Cell]:
         return [cell for cell in self.cells.values() if cell.column == column]
@@ -244,8 +243,7 @@ class Results:
         lines = self.three_lines(cell.column, cell.causal).values()
         if not cell.values or None in lines:
             return None
-        better = self.columns[cell.column]["better"]
-        return all(cell.passes(value, better) for value in lines if value is not None)
+        return all(cell.passes(value) for value in lines if value is not None)
 
     def mark(self, cell: Cell) -> str:
         """ "reached", "in part", "not reached", or "" where there is nothing or nothing to compare with."""

@@ -12,7 +12,7 @@ import gc
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from time import perf_counter
 from typing import Any
 
@@ -73,7 +73,7 @@ class Setting(Declared):
     @property
     def facts(self) -> Facts:
         """The column as the question's record has it."""
-        return {"name": self.name, "kind": "timed", "setting": asdict(self)}
+        return {"name": self.name, "kind": "timed", "setting": self}
 
     @property
     def max_len(self) -> int:
@@ -163,7 +163,7 @@ class _Timing:
     def row(self, softmax: "_Timing", rounds: int, rate: float) -> Row:
         choice = self.choice
         setting = self.setting
-        low, median, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        low, median, high = statistics.quantiles(self.times, method="inclusive")
         values = {
             "ms": 1e3 * median, "low_ms": 1e3 * low, "high_ms": 1e3 * high, "baseline_ms": 1e3 * statistics.median(softmax.times),
             "rounds": rounds, "matrix_rate": rate, "peak_bytes": self.peak_bytes, "baseline_parameters": softmax.parameters,

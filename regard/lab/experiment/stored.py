@@ -3,7 +3,6 @@
 Nothing that was received is ever more than text, a number within bounds, or a short list of such.
 """
 
-import math
 from functools import cache
 from types import NoneType
 from typing import (
@@ -137,7 +136,7 @@ def _is_whole(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     if type(value) is float:
-        return math.isfinite(value) and abs(value) <= LARGEST_NUMBER
+        return abs(value) <= LARGEST_NUMBER
     return _is_whole(value)
 
 

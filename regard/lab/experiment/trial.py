@@ -71,7 +71,7 @@ def content(
     plain = {name: value for name, value in asdict(task).items() if not isinstance(value, Path)}
     told = {
         "task": {"name": task.name, "place": column.place, "options": plain},
-        "shell": asdict(column.shell),
+        "shell": column.shell,
         "model": {},
         "entry": entry.identity(),
         "train": {k: v for k, v in asdict(column.train).items() if k not in ("seed", "log_dir")},
@@ -245,7 +245,7 @@ def needs(column: Column, splits: Splits) -> list[str]:
         return _PLACES[column.place] + ["streaming"] * generates
     direction = "causal" if column.causal else "bidirectional"
     lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
-    equal = all(int(of.min()) == int(of.max()) for of in lengths)
+    equal = all(of.min() == of.max() for of in lengths)
     return [direction] if equal else [direction, "padding"]
 
 

@@ -155,13 +155,12 @@ class Keeper:
 
 def capture() -> checkpoint.State:
     """The state of every random generator that training may draw from, as plain JSON values."""
-    version, words, gauss = random.getstate()
     numbers = np.random.get_state(legacy=False)
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {
         "torch": _encode(torch.get_rng_state()),
         "cuda": list(map(_encode, devices)),
-        "python": [version, list(words), gauss],
+        "python": random.getstate(),
         "numpy": json.loads(json.dumps(numbers, default=np.ndarray.tolist)),
     }
 
