@@ -62,7 +62,7 @@ class Explore(Declared):
         check_outputs([self.file, self.checkpoint, second], page=self.page)
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)
-        other, answer = (None, loaded.answer)
+        other, answer = None, loaded.answer
         if self.compare is not None:
             other, answer = self._other(loaded, inputs)
         made = page(

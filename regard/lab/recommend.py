@@ -269,8 +269,7 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     asked = case.task or "a column"
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
-    ratios = [(found.ratio, found) for found in fit if found.ratio]
-    known = [pair for pair in ratios if pair[0].error is not None]
+    known = [(f.ratio, f) for f in fit if f.ratio and f.ratio.error is not None]
     winners = [pair for pair in known if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."

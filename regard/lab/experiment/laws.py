@@ -227,8 +227,7 @@ def _length(column: Column, load: Load) -> int:
 def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
     """Names and values of the sizes of an entry's structure, as its options or its defaults say them."""
     if not entry.mixer:
-        config = entry.make and entry.made(column)
-        for one in getattr(config, "layers", ()):
+        for one in getattr(entry.made(column), "layers", ()):
             yield from _structures(Entry(mixer=one.mixer, options=one.options), column)
         return
     sketch = entry.sketch(

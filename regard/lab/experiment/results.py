@@ -51,14 +51,13 @@ def wider(grid: Sequence[float], best: float) -> float | None:
     return float(f"{grid[-1] * ratio:.6g}") if isclose(best, grid[-1]) else None
 
 
-def grid_of(rows: Iterable[Row], asked: Facts, better: str) -> list[float]:
+def grid_of(rows: Sequence[Row], asked: Facts, better: str) -> list[float]:
     """The rates of a question, and those by which these rows widened them, the lowest first. asked: its record."""
     grid = sorted(asked["rates"])
-    rated = [row for row in rows if row.rate is not None]
     for _ in range(WIDEST if asked["kind"] == "comparison" and grid else 0):
-        best = best_rate((row for row in rated if among(row.rate, grid)), better)
+        best = best_rate((row for row in rows if among(row.rate, grid)), better)
         more = wider(grid, best) if best else None
-        if more is None or not any(among(row.rate, [more]) for row in rated):
+        if more is None or not any(among(row.rate, [more]) for row in rows):
             break
         grid = sorted([*grid, more])
     return grid

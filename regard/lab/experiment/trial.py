@@ -80,11 +80,9 @@ def content(
         "regard": about["regard"],
         "measures": held(measures),
     } | sources(type(task), column, measures)
-    if splits and (
-        len(plain) < len(asdict(task)) or not type(task).__module__.startswith("regard.")
-    ):
-        told["data"] = splits.sha256  # a path does not say what it holds, nor one's own task
     if splits:
+        if len(plain) < len(asdict(task)) or not type(task).__module__.startswith("regard."):
+            told["data"] = splits.sha256  # a path does not say what it holds, nor one's own task
         config = model_config(column, entry, splits, beside=base)
         told["model"] = {"name": config.name} | {  # a new field leaves old keys as they are
             one.name: value

@@ -67,7 +67,7 @@ def samples(run: Run, model: nn.Module, splits: Splits) -> list[str]:
     generate = getattr(model, "generate", None)
     items = list(islice(splits.test, SHOWN))
     text = task.kind == "language_model" and task.facts.get("vocab_size") == BYTE_VOCABULARY
-    if not (items and text and generate and task.max_len > 1):
+    if not (text and generate and task.max_len > 1):
         return []
     model.eval()
     prompt = task.collate(items)["tokens"][:, : min(PROMPT, task.max_len // 2)]
