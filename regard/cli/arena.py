@@ -193,7 +193,7 @@ class Arena(Declared):
             trained = columns(own, train)
             changes |= {
                 "name": trained[-1].name, "about": f"every entry on {self.task}", "kind": "screen",
-                "allowed": None, "claims": (), "shells": (), "limits": (_LIMIT,),
+                "allowed": None, "claims": (), "shells": (), "factors": (), "measures": None, "limits": (_LIMIT,),
             }  # fmt: skip
         elif self.task_options:
             raise OptionError("task_options are of the task that --task names: name it")

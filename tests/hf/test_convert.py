@@ -166,6 +166,7 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
         *((OptionError, f"{name} cannot be among a mechanism's options", partial(make, mixer="local", options={name: given}))
           for make in (Entry, AttentionConfig) for name, given in (("num_heads", 2), ("dim", 24), ("mixer", "x"))),
         (OptionError, "needs a function and a title", lambda: Entry(make=3, title="m")),
+        (OptionError, "takes neither options nor model", lambda: Entry(make=int, title="m", model={"dropout": 0.5})),
         (OptionError, "convert: num_heads cannot be among", lambda: convert(teacher, "local", num_heads=2)),
         *((OptionError, f"convert: {name} cannot be among", partial(convert, loaded("llama"), "softmax", **{name: given}))
           for name, given in (("gate", True), ("qk_norm", True), ("head_dim", 12), ("num_kv_heads", 1), ("position", "alibi"))),

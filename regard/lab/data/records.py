@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from regard.core import OptionError
 from regard.nn.fields import MISSING
 
 IGNORED = -100
@@ -132,8 +133,14 @@ class Records(Dataset):
         return _tensor(column.values if isinstance(column, Ragged) else column)
 
     def rows(self) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
-        """All tokens and all labels of Examples of one length, where every token has a label or -100."""
-        tokens: Any = self.columns["tokens"]
+        """All tokens and all labels of Examples of one length, where every token has a label or -100. Raises OptionError for others."""
+        columns: Any = self.columns
+        tokens, label = (columns.get(name) for name in ("tokens", "label"))
+        both = isinstance(tokens, Ragged) and isinstance(label, Ragged)
+        if not both or len({*tokens.lengths.tolist(), *label.lengths.tolist()}) != 1:
+            raise OptionError(
+                "a Short run takes rows of one length with a label, or -100, at each token: give the column a TrainConfig"
+            )
         return _tensor(tokens.values).view(len(self), -1), self.labels.view(len(self), -1)
 
     def content(self) -> Iterator[Array]:

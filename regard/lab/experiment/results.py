@@ -160,11 +160,12 @@ class Results:
         self.history = list[Row]()
         self.laws = dict[str, Row]()
         places = {line[2]: self.columns[line[1]] for line in config["cells"]}
-        forms = {cell: (column, causal) for _, column, cell, causal, *_ in config["cells"]}
+        forms = {
+            cell: (column, column in self.trained and causal)
+            for _, column, cell, causal, *_ in config["cells"]
+        }
         by_cell: dict[str, list[Row]] = {}
-        data = dict[
-            Any, str | None
-        ]()  # the newest of a column, in either form: that of all its cells
+        newest = dict[Any, str | None]()  # what rows of a column, trained in either form, share
         for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":
@@ -174,12 +175,12 @@ class Results:
                 self.history += [row] * mine
             elif _is_of(row, places.get(row.cell)):
                 by_cell.setdefault(row.cell, []).append(row)
-                data[forms[row.cell]] = row.data
+                newest[forms[row.cell]] = _where(row)
             elif mine:
                 self.old[row.entry] += 1
         self.cells = dict[tuple[str, str], Cell]()
         self.timed = dict[tuple[str, str], Row]()
-        self._read(by_cell, lambda row: row.data == data[forms[row.cell]])
+        self._read(by_cell, lambda row: _where(row) == newest[forms[row.cell]])
 
     def _read(self, by_cell: Mapping[str, list[Row]], is_of_now: Callable[[Row], bool]) -> None:
         lines_first = sorted(self.config["cells"], key=lambda one: _line(one[0]) not in self.lines)
@@ -310,6 +311,11 @@ def _is_of(row: Row, column: Facts | None) -> bool:
         return False
     setting = column.get("setting", {})
     return row.kind == "trained" or all(row.setting[name] == setting[name] for name in SETTING)
+
+
+def _where(row: Row) -> str | None:
+    """What rows must share to be compared: the data that they were trained on, the machine that was timed."""
+    return row.data if row.kind == "trained" else row.provenance.device
 
 
 def _line(label: str) -> str:

@@ -276,9 +276,14 @@ def _config(column: Column, entry: Entry, splits: Splits | None) -> Any:
         return replace(made, **facts)
     prefix = "" if column.place == "encoder" else f"{column.place}_"
     given = {"max_len": task.max_len, **vars(column.shell)}
-    more = given.pop("fields")
-    given |= {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
-    given |= {**more, **entry.model, **task.facts, **facts}
+    more = {**given.pop("fields"), **entry.model}
+    compared = {f"{prefix}mixer": entry.mixer, f"{prefix}mixer_options": dict(entry.options)}
+    fixed = {**compared, **task.facts, **facts}
+    if wrong := more.keys() & {*fixed, *["mixers"] * (not prefix)}:
+        raise OptionError(
+            f"{entry.label} in {column.name}: {min(wrong)} is told by the entry or the task: leave it out of the shell's fields and of model"
+        )
+    given |= more | fixed
     kind = column.model or _CONFIGS[task.kind]
     if kind is FeaturesConfig:
         given["max_len"] = max(1, len(given.get("fields", ())))

@@ -22,7 +22,8 @@ def of_question(results: Results) -> Told:
     timed = [name for name in results.columns if name not in results.trained]
     shown = dict.fromkeys([*results.lines, *results.labels])
     rows = [_row(results, label) for label in shown]
-    ran = [row for cell in results.cells.values() for row in cell.rows] or [asked]
+    ran = [row for cell in results.cells.values() for row in cell.rows]
+    ran = [*ran, *results.timed.values()] or [asked]
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
     return {name: results.config[name] for name in kept} | {
         "headline": headline(results),

@@ -72,6 +72,8 @@ def short_fit(
     `auxiliary_loss` is added where it has one: no other gradient reaches an index. Raises DivergedError where the loss is not finite.
     """
     began = perf_counter()
+    for part in (splits.valid, splits.test):
+        _rows(part)
     tokens, labels = (part.to(device) for part in splits.train.rows())
     steps, most = budget.steps, budget.steps * budget.batch_size
     if len(tokens) < most:
@@ -126,8 +128,17 @@ def row_accuracies(model: nn.Module, data: Records) -> Tensor:
 def answered(model: nn.Module, data: Records) -> tuple[Int[Tensor, "n a"], Bool[Tensor, "n a"]]:
     """The tokens that are asked, and whether each is answered rightly, of rows that ask equally many."""
     model.eval()
-    tokens, labels = data.rows()
+    tokens, labels = _rows(data)
     asked, device = labels != IGNORED, next(model.parameters()).device
     found = torch.cat([model(part.to(device)).argmax(-1).cpu() for part in tokens.split(128)])
     right, of = (found == labels)[asked], tokens[asked]
     return of.view(len(tokens), -1), right.view(len(tokens), -1)
+
+
+def _rows(data: Records) -> tuple[Int[Tensor, "n T"], Int[Tensor, "n T"]]:
+    tokens, labels = data.rows()
+    if len((labels != IGNORED).sum(1).unique()) != 1:
+        raise OptionError(
+            "a Short run is judged on rows that ask equally many tokens: give the column a TrainConfig"
+        )
+    return tokens, labels

@@ -14,7 +14,7 @@ import torch
 from questions._mixers import Convolution
 from questions._models import ReaderConfig
 from regard import Mask
-from regard.core import RegardError
+from regard.core import OptionError, RegardError
 from regard.lab import Entry, Shell
 from regard.lab.experiment.baselines import Gru
 from regard.lab.experiment.question import columns
@@ -59,6 +59,12 @@ def test_every_kind_of_task_has_a_loss_or_the_reason_why_not(tmp_path, monkeypat
 
 def test_only_the_place_that_is_compared_has_the_mechanism():
     for column in columns(TextFiles(vocab_size=300), TRAIN):
+        taken = "mixer" if column.place == "encoder" else f"{column.place}_mixer"
+        shell = replace(column.shell, fields={taken: "softmax"})
+        with pytest.raises(OptionError, match=f"{taken} is told by the entry"):
+            model_config(replace(column, shell=shell), Entry(mixer="linear"))
+        with pytest.raises(OptionError, match="vocab_size is told by the entry or the task"):
+            model_config(column, Entry(mixer="linear", model={"vocab_size": 9}))
         config = model_config(column, Entry(mixer="linear"))
         at = {"encoder": config.mixer, "decoder": config.decoder_mixer, "cross": config.cross_mixer}
         assert [place for place, mixer in at.items() if mixer == "linear"] == [column.place]
