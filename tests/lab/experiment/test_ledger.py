@@ -17,6 +17,7 @@ from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Provenance, Row, canonical, plain, read_row
 from regard.lab.experiment.stored import hints
 from regard.lab.report import terminal
+from regard.lab.report.told import told
 from tests.lab.experiment.tiny import TINY, WHERE, asked, made_up
 from tests.payloads import PAYLOADS
 
@@ -186,6 +187,11 @@ def test_a_timing_of_another_setting_than_its_columns_is_not_shown(good):
     forged = replace(row, setting=row.setting | {"length": 10**9})
     found = Results(record, [forged])
     assert not found.timed and found.old == {"softmax": 1}
+    (other,) = [cell for label, name, cell, *_ in record.config["cells"] if (label, name) == ("local, window 4", "forward 8, unit=layer")]  # fmt: skip
+    there = replace(row.provenance, device="another", started="2098-01-01T00:00:00+00:00")
+    beside = replace(row, cell=other, entry="local, window 4", provenance=there)
+    found = told([record, row, beside])["questions"][0]  # one machine a column
+    assert found["device"] == "another" and found["old"] == {"softmax": 1}
 
 
 def jsonl(tmp_path, *lines):

@@ -8,11 +8,13 @@ import torch
 from torch import nn
 
 from questions._tasks import Parity, Reach, TwoBack
-from regard.lab.data.records import IGNORED
+from regard.core import OptionError
+from regard.lab.data.records import IGNORED, Examples
 from regard.lab.experiment.laws import sizes
 from regard.lab.experiment.lines import LINES, Bag, Unmixed
 from regard.lab.experiment.trial import as_run, model_config
 from regard.lab.questions.fingerprint import ENTRIES, FINGERPRINT, allowed_share
+from regard.lab.tasks import ListOps, Splits
 from regard.lab.tasks.fingerprint import Address, Capacity, Counting, Lookup, Order
 from regard.lab.train.short import Short, short_fit
 from regard.mixers import MIXERS
@@ -176,3 +178,13 @@ def test_a_trial_adds_the_loss_that_a_mixer_has_of_its_own_whatever_its_budget()
         entries = [entry for entry in ENTRIES if entry.mixer in ("softmax", "indexed")]
         runs = {one.mixer: as_run(column, one, 0, 1e-2, splits, None) for one in entries}
         assert (runs["softmax"].train.auxiliary, runs["indexed"].train.auxiliary) == (None, 1.0)
+
+
+def test_a_short_run_says_what_it_cannot_train():
+    rows, few = np.ones((3, 4), int), np.full((3, 4), IGNORED)
+    few[0, 1:] = few[1, 2:] = 1
+    unlike = Splits(*[Examples.windows(rows, few)] * 3)
+    sums = ListOps(train_size=64, valid_size=8, test_size=8).load()
+    for splits, what in ((unlike, "ask equally many tokens"), (sums, "rows of one length")):
+        with pytest.raises(OptionError, match=what):
+            short_fit(nn.Linear(1, 1), splits, Short(steps=1, batch_size=2), lr=1e-2)
