@@ -11,7 +11,9 @@ import regard.lab.train
 import regard.models
 import regard.pools  # noqa: F401
 from regard.cli.arena import Arena
+from regard.cli.names import run as trained
 from regard.cli.recommend import _said
+from regard.core import OptionError, UnknownNameError
 from regard.lab.experiment import mechanism_laws as laws
 from regard.lab.growth import Estimate
 from tests.command import loaded, ran, refused
@@ -120,6 +122,14 @@ def test_bench(capsys):
 @pytest.mark.parametrize("run", ["sums --model.mixer mine:Mine", "QUESTION/softmax/sums"])
 def test_train_a_run_or_an_entry_of_a_question(capsys, run):
     assert loaded(capsys, f"train mine:{run}")["steps"] == 2
+
+
+def test_an_entry_is_known_by_its_label_before_its_name():
+    assert trained("questions.parity:QUESTION/softmax").model.position == "none"  # not ALiBi's
+    with pytest.raises(UnknownNameError, match="'local'"):
+        trained("questions.reach:QUESTION/local")
+    with pytest.raises(OptionError, match="is trained on bytes first first"):
+        trained("questions.transfer:QUESTION/softmax, bytes first")
 
 
 def rows_of(capsys, line: str) -> tuple[dict, dict]:

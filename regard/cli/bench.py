@@ -91,7 +91,7 @@ class Bench(Declared):
         absent = [
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
-        if self.plot and timed:
+        if self.plot:
             from regard.lab.report.pictures import draw_timings
 
             draw_timings(timed, self.plot)

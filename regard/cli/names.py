@@ -80,13 +80,19 @@ def _trial(question: Any, label: str, column_name: str = "") -> Any:
     """One entry of a question in a column, its first by default, from its first seed at its first rate."""
     from regard.lab.experiment.trial import as_run
 
-    labels = {name: one for one in question.entries for name in (one.label, one.name)}
-    if label not in labels:
+    labels = {one.label: one for one in question.entries}
+    named = [one for one in question.entries if label in (one.label, one.name)]
+    if label not in labels and len(named) != 1:
         raise UnknownNameError(f"entry of {question.name}", label, labels)
+    entry = labels.get(label, named[0])
+    if entry.before:
+        raise OptionError(
+            f"{label} is trained on {entry.before.name} first: train that column, and go on from its folder with --start-from"
+        )
     columns = Catalog(f"column of {question.name}", question.trained)
     column = columns[column_name or next(iter(columns), "")]
     rate = question.rates[0] if question.rates else None
-    return as_run(column, labels[label], question.seeds[0], rate, column.task.load(), question.base)
+    return as_run(column, entry, question.seeds[0], rate, column.task.load(), question.base)
 
 
 def imported(name: str) -> Any:

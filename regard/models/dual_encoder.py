@@ -62,7 +62,7 @@ class DualEncoder(Summariser):
         """Logits [B num_classes] of pairs of texts. Raises ShapeError where the batches differ."""
         e1 = self.encode(first, first_valid)
         e2 = self.encode(second, second_valid)
-        if len(e1) != len(e2):
+        if e1.shape[0] != e2.shape[0]:
             raise ShapeError(f"dual_encoder: first has batch {len(e1)}, second {len(e2)}")
         return self.compare(e1, e2)
 

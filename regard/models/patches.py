@@ -151,6 +151,6 @@ class PatchClassifier(Model):
         patches = rearrange(self.stem(images), "b c (y p) (x q) -> b (y x) (p q c)", p=p, q=p)
         place = first_places(patches)
         x = self.dropout(self.embedding_norm(self.position(self.project(patches), place)))
-        marked = self.config.global_at(place, len(x))
+        marked = self.config.global_at(place, x.shape[0])
         x = self.norm(self.blocks(x, mask=Mask(global_tokens=marked)))
         return self.head(self.pool(x)[:, 0])

@@ -209,7 +209,7 @@ class Transformer(GenerativeModel):
 
     def _check_target(self, target: Any, valid: Valid, source: Tensor | None = None) -> None:
         check_tokens(f"{self.who}: target", target, valid, self.target_embedding.table.weight)
-        if source is not None and len(target) != len(source):
+        if source is not None and target.shape[0] != source.shape[0]:
             raise ShapeError(
                 f"{self.who}: target has batch {len(target)}, the source {len(source)}"
             )

@@ -106,7 +106,7 @@ class TransformerXL(LanguageModel):
     ) -> TokenLogits:
         """Raises UnsupportedError for documents."""
         self.encoder.check_tokens(tokens, valid)
-        state = self.initial_state(len(tokens))
+        state = self.initial_state(tokens.shape[0])
         return self.extend(tokens, state, valid=valid, documents=documents)[0]
 
     def _extend(self, tokens, state, *, valid=None, documents=None, donate=False):

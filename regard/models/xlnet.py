@@ -155,7 +155,7 @@ class XLNet(Model):
         segments: Numbers = None,
     ) -> TokenLogits:
         self._check(tokens, order, valid, segments)
-        return self._read(tokens, self.trunk.empty(len(tokens), 0), order, valid, segments)[0]
+        return self._read(tokens, self.trunk.empty(tokens.shape[0], 0), order, valid, segments)[0]
 
     def initial_state(self, batch_size: int) -> State:
         """Empty memories; setting a row's `length` to 0 empties that row's again."""
@@ -180,7 +180,7 @@ class XLNet(Model):
         """
         self._check(tokens, order, valid, segments)
         check_state(self.name, state, State, self.config.num_layers, tokens)
-        wanted = (len(tokens), self.config.mem_len, self.config.dim)
+        wanted = (tokens.shape[0], self.config.mem_len, self.config.dim)
         if any(getattr(memory, "shape", None) != wanted for memory in state.memory):
             raise ShapeError(
                 f"xlnet: state must come from initial_state of this model, whose memories are {list(wanted)}"

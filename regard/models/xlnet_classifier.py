@@ -58,14 +58,14 @@ class SequenceClassifier(Model):
         who = self.config.name
         for tokens, valid in texts:
             check_tokens(who, tokens, valid, self.trunk.table.weight)
-        B = len(texts[0][0])
+        B = texts[0][0].shape[0]
         separator, closing = (vector.expand(B, 1, -1) for vector in self.special)
         one = closing.new_ones(B, 1, dtype=torch.bool)
         columns = []
         here = []
         numbers = []
         for number, (tokens, valid) in enumerate(texts):
-            if len(tokens) != B:
+            if tokens.shape[0] != B:
                 raise ShapeError(f"{who}: first has batch {B}, second {len(tokens)}")
             columns += [looked_up(self.trunk.table, tokens, valid), separator]
             here += [existing(tokens, valid), one]

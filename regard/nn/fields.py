@@ -121,8 +121,8 @@ def check_batch(model: Any, batch: object) -> None:
             raise ShapeError(
                 f"{who}: {field.name} is on {x.device}, the model on {weight.device}. Move one of them."
             )
-        size = len(x) if size is None else size
-        if len(x) != size:
+        size = x.shape[0] if size is None else size
+        if x.shape[0] != size:
             raise ShapeError(f"{who}: {field.name} has batch {len(x)}, others have {size}")
         if not isinstance(field, Numeric) and (wrong := outside(x, field.of.size)) is not None:
             raise ShapeError(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.core import ShapeError
 from regard.functional.scored import normalise
-from regard.nn.scores import Score, build_score
+from regard.nn.scores import ActivationUnit, Score, build_score
 from regard.nn.starts import unset
 
 
@@ -44,4 +44,5 @@ class LearnedQueries(nn.Module):
             raise ShapeError(f"{self.score.name}: {S} keys, max_len is {longest}")
         prepared = self.score.keys(keys, valid.cumsum(1) - 1)
         queries = self.score.queries(self.query.expand(B, -1, -1))
-        return normalise(self.score.pairs(queries, prepared), valid[:, None], "softmax")
+        allowed = [valid[:, None]] * isinstance(self.score, ActivationUnit)  # of its statistics
+        return normalise(self.score.pairs(queries, prepared, *allowed), valid[:, None], "softmax")

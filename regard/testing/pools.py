@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
+from torch.nn.functional import pad
 
 from regard.core import Pool
 from regard.testing.laws.derivatives import equals_autograd, equals_finite_differences
@@ -85,7 +86,7 @@ def oracle(subject: PoolSubject) -> None:
 
 
 def padding(subject: PoolSubject) -> None:
-    """Invalid tokens are as if absent, and have no weight."""
+    """Invalid tokens are as if absent, in training too, and have no weight."""
     weights = subject.pool.weights(subject.x, subject.query, valid=subject.valid)
     absent = weights.masked_fill(subject.valid[:, None], 0)
     require(not absent.any(), "a token that is not valid has weight")
@@ -94,6 +95,12 @@ def padding(subject: PoolSubject) -> None:
     row = slice(1, 2)
     alone = subject.pool(subject.x[row, subject.valid[1]], subject.queries(row))
     require_close(subject.padded(subject.x)[row], alone, BOUND, "a padded set is not the set alone")
+    x, kept = subject.x, subject.valid[:, :-1]
+    few, many = (
+        subject.make().train()(tokens, subject.query, valid=valid)
+        for tokens, valid in ((x[:, :-1], kept), (x, pad(kept, (0, 1))))
+    )
+    require_close(many, few, BOUND, "in training, an absent token changes a summary")
 
 
 def poison(subject: PoolSubject) -> None:

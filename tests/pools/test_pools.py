@@ -83,6 +83,9 @@ def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
     torch.testing.assert_close(other(more, QUERY, valid=valid), y, rtol=0, atol=1e-12)
     torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
     check_pool(partial(make, "target_query", activation="dice"), "empty_batch")
+    unit = {"score": "activation_unit", "score_options": {"activation": "dice"}}
+    for name, more in (("context_query", {}), ("attention_query_gate", {"num_queries": Q})):
+        check_pool(partial(make, name, **unit, **more), ["padding"])
 
 
 def test_what_does_not_fit_is_refused():
