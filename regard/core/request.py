@@ -110,6 +110,11 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
     for what, is_asked in asked.items():
         if is_asked and not getattr(can, what):
             mixer.require(what)
+    if mask.pairwise is not None and mask.pairwise.shape[1:2] > (1,):
+        if any(hasattr(weight, "placements") for weight in mixer.parameters()):
+            raise UnsupportedError(
+                f"{who} does not support pairs of each head where processes share its heads: give mask.pairwise one head for all"
+            )
     if context is not None:
         _check_context(mixer, B, context, mask)
     S = T if context is None else context.shape[1]

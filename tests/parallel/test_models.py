@@ -145,6 +145,10 @@ def tensor_parallel(model, mesh, *inputs, **masks):
     for (name, z), whole in zip(divided.named_parameters(), model.parameters(), strict=True):
         grad = z.grad.full_tensor() if hasattr(z.grad, "full_tensor") else z.grad
         torch.testing.assert_close(grad, whole.grad, **CLOSE, msg=name)
+    if isinstance(divided, regard.Mixer) and divided.capabilities.pairwise:
+        of_each = torch.ones(1, divided.num_heads, *[inputs[0].shape[1]] * 2, dtype=torch.bool)
+        with pytest.raises(UnsupportedError, match="pairs of each head"):
+            divided(inputs[0], mask=Mask(pairwise=of_each))
     return divided, expected
 
 
