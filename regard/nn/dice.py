@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import clear, existing
+from regard.core import UnsupportedError, clear, existing
 from regard.functional.rows import ranged
 from regard.nn.starts import unset
 
@@ -46,6 +46,10 @@ class Dice(nn.Module):
         return p * s + (1 - p) * self.alpha * s
 
     def _statistics(self, s: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        if torch._C._are_functorch_transforms_active():
+            raise UnsupportedError(
+                "Dice in training keeps statistics, which torch.func cannot carry. Call eval() first"
+            )
         valid = existing(s[..., 0], valid)
         rows = clear(s, valid).reshape(-1, s.shape[-1])
         exists = valid.reshape(-1, 1).type_as(s)

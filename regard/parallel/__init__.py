@@ -43,6 +43,7 @@ from regard.core import (
     stamped,
 )
 from regard.models.tokens import Numbers, Places, Tokens, Valid, places
+from regard.models.two_streams import TwoStreamLayer
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
 from regard.parallel.exchange import (
@@ -134,6 +135,10 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     if not mixers or any("forward" in vars(mixer) for mixer in mixers):
         why = "its mixers have a forward of their own already" if mixers else "it has no mixer"
         raise OptionError(f"regard.parallel.sequence cannot cut {type(model).__name__}: {why}")
+    if any(isinstance(module, TwoStreamLayer) for module in model.modules()):
+        raise UnsupportedError(
+            f"{type(model).__name__} does not support regard.parallel.sequence: its second stream is not exchanged"
+        )
     sharded = Sharded()
     for mixer in mixers:
         _replaced(sharded, mixer, "forward", _forward(mixer, ranks, mixer.forward))

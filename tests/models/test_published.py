@@ -128,6 +128,12 @@ def synthesizer(preset):
     return m.synthesizer(preset, head="transformer", vocab_size=BASE.vocab_size)
 
 
+def test_a_pattern_is_the_encoders():
+    made = m.synthesizer("small", head="transformer", vocab_size=9, mixers="local softmax")
+    assert [layer.mixer for layer in made.layers][:2] == ["local", "softmax"]
+    assert made.decoder_mixer == "softmax"
+
+
 def transformer(D):
     """Six layers, the embedding shared; matrices, biases of the feed-forward layers, norms."""
     feed_forward = 2 * 4 * D**2 + 5 * D

@@ -20,6 +20,7 @@ from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.transformer import TransformerConfig
 from regard.models.transformer_xl import TransformerXLConfig
+from regard.models.xlnet import XLNetConfig
 from regard.nn.recorded import outermost
 from regard.parallel import Ranks, next_tokens, sequence, tensor_plan, way_of
 from tests.command import in_four_processes
@@ -240,6 +241,9 @@ def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
         with sequence(model, ALONE), goes_on:
             model.extend(TOKENS, state)
         assert model.extend(TOKENS, state)[0].shape == (2, 14, 11)
+    xlnet = XLNetConfig(**xl).build()
+    with pytest.raises(UnsupportedError, match="its second stream is not exchanged"):
+        sequence(xlnet, ALONE)
     no_plan = "{} does not support tensor parallel: its heads {}".format
     whole = {no_plan("longformer", "are not independent"): build("longformer")}
     whole[no_plan("softmax", "share heads.query_norm.weight")] = build("softmax", qk_norm=True)

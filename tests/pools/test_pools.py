@@ -82,6 +82,8 @@ def test_dice_in_the_unit_takes_its_statistics_over_what_is_valid():
     valid = torch.cat([torch.zeros(B, 2, dtype=torch.bool), VALID], 1)
     torch.testing.assert_close(other(more, QUERY, valid=valid), y, rtol=0, atol=1e-12)
     torch.testing.assert_close(pool.state_dict(), other.state_dict(), rtol=0, atol=1e-12)
+    with pytest.raises(UnsupportedError, match="func cannot carry"):
+        torch.func.grad(lambda x: pool(x, QUERY).sum())(X)
     check_pool(partial(make, "target_query", activation="dice"), "empty_batch")
     unit = {"score": "activation_unit", "score_options": {"activation": "dice"}}
     for name, more in (("context_query", {}), ("attention_query_gate", {"num_queries": Q})):

@@ -89,7 +89,7 @@ class Published:
             for name in ("mixer", "mixers", "mixer_options"):
                 chosen.pop(name, None)
         chosen |= fields
-        if head == "transformer":
+        if head == "transformer" and "mixer" in chosen:
             chosen = {
                 "decoder_mixer": chosen["mixer"],
                 "decoder_mixer_options": chosen.get("mixer_options", {}),
