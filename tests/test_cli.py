@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from regard.core import Catalog, RegardError
 from regard.functional.patterns import Block, First, Window
 from regard.lab import Entry, Question, Setting, questions
 from regard.lab.experiment import mechanism_laws as laws
+from regard.lab.experiment.ledger import Ledger, row_key
 from regard.testing import LawError
 from tests.command import loaded, python, ran, refused
 
@@ -183,6 +185,17 @@ def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, mon
     assert not (tmp_path / "all.sqlite").exists()
     merged = loaded(capsys, "merge", "all.sqlite", "runs/arena/ledger.sqlite")
     assert [one["new rows"] for one in merged["merged"]] == [2]  # the question, and the timing
+    with Ledger(tmp_path / "all.sqlite") as ledger:
+        newest = next(row for row in ledger.rows() if row.kind == "asked")
+        early = replace(newest.provenance, started="2020-01-01T00:00:00+00:00")
+        older = replace(newest, question="older", provenance=early)
+        ledger.put(row_key(older), older)
+    shown: list[str] = []  # a document's picture is of its own question
+    for name in ("picture", "document"):
+        keep = lambda rows, *_: shown.extend(r.question for r in rows if r.kind == "asked")  # noqa: E731
+        monkeypatch.setattr(f"regard.lab.report.{name}", keep)
+    ran(capsys, "report --ledger all.sqlite --document d.md --picture p.svg")
+    assert shown == ["tiny", "tiny"]
 
 
 def test_lengths_have_units():

@@ -70,8 +70,12 @@ from regard.core.request import (
 from regard.core.shapes import (
     LARGEST,
     Context,
+    Keys,
     Marks,
+    Mixed,
+    Queries,
     Tokens,
+    Values,
     check_divisible,
     check_even,
     check_flag,

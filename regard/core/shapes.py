@@ -20,6 +20,11 @@ Context = Float[Tensor, "B S D"] | None
 """Tokens of another sequence; None: the tokens themselves."""
 Marks = Bool[Tensor, "B S"]
 """True at some tokens: those that exist, say."""
+Queries = Float[Tensor, "B H T K"]
+Keys = Float[Tensor, "B H S K"]
+Values = Float[Tensor, "B H S V"]
+Mixed = Float[Tensor, "B H T V"]
+"""What the queries of each head have read."""
 
 
 def check_divisible(**sizes: int) -> None:

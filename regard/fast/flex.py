@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixed
 from regard.fast.cpu import pattern as tiles
 from regard.functional.patterns import Pattern, Scattered, Union, Window
 from regard.functional.rows import Form
@@ -159,9 +159,7 @@ def _flex(q: Tensor) -> Callable[..., Tensor]:
     return _compiled if q.device.type == "cuda" else attention
 
 
-def _compiled(
-    q: Tensor, k: Tensor, v: Tensor, *, block_mask: Any, scale: float | None
-) -> Float[Tensor, "B H T V"]:
+def _compiled(q: Tensor, k: Tensor, v: Tensor, *, block_mask: Any, scale: float | None) -> Mixed:
     """Numbers of the pattern are constants of its kernel, lengths are not.
 
     Otherwise numbers become symbols as soon as a second pattern has others, and beyond the limit of eight kernels the

@@ -2,10 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixed, Values
 from regard.functional.rows import Form, autocast_dtype, with_ones
 from regard.functional.softmax import softmax_attention
 from regard.functional.synthesizer import Logits, product
@@ -14,9 +13,7 @@ GRAIN = 8
 """Channels: the kernels of other devices than a CPU want multiples of it."""
 
 
-def attend(
-    q, k, v, mask=None, *, causal=False, scale=None, dropout=0.0, form: Form
-) -> Float[Tensor, "B H T V"]:
+def attend(q, k, v, mask=None, *, causal=False, scale=None, dropout=0.0, form: Form) -> Mixed:
     """Keys and values are padded with zeros to one width: without that the kernel stores T x T weights."""
     K, V = q.shape[3], v.shape[3]
     if K != V:
@@ -39,8 +36,8 @@ def unfit(*tensors: Tensor | None, form: Form, **options) -> str | None:
 
 
 def synthesized(
-    v: Float[Tensor, "B H S V"], *tensors: Tensor, logits: Logits, T: int, mask: Mask, form: Form
-) -> Float[Tensor, "B H T V"]:
+    v: Values, *tensors: Tensor, logits: Logits, T: int, mask: Mask, form: Form
+) -> Mixed:
     """Factors of logits as queries and keys."""
     B, H, S, _ = v.shape
     v = v.to(autocast_dtype(v) or v.dtype)

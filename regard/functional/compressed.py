@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Streamed, as_state
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Streamed, Values, as_state
 from regard.functional.cache import (
     Lengths,
     Valid,
@@ -45,9 +45,9 @@ class First(NamedTuple):
 
 
 def compressed_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     factor: int,
     compress_k: Compress,
@@ -55,7 +55,7 @@ def compressed_attention(
     first: First | None = None,
     mask: Mask = OPEN,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(q k'^T / sqrt(K)) v' over slots of `factor` keys; `mask.valid`, if any, has valid keys first.
 
     Bidirectional: the last slot is completed with zeros, and takes part if one of its tokens does; `first` does not.
@@ -92,7 +92,7 @@ def filled(z: Shaped[Tensor, "B H S K"], factor: int) -> Shaped[Tensor, "B H S2 
 
 
 def slot_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Slots,
     v: Float[Tensor, "B H C V"],
     last: Int[Tensor, "b T"],
@@ -101,7 +101,7 @@ def slot_attention(
     first: First | None,
     ahead: int | None = None,
     impl: Impl,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Queries see the slots complete at their position `last` (below 0: nothing, not even the first slot).
 
     first: k and v begin with it. ahead: says that last[:, i] is i + ahead, so that slots after those of a tile are left out.

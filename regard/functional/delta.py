@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.core import Mixed, Queries
 from regard.functional.linear import accumulated, chosen_sums, weighted_sums
 from regard.functional.rows import (
     Impl,
@@ -90,14 +91,14 @@ def _carried(S: Tensor, read: Tensor, gain: Tensor, v: Tensor, g: Tensor) -> tup
 
 
 def decayed_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     log_decay: Float[Tensor, "B H T *K"],
     *,
     state: Float[Tensor, "B H K V"] | None = None,
     impl: Impl = "auto",
-) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
+) -> tuple[Mixed, Float[Tensor, "B H K V"]]:
     """What queries read of decayed sums in causal order, and the state after the last token, from that before the first (None: zero).
 
     log_decay (<= 0): one number a token, or one a channel of keys. impl: see `functional.rows`; it is for one number a token.
@@ -123,14 +124,14 @@ def decayed_attention(
 
 
 def delta_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     beta: Float[Tensor, "B H T"],
     log_decay: Float[Tensor, "B H T *K"] | None = None,
     *,
     state: Float[Tensor, "B H K V"] | None = None,
-) -> tuple[Float[Tensor, "B H T V"], Float[Tensor, "B H K V"]]:
+) -> tuple[Mixed, Float[Tensor, "B H K V"]]:
     """What queries read after the delta rule in causal order, and the state after the last token, from that before the first (None: zero).
 
     beta: how much of the erased is written anew, from 0 to 2 for keys of unit norm. log_decay (<= 0): as above; None: nothing decays. A token

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Values
 from regard.functional.cache import is_ours
 from regard.functional.features import lowest
 from regard.functional.linear import accumulated
@@ -43,13 +43,8 @@ State = tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B
 
 
 def efficient_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    *,
-    mask: Mask = OPEN,
-    impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+    q: Queries, k: Keys, v: Values, *, mask: Mask = OPEN, impl: Impl = "auto"
+) -> Mixed:
     """Rows of the weights sum to one. It is not an approximation of softmax(q k). impl: see `functional.rows`."""
     return choose("efficient", attend, impl, chunk=CHUNK)(q, k, v, mask=mask)
 
@@ -74,16 +69,12 @@ def attend(q, k, v, *, mask: Mask, chunk: int = CHUNK) -> Tensor:
     return causal_means(rho, k, v, *state, chunk=chunk)[0]
 
 
-def present_keys(
-    k: Float[Tensor, "B H S K"], valid: Bool[Tensor, "#B S"] | None
-) -> Float[Tensor, "B H S K"]:
+def present_keys(k: Keys, valid: Bool[Tensor, "#B S"] | None) -> Float[Tensor, "B H S K"]:
     """Keys whose exponentials are zero where there is no token; half of them is above, and the m of no tokens."""
     return k if valid is None else k.masked_fill(~valid[:, None, :, None], lowest(k.dtype))
 
 
-def summed(
-    k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"], valid: Bool[Tensor, "B S"] | None
-) -> Float[Tensor, "B H K V"]:
+def summed(k: Keys, v: Values, valid: Bool[Tensor, "B S"] | None) -> Float[Tensor, "B H K V"]:
     """Softmax over valid positions, channel by channel, times the values; zero if there are none."""
     return cleared(present_keys(k, valid).softmax(2), valid).mT @ v
 
@@ -104,7 +95,7 @@ def causal_means(
     *,
     chunk: int = CHUNK,
     donate: bool = False,
-) -> tuple[Float[Tensor, "B H T V"], Tensor, Tensor, Tensor]:
+) -> tuple[Mixed, Tensor, Tensor, Tensor]:
     """y, and the state after it, from that before. donate: the state after one token may be where the state before it was."""
     dtype, T = v.dtype, k.shape[2]
     rho, k, v, S, z, m = widened(rho, k, v, S, z, m)

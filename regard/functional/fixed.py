@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Mask, Mixed, Values
 from regard.functional.rows import Impl, tiled
 
 PATTERNS = {
@@ -50,14 +50,14 @@ def fixed_weights(
 
 def fixed_attention(
     patterns: Sequence[str],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     query: Int[Tensor, "#b T"],
     key: Int[Tensor, "#b S"],
     n: Int[Tensor, "#b"],
     *,
     mask: Mask,
     impl: Impl,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Values under `fixed_weights`, one tile of queries at a time."""
 
     def some(rows: slice, _: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, compaction
+from regard.core import Mask, Mixed, Queries, compaction
 from regard.functional.rows import Impl, pick, upto
 from regard.functional.softmax import attend as attend_rows
 
@@ -53,8 +53,8 @@ def global_places(
 
 
 def replace_rows(
-    y: Float[Tensor, "B H T V"],
-    q: Float[Tensor, "B H T K"],
+    y: Mixed,
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     mask: Mask,
@@ -64,7 +64,7 @@ def replace_rows(
     scale: float | None = None,
     prefix: KeysAndValues | None = None,
     impl: Impl = "plain",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """y, with the rows of global tokens computed anew over all keys that the mask allows."""
     T = q.shape[2]
     place, exists = at[:, None, :, None], present[:, None, :, None]

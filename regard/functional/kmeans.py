@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Values
 from regard.functional.rows import Impl, masked_softmax, scores, take_each, upto
 from regard.functional.sorted import last_of_group, pairs_at, sorted_attention
 
@@ -52,13 +52,7 @@ Assigned = dict[str, Int[Tensor, "..."]]
 
 
 def assign(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    centroids: Centers,
-    window_size: int,
-    mask: Mask,
-    *,
-    cross: bool,
+    q: Queries, k: Keys, centroids: Centers, window_size: int, mask: Mask, *, cross: bool
 ) -> Assigned:
     """Assigns standardised queries and keys, which may be one tensor, to clusters."""
     valid = mask.valid
@@ -77,9 +71,9 @@ def assign(
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     assigned: Assigned,
     window_size: int,
     *,
@@ -87,7 +81,7 @@ def attend(
     scale: float | None = None,
     exclude_self: bool = False,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """exclude_self, on one axis: a token sees itself only where its cluster offers nothing else."""
     if "query_clusters" in assigned:
         return _listed(q, k, v, _lists(assigned, window_size, mask), mask, scale)
@@ -109,7 +103,7 @@ def attend(
 
 def within(
     q: Tensor, k: Tensor, v: Tensor, queries, keys, *, mask: Mask, scale, exclude_self
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """A token's output is the mean over the clusters that have it among their `queries` and offer it a key; of no cluster: zero."""
     B, H, T, V = *q.shape[:3], v.shape[3]
     i, j = queries[..., None], keys[..., None, :]
@@ -159,16 +153,16 @@ def _listed(q, k, v, index: Int[Tensor, "B H T W"], mask: Mask, scale: float | N
 
 
 def routed_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     centroids: Centers,
     window_size: int,
     mask: Mask = OPEN,
     scale: float | None = None,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Attention of standardised q and k inside clusters; T != S is cross attention, as `regard.mixers.routing` has it.
 
     window_size: tokens in a cluster.

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, UnsupportedError
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, UnsupportedError, Values
 from regard.functional.cache import is_ours
 from regard.functional.features import (
     Denominator,
@@ -65,15 +65,15 @@ CAUSAL = Mask(causal=True)
 
 
 def linear_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     mask: Mask = OPEN,
     feature_map: Callable[[Tensor], Tensor] = elu_plus_one,
     denominator: Denominator = positive,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Linear attention with any feature map [.. K] -> [.. M] of queries and keys. impl, here and below: see `functional.rows`."""
     q, k, values = ranged(q, k, v)
     phi_q = feature_map(q)
@@ -83,16 +83,16 @@ def linear_attention(
 
 
 def random_feature_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     w: Float[Tensor, "#H M K"],
     gate: Float[Tensor, "B H S"] | None = None,
     *,
     mask: Mask = OPEN,
     features: RandomKernel = "fourier",
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Attention from random features of the directions of q and k. A gate, in logits, needs `mask.causal`."""
     with unrounded(q):
         q, k, values = (z.type_as(w) for z in (q, k, v))
@@ -103,16 +103,16 @@ def random_feature_attention(
 
 
 def favor_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     w: Float[Tensor, "#H M K"],
     *,
     mask: Mask = OPEN,
     features: Favor = "positive",
     stabiliser: Stabiliser = "strict",
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """FAVOR+: softmax attention through random features with projection `w`, one for all heads or one for each.
 
     Raises UnsupportedError for causal order with the published stabiliser.
@@ -139,7 +139,7 @@ def favor_attention(
 def weighted_sums(
     phi_q: Features,
     phi_k: Float[Tensor, "B H S M"],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     log_decay: Decays = None,
     S: Sums | None = None,
     z: Float[Tensor, "B H M"] | None = None,
@@ -191,7 +191,7 @@ def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]
 def chosen_sums(
     phi_q: Features,
     phi_k: Float[Tensor, "B H S M"],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     log_decay: Decays = None,
     S: Sums | None = None,
     z: Float[Tensor, "B H M"] | None = None,
@@ -243,7 +243,7 @@ def turned_sums(
 
 
 def summed(
-    phi_k: Float[Tensor, "B H S M"], v: Float[Tensor, "B H S V"], log_decay: Decays = None
+    phi_k: Float[Tensor, "B H S M"], v: Values, log_decay: Decays = None
 ) -> tuple[Sums, Float[Tensor, "B H M"]]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:
@@ -254,9 +254,7 @@ def summed(
         return phi_k.mT @ v, phi_k.sum(2)
 
 
-def read(
-    phi_q: Features, S: Sums, z: Float[Tensor, "B H M"]
-) -> tuple[Float[Tensor, "B H T V"], Total]:
+def read(phi_q: Features, S: Sums, z: Float[Tensor, "B H M"]) -> tuple[Mixed, Total]:
     """Sums of the values, and of the weights."""
     phi_q = phi_q.type_as(S)
     with unrounded(S):

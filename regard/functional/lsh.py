@@ -11,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from regard.core import OPEN, Count, Mask
+from regard.core import OPEN, Count, Mask, Mixed, Queries
 from regard.functional.rows import Impl, wide_type
 from regard.functional.sorted import Ranks, Window, chunks, last_of_group, sorted_attention
 
 
-def angular_hash(q: Float[Tensor, "B H T K"], rotations: list[Float[Tensor, "R H K _"]]) -> Ranks:
+def angular_hash(q: Queries, rotations: list[Float[Tensor, "R H K _"]]) -> Ranks:
     """h(q) = argmax([q R; -q R]) in each round and head (cross-polytope hash, arXiv 1509.02897).
 
     Several rotations make independent hashes h_1, h_2, .. that are one: h_1 + n_1 (h_2 + n_2 ..), n_i = 2 columns.
@@ -54,7 +54,7 @@ def sort_plan(
 
 
 def lsh_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
@@ -67,7 +67,7 @@ def lsh_attention(
     same_bucket_only: bool = True,
     dedup: bool = True,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Softmax over the tokens that share a bucket in one of R rounds and are near in the sorted order.
 
     k: the queries at unit norm, as a rule. Causal: the last `chunk_size` earlier tokens of the own bucket, so that no

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixed, Queries
 from regard.functional.rows import (
     cleared,
     fitted,
@@ -66,9 +66,7 @@ def softmax_inside(
     return w.type_as(v) @ v
 
 
-def mixed_chunks(
-    sums: Sums, v: Float[Tensor, "B H T V"], *, chunk_size: int, mask: Mask
-) -> Float[Tensor, "B H T V"]:
+def mixed_chunks(sums: Sums, v: Float[Tensor, "B H T V"], *, chunk_size: int, mask: Mask) -> Mixed:
     """y of all tokens; valid ones come first in each row."""
     y = []
     if sums.near is not None:
@@ -80,12 +78,12 @@ def mixed_chunks(
 
 def within(
     inside: Inside,
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     chunk_size: int,
     mask: Mask,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Every token attends to its own chunk."""
     T = v.shape[2]
     C = fitted(chunk_size, T)
@@ -103,12 +101,12 @@ def within(
 
 def between(
     share: Share,
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     chunk_size: int,
     mask: Mask,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """a_i q_i M. M is kept in float32 at least: the same numbers are added to it many times."""
     T, wide = v.shape[2], wide_type(v)
     if not mask.causal:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Values
 from regard.functional.projected import segment_means
 from regard.functional.rows import fitted, masked_softmax, ranged, upto
 
@@ -20,14 +20,8 @@ STEPS = 6
 
 
 def nystrom_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
-    *,
-    num_landmarks: int,
-    mask: Mask = OPEN,
-    cross: bool = False,
-) -> Float[Tensor, "B H T V"]:
+    q: Queries, k: Keys, v: Values, *, num_landmarks: int, mask: Mask = OPEN, cross: bool = False
+) -> Mixed:
     """Queries over keys, in any order, by way of `num_landmarks` means of each. `mask.valid`: of the keys, valid ones first, and of the queries unless `cross`."""
     dtype = v.dtype
     q, k, v = ranged(q * q.shape[3] ** -0.5, k, v)

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Mask, ShapeError, shown
+from regard.core import OPEN, Mask, Mixed, Queries, ShapeError, shown
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
 from regard.functional.patterns import Global, Pattern, PerHead, Scattered, picture
 from regard.functional.rows import (
@@ -41,7 +41,7 @@ TILE = 128
 
 
 def pattern_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
@@ -51,7 +51,7 @@ def pattern_attention(
     prefix: KeysAndValues | None = None,
     max_global: int | None = None,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(scale q k^T) v over the pairs of the pattern that the mask allows; zero where there is none.
 
     prefix: keys and values that every query sees besides. max_global: the most global tokens that a row has. Without
@@ -156,7 +156,7 @@ def _part(
     scale,
     tile: int,
     merged: bool,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Outputs over the pairs of these terms that are in no earlier one. merged: then a column, the log of their sum of exponentials."""
     T = q.shape[2]
     i = _queries(terms, T, tile, q.device)
@@ -241,7 +241,7 @@ def _masked(
 
 def _dense(
     q, k, v, learned: KeysAndValues | None, *, pattern: Pattern, mask: Mask, scale, impl: Impl
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Every query is compared with every key."""
     E = 0 if learned is None else learned[0].shape[2]
     k, v = joined(learned, (k, v))
@@ -261,7 +261,7 @@ def _pairs(
 
 
 def weights(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     *,
     pattern: Pattern,

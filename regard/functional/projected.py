@@ -7,21 +7,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.core import Keys, Mixed, Queries, Values
 from regard.functional.rows import Impl, apart, cleared, side_by_side, upto
 from regard.functional.softmax import attend
 
 
 def projected_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     E: Float[Tensor, "#B #H M S"],
     F: Float[Tensor, "#B #H M S"],
     valid: Bool[Tensor, "B S"] | None = None,
     slots: Bool[Tensor, "#B M"] | None = None,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(q (E k)^T / sqrt(K)) (F v). Keys that are not valid are cleared first: afterwards they could not be.
 
     slots: those that take part (default: all).

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Rate, permute
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Rate, Values, permute
 from regard.functional.rows import Impl, upto
 from regard.functional.softmax import Bias, softmax_attention
 
@@ -46,9 +46,9 @@ def distances(T: int, S: int, causal: bool, device: torch.device) -> Int[Tensor,
 
 
 def relative_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     terms: Terms,
     mask: Mask = OPEN,
@@ -56,7 +56,7 @@ def relative_attention(
     window: int | None = None,
     dropout: Rate = 0.0,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(scale A) v over the allowed keys.
 
     window: under `mask.causal`, a query sees no more than the last `window` keys. `mask.shift` must be None: a context
@@ -92,7 +92,7 @@ def relative_attention(
     )
 
 
-def segment_bias(q: Float[Tensor, "B H T K"], segments: Segments, scale: float) -> Bias:
+def segment_bias(q: Queries, segments: Segments, scale: float) -> Bias:
     """scale (q_i + b) . s_ij for any tile."""
     both = torch.einsum("bhtk,nhk->bhtn", scale * (q + segments.b[:, None]), segments.s)
 
@@ -110,9 +110,7 @@ def relative_shift(every: Float[Tensor, "*b t n"], s: int) -> Float[Tensor, "*b 
     return flat[..., t - 1 : t - 1 + t * n].unflatten(-1, (t, n))[..., :s]
 
 
-def last_aligned(
-    k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S V"], mask: Mask
-) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"], Mask]:
+def last_aligned(k: Keys, v: Values, mask: Mask) -> tuple[Float[Tensor, "B H S K"], Values, Mask]:
     """The tokens of each row at its end, where the last query stands."""
     if mask.valid is None:
         return k, v, mask

@@ -30,7 +30,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_exporting
 from torch.utils.checkpoint import checkpoint
 
-from regard.core import LARGEST, Mask, OptionError, UnknownNameError, UnsupportedError
+from regard.core import LARGEST, Mask, OptionError, Queries, UnknownNameError, UnsupportedError
 
 TILE = 256
 """Queries whose scores are held at once."""
@@ -235,7 +235,7 @@ def first_places(x: Shaped[Tensor, "B T *D"]) -> Int[Tensor, "1 T"]:
     return upto(x.shape[1], x)[None]
 
 
-def apart(z: Float[Tensor, "B T HK"], K: int) -> Float[Tensor, "B H T K"]:
+def apart(z: Float[Tensor, "B T HK"], K: int) -> Queries:
     """The heads of K channels that are side by side."""
     return z.unflatten(2, (-1, K)).transpose(1, 2)
 

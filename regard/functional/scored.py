@@ -11,7 +11,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask
+from regard.core import OPEN, Mask, Mixed, Values
 from regard.functional.rows import (
     TILE,
     Impl,
@@ -67,14 +67,14 @@ def pair_layer(
 def scored_attention(
     q: Float[Tensor, "B H T A"],
     k: Float[Tensor, "B H S C"],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     *,
     pairs: Pairs = dot_product,
     mask: Mask = OPEN,
     normaliser: Normaliser = "softmax",
     width: int = 1,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """sum_j w_ij v_j with weights of the scores pairs(q, k); a query without an allowed key gives zero.
 
     normaliser: "softmax" over the allowed keys, or each weight on its own, "sigmoid" or the score itself ("none").
@@ -123,14 +123,14 @@ class Windows(NamedTuple):
 def luong_attention(
     q: Float[Tensor, "B H T A"],
     k: Float[Tensor, "B H S C"],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     *,
     windows: Windows,
     pairwise: Bool[Tensor, "#B #H T S"] | None = None,
     pairs: Pairs = dot_product,
     renormalise: bool = False,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Softmax of the scores over each window, times its Gaussian if it has one; then the sum of values.
 
     renormalise: weights are divided by their sum after the Gaussian. A query without a key gives zero.

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixed, Queries
 from regard.functional.rows import in_chunks, masked_softmax, scores, tiled, unrounded, visible_keys
 
 ROOM = 1 << 24
@@ -28,7 +28,7 @@ Index = Callable[[slice], tuple[Tensor, Tensor, Tensor | None]]
 
 
 def selected_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
     index: Index,
@@ -37,7 +37,7 @@ def selected_attention(
     last: Int[Tensor, "b T"],
     block_size: int,
     tile: int,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Attention to the keys, up to `last`, of the `count` blocks of largest index; a query without any gives zero. G divides H.
 
     block_size: tokens of a block, C. tile: queries whose keys are copied at once.
@@ -53,7 +53,7 @@ def selected_attention(
 
 
 def gated_blocks(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     gates: Float[Tensor, "B H T 3"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
@@ -66,7 +66,7 @@ def gated_blocks(
     window: int,
     block_size: int,
     tile: int,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Gated sum of attention to whole blocks, by their one key and value, to the keys of those that `of_blocks` chooses, and to the last `window` keys; `last`: see `bounds`."""
     T, S, (_, own) = q.shape[2], k.shape[2], bounds(mask, q, k)
     place = torch.arange(S, device=q.device)
@@ -90,7 +90,7 @@ def gated_blocks(
 
 
 def divergence(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     index: Index,
     *,

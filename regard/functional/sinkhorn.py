@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Streamed, as_state
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Streamed, Values, as_state
 from regard.functional.cache import Lengths, Valid, columns, put
 from regard.functional.rows import cleared, fitted, in_time, masked_softmax, pick, upto, wide_type
 from regard.functional.softmax import attend as attend_rows
@@ -52,7 +52,7 @@ def earlier_blocks(
 
 
 def sinkhorn_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
@@ -62,7 +62,7 @@ def sinkhorn_attention(
     join: Join = "joint",
     sort_cut: int | None = None,
     scale: float | None = None,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Attention to the sorted block and the own block, or with `sort_cut` to that many first sorted blocks alone.
 
     sorting: from `balance`, or from `earlier_blocks` where the mask is causal; N blocks of `block_size` cover T tokens.
@@ -126,8 +126,8 @@ def beside_sorted(
 @as_state
 class State(Streamed):
     sums = ("total",)
-    k: Float[Tensor, "B H S K"]  # by position
-    v: Float[Tensor, "B H S V"]
+    k: Keys  # by position
+    v: Values
     sorted_k: Float[Tensor, "B H C K"]  # for the block that has begun
     sorted_v: Float[Tensor, "B H C V"]
     total: Float[Tensor, "B D"]  # of all tokens

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Above0, Mask, Rate
+from regard.core import OPEN, Above0, Mask, Mixed, Queries, Rate
 from regard.functional.rows import (
     TILE,
     Impl,
@@ -31,7 +31,7 @@ Bias = Callable[[slice, slice], Tensor]
 
 
 def softmax_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
     *,
@@ -43,7 +43,7 @@ def softmax_attention(
     exclude_self: bool = False,
     dropout: Rate = 0.0,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(scale q k^T + bias) v over the allowed keys; G divides H. A query with no allowed key gives zero.
 
     scale: 1 / sqrt(K) by default. soft_cap: c of c tanh(z / c), which the scaled scores become before the bias. window: under `mask.causal`, a query sees no more than the last `window` keys. exclude_self: a query may
@@ -76,13 +76,13 @@ def softmax_attention(
 
 
 def latent_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     z: Float[Tensor, "B 1 S Z"],
     weight: Float[Tensor, "H W M"],
     *,
     mask: Mask,
     impl: Impl,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """`softmax_attention` to keys [W_k c; r] and values W_v c of latents z = [c; r], in the absorbed order: no key and no value is made.
 
     weight: of each head W_k and then W_v, W = K - (Z - M) + V rows.
@@ -98,7 +98,7 @@ def latent_attention(
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
     mask: Shaped[Tensor, "#B #H #T S"] | None = None,
@@ -108,7 +108,7 @@ def attend(
     soft_cap: float | None = None,
     dropout: float = 0.0,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(scale q k^T) v; G divides H.
 
     mask: allowed pairs, or a bias that is added to the scores. causal: j <= i, for T = S. scale: 1 / sqrt(K) by default.
@@ -125,7 +125,7 @@ def attend(
 
 def softmax_rows(
     q, k, v, mask=None, *, causal=False, scale=None, soft_cap=None, dropout=0.0, tile: int = TILE
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """The plain form of `attend`, with the same arguments."""
     H = q.shape[1]
     if k.shape[1] != H:
@@ -154,7 +154,7 @@ def softmax_rows(
 
 
 def softmax_weights(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     *,
     mask: Mask,
@@ -180,7 +180,7 @@ def capped(scores: Float[Tensor, "*b T S"], c: float) -> Float[Tensor, "*b T S"]
 
 
 def behind_sink(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
     sinks: Float[Tensor, "H"],

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Mixed, Queries
 from regard.functional.rows import (
     Impl,
     choose,
@@ -63,7 +63,7 @@ def chunks(size: int, *, before: int = 1, after: int, same_group: bool) -> Windo
 
 
 def sorted_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T V"],
     *,
@@ -74,7 +74,7 @@ def sorted_attention(
     exclude_self: bool,
     count_once: bool = True,
     impl: Impl,
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(scale q k^T) v over the pairs of the window that the mask allows; zero where there is none.
 
     exclude_self: a token sees itself only where no round offers it another. count_once: a key that several rounds offer is one key. With
@@ -178,7 +178,7 @@ def pairs_at(
     return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
 
 
-def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Float[Tensor, "B H T V"]:
+def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Mixed:
     """What a token gets that sees no other: its own value, if it may see itself."""
     if mask.pairwise is not None:
         v = v.masked_fill(~mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], 0)

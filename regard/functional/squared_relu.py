@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Above0, Mask
+from regard.core import OPEN, Above0, Keys, Mask, Mixed, Queries, Values
 from regard.functional.rows import Impl, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]
@@ -20,15 +20,15 @@ Bias = Callable[[slice], Tensor]
 
 
 def squared_relu_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S V"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     *,
     mask: Mask = OPEN,
     bias: Bias | None = None,
     divisor: Above0 | None = None,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """relu(q k^T + bias)^2 v over the allowed keys, divided by `divisor`, or by their number where it is None.
 
     impl: see `functional.rows`.

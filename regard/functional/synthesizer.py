@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, ShapeError
+from regard.core import OPEN, Mask, Mixed, ShapeError, Values
 from regard.functional.rows import (
     Impl,
     choose,
@@ -105,12 +105,12 @@ def blend(
 
 def synthesizer_attention(
     logits: Logits | Callable[[slice, int], Tensor],
-    v: Float[Tensor, "B H S V"],
+    v: Values,
     *,
     T: int,
     mask: Mask = OPEN,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """softmax(logits) v over the allowed keys, for T queries; a query without a key gives zero.
 
     logits: also a function of one's own, (rows, S) -> [b H t S] for these queries and the first S keys.
@@ -127,13 +127,8 @@ def synthesizer_attention(
 
 
 def attend(
-    v: Float[Tensor, "B H S V"],
-    *tensors: Tensor,
-    logits: Logits,
-    T: int,
-    mask: Mask,
-    tile: int = TILE,
-) -> Float[Tensor, "B H T V"]:
+    v: Values, *tensors: Tensor, logits: Logits, T: int, mask: Mask, tile: int = TILE
+) -> Mixed:
     """tensors: those of the logits, in whose place they stand."""
     S = v.shape[2]
     n = len(logits.of_queries)

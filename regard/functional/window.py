@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Above0, Mask, Streamed, as_state
+from regard.core import OPEN, Above0, Mask, Mixed, Queries, Streamed, as_state
 from regard.functional.cache import Lengths, Valid, advance
 from regard.functional.rows import (
     Impl,
@@ -37,7 +37,7 @@ TILE = 128
 
 
 def window_attention(
-    q: Float[Tensor, "B H T K"],
+    q: Queries,
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S V"],
     *,
@@ -47,7 +47,7 @@ def window_attention(
     sinks: Float[Tensor, "H"] | None = None,
     mask: Mask = OPEN,
     impl: Impl = "auto",
-) -> Float[Tensor, "B H T V"]:
+) -> Mixed:
     """Each query over its window, as far as the mask allows; zero where it may see nothing. G divides H, S >= T.
 
     dilation: tokens from one key of a window to the next. soft_cap: c of c tanh(z / c), which scores become. sinks: one more score in each

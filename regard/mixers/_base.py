@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from regard.core import (
     Capabilities,
     Mask,
+    Mixed,
     Mixer,
     No,
     Observation,
     OptionError,
     Streamed,
+    Values,
     as_state,
     existing,
     first_parameter,
@@ -82,7 +84,7 @@ class SplitMixer(Mixer):
         context: Float[Tensor, "B S D"] | None,
         mask: Mask,
         of: Callable[[Tensor], Tensor] | None = None,
-    ) -> Float[Tensor, "B H T V"]:
+    ) -> Mixed:
         """Outputs of the heads, for observers; of: other values, which it makes of v."""
         q, k, v = self._split(x, context)
         return self._attend(q, k, v if of is None else of(v), mask)
@@ -97,7 +99,7 @@ class SplitMixer(Mixer):
         self,
         q: Any,
         k: Any,
-        v: Float[Tensor, "B H S V"],
+        v: Values,
         mask: Mask,
         query: Int[Tensor, "#b T"] | None = None,
         key: Int[Tensor, "#b S"] | None = None,

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, No, Observation, OptionError
+from regard.core import Mask, Mixed, No, Observation, OptionError
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import State, extend
 from regard.functional.patterns import Pattern
@@ -73,9 +73,7 @@ class PatternMixer(HeadsMixer):
         )
         return self.heads.merge(y if mask.global_tokens is None else self._global_rows(y, x, mask))
 
-    def _global_rows(
-        self, y: Float[Tensor, "B H T V"], x: Float[Tensor, "B T D"], mask: Mask
-    ) -> Float[Tensor, "B H T V"]:
+    def _global_rows(self, y: Mixed, x: Float[Tensor, "B T D"], mask: Mask) -> Mixed:
         """y, with other rows of global tokens where these have projections of their own."""
         return y
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, Streamed, as_state, check_divisible
+from regard.core import No, Queries, Streamed, as_state, check_divisible
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
@@ -84,7 +84,7 @@ class ScanMixer(SplitMixer):
     def _terms(
         self,
         x: Float[Tensor, "B T D"],
-        q: Float[Tensor, "B H T K"],
+        q: Queries,
         k: Float[Tensor, "B H T K"],
         v: Float[Tensor, "B H T V"],
         after: Lengths | None,

@@ -16,7 +16,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No, Streamed, as_state
+from regard.core import Keys, Mask, No, Streamed, as_state
 from regard.functional.cache import Lengths, advance
 from regard.functional.efficient import (
     causal_means,
@@ -91,7 +91,7 @@ class Efficient(HeadsMixer):
         return y.type_as(x), State(S, z, m, advance(state.length, valid, x.shape[1]))
 
 
-def scaled(k: Float[Tensor, "B H S K"], mask: Mask) -> Float[Tensor, "B H S K"]:
+def scaled(k: Keys, mask: Mask) -> Float[Tensor, "B H S K"]:
     """The valid keys over their number; zero where there is none."""
     if mask.valid is None:
         return k / k.shape[2]

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import Marks, Tokens, UnsupportedError, clear, existing
+from regard.core import Keys, Marks, Queries, Tokens, UnsupportedError, clear, existing
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone, upto, wide_type
 from regard.nn.starts import normal
@@ -30,8 +30,8 @@ class Counts(NamedTuple):
 
     def add(
         self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
+        q: Queries,
+        k: Keys,
         centroids: Float[Tensor, "H N K"],
         valid: Marks | None,
         *,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.core import (
     CheckedOptions,
     Context,
+    Mixed,
     OptionError,
     ShapeError,
     Tokens,
@@ -25,7 +26,6 @@ from regard.nn.starts import Glorot, glorot, projection
 Projected = TypeVar("Projected")
 Decided = TypeVar("Decided")
 Layer = TypeVar("Layer", bound=nn.Module)
-Mixed = Float[Tensor, "B H T V"]
 After = Int[Tensor, "#B"] | None
 """Number of tokens that come before those of each row; None: none."""
 OWN = nn.Linear.forward, nn.Conv1d.forward

@@ -127,7 +127,7 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     group: a torch.distributed.ProcessGroup, None (all processes), or an object with the methods of `regard.parallel.ranks.Ranks`.
     Masks are cut as x is: `pairwise` along the queries alone. All ranks give the same fields, but for `valid`.
 
-    Raises OptionError for a group that this process is not part of, and for a model that has no mixer or is cut already.
+    Raises OptionError for a group that this process is not part of, and for a model without a mixer or cut already, UnsupportedError for two streams.
     """
     ranks = _ranks(group)
     # An inner mixer gets what the outer one has gathered.

@@ -16,7 +16,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Above0, check_divisible
+from regard.core import Above0, Keys, Queries, check_divisible
 from regard.functional.positions.distance import (
     alibi_slopes,
     constants,
@@ -48,9 +48,7 @@ class Rotary(Position):
         self.pairing = pairing
         self.channels = channels
 
-    def rotate(
-        self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]
-    ) -> Float[Tensor, "B H T K"]:
+    def rotate(self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]) -> Queries:
         turned = x[..., : self.channels]
         still = x[..., self.channels or x.shape[-1] :]
         turned = rotate(turned, position, self.base, self.pairing)
@@ -170,8 +168,8 @@ class RelativePosition(Position):
 
     def scores(
         self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
+        q: Queries,
+        k: Keys,
         query_position: Int[Tensor, "b T"],
         key_position: Int[Tensor, "b S"],
     ) -> Float[Tensor, "B H T S"]:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.core import Mask
+from regard.core import Mask, Mixed, Queries
 from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
@@ -37,9 +37,7 @@ class Call(NamedTuple):
     present: Bool[Tensor, "B E"] | None = None
 
 
-def attend(
-    q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, form: Form
-) -> Float[Tensor, "B H T V"]:
+def attend(q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, form: Form) -> Mixed:
     H, T, K = q.shape[1:]
     others = None if mask.global_tokens is None else ~mask.global_tokens
     given = [z for z in (mask.valid, others) if z is not None]
@@ -57,7 +55,7 @@ def window(q, k, v, *, window: int, dilation: int, mask: Mask, form: Form) -> Te
     return _tiled(Call(each, mask, mask.valid, K**-0.5), q, k, v)
 
 
-def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Float[Tensor, "B H T V"]:
+def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Mixed:
     K, V = q.shape[3], v.shape[3]
     sides = [q, k, v, first_k, first_v]
     # The kernel reads the channels of a token as neighbours, whatever their stride.
@@ -120,7 +118,7 @@ def _restricted(call: Call, tile: Tile, H: int, T: int) -> Tensor | None:
     return beside(own, torch.zeros(sum(tile.sizes)) if bias is None else bias)
 
 
-def _each(call: Call, q: Float[Tensor, "B H T K"]) -> Iterator[tuple[Tile, Tensor | None]]:
+def _each(call: Call, q: Queries) -> Iterator[tuple[Tile, Tensor | None]]:
     for tile in call.tiles():
         bias = _restricted(call, tile, *q.shape[1:3])
         yield tile, None if bias is None else bias.type_as(q)
