@@ -60,6 +60,7 @@ class Convert(Declared):
 
     def run(self) -> None:
         from regard.hf import convert, load, save
+        from regard.hf.load import config_text
         from regard.lab.train.distillation import HELD
         from regard.mixers.build import check_own
 
@@ -74,6 +75,7 @@ class Convert(Declared):
         layers = sorted({*self.layers}) or None
         check_own("convert", options, "layers")
         student = convert(teacher, self.mixer, max_len=self.max_len, layers=layers, **options)
+        config_text(student.origin)  # what cannot be saved is refused before it is taught
         found = {
             "mixer": self.mixer,
             "layers changed": len(layers or student.mixers),

@@ -141,6 +141,13 @@ def _built(
     return made.eval()
 
 
+def config_text(origin: Any) -> str:
+    try:
+        return RegardConfig.of_stack(origin).to_json_string()
+    except TypeError as error:
+        raise OptionError(f"save: an option or a field of the config is no JSON: {error}") from None
+
+
 def save(model: nn.Module, folder: str | Path) -> None:
     """Write a loaded or converted stack as config.json and safetensors, which `load` reads. Nothing in it is code.
 
@@ -152,10 +159,7 @@ def save(model: nn.Module, folder: str | Path) -> None:
         raise UnsupportedError(
             f"save does not support {type(model).__name__}: it writes what regard.hf.load gave as one stack"
         )
-    try:
-        text = RegardConfig.of_stack(model.origin).to_json_string()
-    except TypeError as error:
-        raise OptionError(f"save: an option or a field of the config is no JSON: {error}") from None
+    text = config_text(model.origin)
     folder = Path(folder)
     if folder.is_dir() and not folder.is_symlink():
         with whole(folder / CONFIG) as config, whole(folder / WEIGHTS) as weights:

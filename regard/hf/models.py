@@ -163,6 +163,7 @@ class RegardModel(PreTrainedModel):
         """y: logits, or the hidden tokens of a stack."""
         head = self.inside.head if isinstance(self.inside, Stack) else None
         logits, loss = y if head is None else head(y), None
+        items = others.get("num_items_in_batch")
         if labels is not None:
             try:
                 loss = self.loss_function(
@@ -171,8 +172,10 @@ class RegardModel(PreTrainedModel):
                     labels=labels,
                     vocab_size=logits.shape[-1],
                     config=self.config,
-                    num_items_in_batch=others.get("num_items_in_batch"),
+                    num_items_in_batch=items,
                 )
+                if items is not None and self.config.problem_type in _UNCOUNTED:
+                    loss = loss * labels.numel() / items
             except (TypeError, ValueError, IndexError, RuntimeError) as error:
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
@@ -184,6 +187,9 @@ class RegardModel(PreTrainedModel):
         told = self.config.return_dict if told is None else told
         return output if told else output.to_tuple()
 
+
+_UNCOUNTED = ("regression", "multi_label_classification")
+"""Problems whose loss Transformers takes as a mean over the batch, whatever `num_items_in_batch` says."""
 
 _SILENT = {
     "use_cache",

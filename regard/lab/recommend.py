@@ -188,7 +188,7 @@ def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
         where = row.provenance
         shape = (setting["batch"], setting["dim"], setting["num_heads"])
         best = (row.engine == rows[-1].engine, where.device == here, setting["unit"] == "block")
-        return best, where.device, where.dtype, shape
+        return best, where.machine, where.dtype, shape
 
     groups = Counter(map(group, rows))
     best = max(groups, key=lambda one: (one[0], groups[one]), default=None)

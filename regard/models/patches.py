@@ -25,6 +25,7 @@ from regard.core import (
     UnsupportedError,
     check_place,
     is_dense,
+    require_all,
     shown,
 )
 from regard.functional.rows import first_places
@@ -127,6 +128,7 @@ class PatchClassifier(Model):
             )
         levels = self.config.vocab_size
         check_tokens(self.who, tokens, None, self.project.weight, levels)
+        require_all((tokens >= 0) & (tokens < levels), f"{self.who}: levels are 0 to {levels - 1}")
         if tokens.shape[1] != self.config.max_len:
             raise ShapeError(
                 f"{self.who}: {tokens.shape[1]} pixels, and an image has {self.config.max_len}: "

@@ -121,6 +121,7 @@ WRONG = {
     "convert bert linear --text novel.txt --length 900": "fills 0 of the 33 windows of length 900",
     "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",
     "convert bert linear --text novel.txt --length 12 --batch-size 999": "batch_size is 999",
+    "convert bert head_mix --options 'patterns=[Window(2,2),Window(1,1),All(),First(1)]' --text novel.txt --length 12": "an option or a field of the config is no JSON",
     "convert gpt2 linear --text novel.txt --length 1": "length 1 have no room for two tokens beside 0 special ones",
     "convert damaged linear --text novel.txt": "damaged/tokenizer.json is damaged",
     "explore gpt2 --text 'the cat' --compare turned": "--compare turned reads other ids or numbers in this input",

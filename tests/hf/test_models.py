@@ -69,6 +69,15 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize("labels", [torch.eye(2, 3), torch.tensor([0.5, 2.0])])
+def test_losses_of_parts_of_a_batch_are_added(labels):
+    """Transformers divides by what it counts; its losses of numbers are means all the same."""
+    model = regard.hf.wrap(ClassifierConfig(**OURS, num_classes=len(labels.flatten()) // 2)).eval()
+    ids, count = IDS[:2], labels.numel()
+    parts = [model(ids[n][None], labels=labels[n][None], num_items_in_batch=count).loss for n in (0, 1)]  # fmt: skip
+    torch.testing.assert_close(sum(parts), model(ids, labels=labels).loss)
+
+
 def test_smoothed_labels_are_of_the_next_token_and_embeddings_get_noise(tmp_path):
     torch.manual_seed(0)
     model = regard.hf.wrap(LanguageModelConfig(**OURS, mixer="linear"))

@@ -216,6 +216,9 @@ def test_compiles_whole(name):
     compiled = torch.compile(model, fullgraph=name not in BREAKS, backend="eager")
     with torch.no_grad():
         torch.testing.assert_close(compiled(*args, **options), model(*args, **options))
+    if name == "patch_classifier":
+        with pytest.raises(RuntimeError, match="levels are 0 to"):
+            compiled(args[0] + 999)
 
 
 @pytest.mark.parametrize("name", CASES)

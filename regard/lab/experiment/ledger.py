@@ -48,7 +48,7 @@ def row_key(row: Row) -> str:
     if row.kind == "asked":
         return trial_key({"kind": "asked", "config": row.config, "started": row.provenance.started})
     if row.kind == "timed":
-        return trial_key({"cell": row.cell, "machine": row.provenance.device})
+        return trial_key({"cell": row.cell, "machine": row.provenance.machine})
     return trial_key({"cell": row.cell, "seed": row.seed, "rate": row.rate, "data": row.data})
 
 

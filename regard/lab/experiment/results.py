@@ -315,7 +315,7 @@ def _is_of(row: Row, column: Facts | None) -> bool:
 
 def _where(row: Row) -> str | None:
     """What rows must share to be compared: the data that they were trained on, the machine that was timed."""
-    return row.data if row.kind == "trained" else row.provenance.device
+    return row.data if row.kind == "trained" else row.provenance.machine
 
 
 def _line(label: str) -> str:

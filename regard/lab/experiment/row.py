@@ -33,6 +33,12 @@ class Provenance:
     started: str  # ISO 8601, UTC
     allocator: str = "unknown"  # "default", or the settings that differ from it
 
+    @property
+    def machine(self) -> str:
+        """What timings must share to be compared: the device, and an allocator that is not the system's."""
+        plain = self.allocator in ("unknown", "default")
+        return self.device if plain else f"{self.device}, {self.allocator}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -24,7 +24,7 @@ from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
 from regard.lab.experiment.plan import Plan
-from regard.lab.experiment.provenance import clock, describe, own_device, provenance
+from regard.lab.experiment.provenance import clock, own_device, provenance
 from regard.lab.experiment.question import Column, Question
 from regard.lab.experiment.results import (
     WIDEST,
@@ -271,7 +271,7 @@ class Asking:
 
     def _timing(self, able: list[Entry], setting: speed.Setting) -> Job:
         cells = {entry.label: self.plan.timed_cell(entry, setting) for entry in able}
-        machine = describe(setting.device)
+        machine = provenance(device=setting.device).machine
         keys = {name: trial_key({"cell": cell, "machine": machine}) for name, cell in cells.items()}
 
         def missing() -> list[Entry]:

@@ -192,6 +192,8 @@ def test_a_timing_of_another_setting_than_its_columns_is_not_shown(good):
     beside = replace(row, cell=other, entry="local, window 4", provenance=there)
     found = told([record, row, beside])["questions"][0]  # one machine a column
     assert found["device"] == "another" and found["old"] == {"softmax": 1}
+    unlike = [replace(row, provenance=replace(row.provenance, allocator=of)) for of in ("default", "MALLOC_TOP_PAD_=1")]  # fmt: skip
+    assert [row_key(one) == row_key(row) for one in unlike] == [True, False]
 
 
 def jsonl(tmp_path, *lines):
