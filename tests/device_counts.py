@@ -108,9 +108,6 @@ def on_device(mixer: regard.Mixer) -> regard.Mixer:
 
 
 def counted(call: Callable[[], object]) -> dict[str, Any]:
-    """The call is made twice, and the second one counted: plans of a pattern are made once."""
-    with Counts():
-        call()
     with Counts() as counts:
         call()
     return {"launches": counts.launches, "waits": dict(counts.waits)}
@@ -120,7 +117,9 @@ def passes(mixer: regard.Mixer, x: Tensor, mask: Mask, what: str = "") -> dict[s
     call = partial(mixer, x, mask=mask)
     with torch.no_grad():
         forward = counted(call)
-    return {f"forward{what}": forward, f"backward{what}": counted(lambda: call().sum().backward())}
+    leaves = [z for z in (x, *mixer.parameters()) if z.requires_grad]
+    backward = counted(lambda: torch.autograd.grad(call().sum(), leaves, allow_unused=True))
+    return {f"forward{what}": forward, f"backward{what}": backward}
 
 
 def long_counts(mixer: regard.Mixer) -> dict[str, dict]:
