@@ -194,7 +194,7 @@ class FieldEmbedding(nn.Module):
             ]
             ids = torch.cat(here).unique()
             ids = ids[ids != MISSING]
-            n = counts[name].to(weight.device)[ids].clamp_min(1)
+            n = counts[name].to(weight)[ids].clamp_min(1)
             total = total + (weight[ids].square().sum(1) / n).sum() / 2
         return total
 

@@ -228,6 +228,8 @@ def test_maps_and_weights_sum_to_one_and_are_zero_where_something_is_missing():
 def test_batch_l2_steps_each_id_that_occurs_by_its_count():
     model = made("din").eval()
     counts = {"items": torch.arange(9), "shop": torch.full((5,), 2), "user": torch.full((7,), 4)}
+    unsigned = {name: n.to(torch.uint16) for name, n in counts.items()}
+    assert model.batch_l2(BATCH, unsigned) == model.batch_l2(BATCH, counts)
     model.batch_l2(BATCH, counts).backward()
     weight = model.embedding.table("items").weight
     occurs = set(BATCH["items"].tolist()) | set(BATCH["history"].flatten().tolist())
