@@ -7,7 +7,7 @@ import pytest
 from regard.core import Catalog
 from regard.lab.data.own import OWN
 from regard.lab.data.sources.table import SOURCES
-from tests.command import loaded, ran
+from tests.command import loaded, ran, refused
 from tests.registry import client, package, source, tgz
 
 
@@ -60,6 +60,7 @@ def test_what_may_be_left_out(toys, capsys):
     """Sources that are large, and those of which their registry gives nothing."""
     get = "data get --all-open"
     assert "0 of 0 sources" in ran(capsys, f"{get} --up-to 1e-9")[1]
+    assert "up_to is of --all-open" in refused(capsys, "data get one --up-to 3")
     assert ran(capsys, get)[0] == 2
     code, out, _ = ran(capsys, get, "--if-reachable")
     assert code == 0 and "two is left out: its registry gave nothing" in out

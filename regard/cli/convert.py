@@ -3,7 +3,7 @@
 import copy
 import shutil
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.hf.stack import Stack
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+TEACHING = ("steps", "whole_steps", "length", "batch_size", "lr", "seed")
 
 
 class Convert(Declared):
@@ -68,6 +69,10 @@ class Convert(Declared):
             raise MissingDataError(f"convert: there is no {self.folder}")
         if realpath(self.out) == realpath(self.folder):
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
+        taught = {one.name: one.default for one in fields(self) if one.name in TEACHING}
+        given = [name for name, usual in taught.items() if getattr(self, name) != usual]
+        if given and not self.text:
+            raise OptionError(f"convert: {given[0]} is of teaching, which needs --text")
         check_writable(self.out, folder=True)
         _check_free(self.out)
         ids = _tokens(self.folder, self.text, self.length) if self.text else None

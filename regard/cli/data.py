@@ -59,6 +59,8 @@ class DataGet(Declared):
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
+        if self.up_to and not self.all_open:
+            raise OptionError("up_to is of --all-open: say that too, or leave --up-to out")
         wanted = [
             one
             for one in SOURCES.values()

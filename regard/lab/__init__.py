@@ -1,5 +1,6 @@
 """The laboratory: data, tasks, training, and questions put to mechanisms. It needs the extra `lab`."""
 
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -48,11 +49,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def require_packages() -> None:
+def require_packages(names: Iterable[str] = PACKAGES, extra: str = "lab") -> None:
     """Raises ModuleNotFoundError for the first package that is missing, before a run stops at it half-way."""
-    for name in PACKAGES:
+    for name in names:
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"regard.lab needs {name}, which is not installed: pip install 'regard[lab]'",
+                f"regard.lab needs {name}, which is not installed: pip install 'regard[{extra}]'",
                 name=name,
             )

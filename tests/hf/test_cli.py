@@ -117,6 +117,7 @@ WRONG = {
     "convert bert linear --out piped": "--out (piped) has a config.json already",
     "convert bert linear --options widow=3": "'widow'",
     "convert bert linear --text nowhere.txt": "nowhere.txt",
+    "convert bert linear --steps 5": "steps is of teaching, which needs --text",
     "convert bert linear --text novel.txt --length 500": "fills 1 of the 33 windows of length 500",
     "convert bert linear --text novel.txt --length 900": "fills 0 of the 33 windows of length 900",
     "convert bert linear --text novel.txt --length 0": "length (0) must be a positive integer",

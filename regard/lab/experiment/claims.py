@@ -194,9 +194,14 @@ def _bound(
     cells = [results.cells.get((label, column)) for label in labels]
     found = interval(*(cell.by_seed(expected["measure"]) if cell else {} for cell in cells))
     word = verdict(found, *_least_most(expected))
+    there = [cell for cell in cells if cell]
+    known = {name for cell in there for row in cell.rows for name in (row.metric, *row.values)}
     reason = None
+    if known and expected["measure"] and expected["measure"] not in known:
+        reason = (
+            f"no result has a measure {expected['measure']!r}: they have {', '.join(sorted(known))}"
+        )
     if word in ("agrees", "disagrees"):
-        there = [cell for cell in cells if cell]
         reason = _early(there, stated) or _unfit(results, there)
     if reason is None and word in ("agrees", "cannot tell"):
         reason = _too_small(found, expected, smallest)

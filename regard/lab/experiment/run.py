@@ -19,6 +19,7 @@ from typing import Any
 
 from regard.core import OptionError
 from regard.core.files import check_writable
+from regard.lab import require_packages
 from regard.lab.experiment import laws, mechanism_laws, speed, trial
 from regard.lab.experiment.display import Display, displayed
 from regard.lab.experiment.entry import Entry
@@ -95,6 +96,8 @@ def ask(
         raise OptionError(
             "ask: gpus are of a trial on Ray; without on_ray a process takes what there is"
         )
+    if on_ray:
+        require_packages(["ray"], "lab,ray")
     if until_told and question.kind == "screen":
         raise OptionError(
             f"ask: until_told asks for claims, and question {question.name} is a screen"

@@ -27,6 +27,7 @@ from regard.lab.train import DivergedError, Run, TrainConfig, fit, train
 from regard.lab.train.batches import Batches, in_order
 from regard.lab.train.checkpoint import take_weights
 from regard.lab.train.optimizer import make_optimizer
+from regard.lab.train.resume import MAY_DIFFER
 from regard.lab.train.short import Short, short_fit
 from regard.lab.train.terms import Terms, has_own_loss
 from regard.mixers.build import resolve
@@ -74,7 +75,7 @@ def content(
         "shell": column.shell,
         "model": {},
         "entry": entry.identity(),
-        "train": {k: v for k, v in asdict(column.train).items() if k not in ("seed", "log_dir")},
+        "train": {k: v for k, v in asdict(column.train).items() if k not in {"seed", *MAY_DIFFER}},
         "trained by": code(*(_SHORT if isinstance(column.train, Short) else _LONG)),
         "torch": about["torch"].partition("+")[0],
         "regard": about["regard"],

@@ -20,7 +20,7 @@ from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import by_main
 
 Curve = list[tuple[int, float]]  # (step, value)
-_MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
+MAY_DIFFER = {"log_dir", "log_every", "checkpoint_every", "keep", "workers"}
 """Fields of the configuration that a resumed run may change."""
 
 
@@ -57,7 +57,7 @@ class Keeper:
         self.run_dir = run_dir
         self.root = run_dir / "checkpoints"
         self.keep = config.keep
-        told = {name: value for name, value in asdict(config).items() if name not in _MAY_DIFFER}
+        told = {name: value for name, value in asdict(config).items() if name not in MAY_DIFFER}
         self.identity = json.loads(json.dumps({"config": told, **facts}))
         # takes seconds to import, which a process that trains nothing does without
         self.api = import_module("torch.distributed.checkpoint.state_dict")

@@ -209,6 +209,10 @@ def test_an_edit_of_what_trains_makes_its_own_results_old(edit):
         columns = replace(TINY.vary[0], train=TrainConfig(steps=2)), TINY.vary[0]
         return [trial.content(one, TINY.entries[0], None, None, None) for one in columns]
 
+    kept = replace(TINY.vary[0], train=TrainConfig(steps=2, workers=1, keep=9, checkpoint_every=7))
+    assert (
+        trial.content(kept, TINY.entries[0], None, None, None) == keys()[0]
+    )  # no batch is another
     (before, short), _ = keys(), edit("lab/train/loop.py")
     after, same = keys()
     assert before != after and short == same

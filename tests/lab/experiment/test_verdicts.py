@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.lab import near, reaches
+from regard.lab import above, near, reaches
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import Results, best_rate, questions, wider
 from regard.lab.report.told import told
@@ -37,6 +37,10 @@ def ask_once(tmp_path_factory):
         return known[key]
 
     return ask
+
+
+def gain(fitted):
+    return {"gain": 1.0}
 
 
 def of(record, softmax=GOOD, window=FAIR, *, items=1000, lines=LINE, **more):
@@ -85,6 +89,14 @@ def test_cannot_tell_names_what_would_tell(ask_once):
     turned = [replace(r, scores=r.scores[::-1]) if r.entry != "softmax" else r for r in few]
     assert judged(record, turned)["needs"] == "more than 20 test items, whatever the seeds"
     assert judged(record, of(record))["needs"] is None
+
+
+def test_a_measure_that_no_result_has_is_named(ask_once):
+    bound = above("softmax", "local, window 4", measure="gian")
+    record = ask_once(replace(TINY, measures=gain, claims=(replace(CLAIM, expected=(bound,)),)))
+    one = judged(record, [replace(row, values={"gain": 1.0}) for row in of(record)])
+    assert one["verdict"] == "cannot tell"
+    assert one["bounds"][0]["reason"] == "no result has a measure 'gian': they have accuracy, gain"
 
 
 def test_a_best_rate_at_the_edge_tells_nothing(ask_once):
