@@ -254,14 +254,15 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
             raise OptionError(f"{type(self).__name__} takes one of past_key_values and cache")
         cache = past_key_values if cache is None else cache
         cache = StateCache() if cache is None and use_cache else cache
+        numbers = None
         if cache is None:
             y, numbers = self._run(input_ids, attention_mask, position_ids, others)
-            known = numbers is not None or attention_mask is not None
-            if known and labels is not None and labels.shape == input_ids.shape:
-                valid = None if attention_mask is None else attention_mask == 1
-                labels = _moved(labels, existing(input_ids, valid), numbers)
         else:
             y = self._extend(cache, input_ids, attention_mask, position_ids, others)
+        known = numbers is not None or attention_mask is not None
+        if known and labels is not None and labels.shape == input_ids.shape:
+            valid = None if attention_mask is None else attention_mask[:, -y.shape[1] :] == 1
+            labels = _moved(labels, existing(input_ids, valid), numbers)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         N = y.shape[1]
         if isinstance(keep, Tensor) and not ((keep >= -N) & (keep < N)).all():

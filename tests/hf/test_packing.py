@@ -111,7 +111,10 @@ def test_the_loss_is_that_of_rows_alone():
         gap, marks = torch.full((1, 3), 5), torch.zeros(1, 3, dtype=torch.long)
         ids = torch.cat([row[:, :at], gap, row[:, at:]], 1)
         valid = torch.cat([there[:, :at], marks, there[:, at:]], 1)
-        close(model(ids, attention_mask=valid, labels=ids).loss, model(row, labels=row).loss, 1e-7)
+        alone = model(row, labels=row).loss
+        for cached in (False, True):
+            loss = model(ids, attention_mask=valid, labels=ids, use_cache=cached).loss
+            close(loss, alone, 1e-7)
 
 
 def test_what_would_be_ignored_is_refused():
