@@ -41,7 +41,7 @@ LEAST_COLUMNS = 20
 """tyro's help never ends in a terminal of less than six columns."""
 
 
-def parse(command: Callable[..., Any], prog: str, args: Sequence[str]) -> Any:
+def parse(command: Callable, prog: str, args: Sequence[str]) -> Any:
     """Call `command` with its parameters, and the fields of the configurations among them, read from `args`.
 
     Raises OptionError, in one line, for arguments that do not fit.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 from tyro.extras import subcommand_cli_from_dict
@@ -161,7 +161,7 @@ SCREEN = 24 * 80
 """Characters of an error that are printed."""
 GOES_ON = {"train", "arena", "data", "convert"}
 """Commands that keep what is finished, so that the same command goes on after an interruption."""
-CLASSES: dict[str, Callable[..., Any]] = {
+CLASSES: dict[str, Callable] = {
     cls.__name__.lower(): cls
     for cls in (
         Ls, Show, Bench, Train, Arena, Report, Merge, Recommend, Explore, Convert, Data, Laws, Doctor
@@ -260,7 +260,7 @@ def _train(name: str, *args: str) -> int:
             tuple[Literal["wandb", "mlflow"], ...], arg(help="also, beside TensorBoard's files")
         ] = (),
         json: Json = False,
-    ) -> tuple[Any, ...]:
+    ) -> tuple:
         return run, folder, wait, report_to, json
 
     run, folder, wait, report_to, json = parse(given, f"regard train {name}", args)

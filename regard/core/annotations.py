@@ -37,7 +37,7 @@ def configuration(entry: Any) -> Any:
 
 
 @cache
-def annotations(function: Callable[..., Any]) -> dict[str, Any]:
+def annotations(function: Callable) -> dict[str, Any]:
     """Type of each argument, where it is known: a name that only type checkers see is not."""
     found: dict[str, Any] = {}
     space = getattr(function, "__globals__", None)
@@ -83,7 +83,7 @@ def _values(kind: Any) -> _Values:
     if origin is type and isinstance(base := inner[0], type):
         subclass = f"a subclass of {base.__name__}"
         return _Values(subclass, lambda value: isinstance(value, type) and issubclass(value, base))
-    if origin is Callable:
+    if Callable in (origin, kind):
         return _Values("a function", callable)
     ours = getattr(origin, "__module__", None) in ("builtins", "collections.abc")
     if ours and issubclass(origin, Iterable):
@@ -103,7 +103,7 @@ def _numbers(kind: type, allowed: Range) -> _Values:
     return _Values(allowed.words, hold)
 
 
-def _several(origin: type, inner: tuple[Any, ...]) -> _Values:
+def _several(origin: type, inner: tuple) -> _Values:
     """Tuples, mappings and sequences; sizes of an item are its own, except in a tuple of a given length."""
     words = [spelled(kind) for kind in inner if kind is not Ellipsis]
     if origin is tuple and Ellipsis not in inner:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -220,7 +219,7 @@ ELSEWHERE = {
 """Argument of other libraries -> the mask that says it here."""
 
 
-def check_arguments(who: str, wrong: Sequence[Any], unknown: Collection[str]) -> None:
+def check_arguments(who: str, wrong: Sequence, unknown: Collection[str]) -> None:
     """Raise OptionError or UnknownNameError: a mixer takes no second argument by position, and none of these names."""
     masks = {field.name: f"Mask({field.name}=...)" for field in fields(Mask)} | ELSEWHERE
     for name in unknown:

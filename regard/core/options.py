@@ -130,11 +130,7 @@ def tuples(value: Any) -> Any:
 
 
 def check_call(
-    who: str,
-    signature: inspect.Signature,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Options,
+    who: str, signature: inspect.Signature, function: Callable, args: Sequence, kwargs: Options
 ) -> None:
     """Every argument has a parameter, every parameter without a default an argument, and every value its type."""
     parameters = signature.parameters.items()
@@ -167,7 +163,7 @@ def check_calls(namespace: dict[str, Any], names: Iterable[str], *, counts: bool
             namespace[name] = checked(function, counts=counts)
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable)
 
 
 def checked(

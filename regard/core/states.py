@@ -85,13 +85,13 @@ def as_state(cls: type[AnyState]) -> type[AnyState]:
     made: Any = dataclass(frozen=True, eq=False, repr=False)(cls)
     names = made.__match_args__  # all fields but those of Streamed
 
-    def flatten(state: Any) -> tuple[list[Any], Facts]:
+    def flatten(state: Any) -> tuple[list, Facts]:
         values = [getattr(state, name) for name in names]
         if state.document is not None:
             values.append(state.document)
         return values, state.origin and (state.origin.owner, state.origin.given_away)
 
-    def flatten_with_keys(state: Any) -> tuple[list[Any], Facts]:
+    def flatten_with_keys(state: Any) -> tuple[list, Facts]:
         values, facts = flatten(state)
         keys = map(pytree.GetAttrKey, (*names, "document"))
         return list(zip(keys, values, strict=False)), facts
@@ -236,7 +236,7 @@ def check_state(mixer: Any, state: Any, x: Tensor) -> None:
         raise ShapeError(f"{wanted}, got one of other fields or widths: {outline(tensors(state))}")
 
 
-def _new_ones(mixer: Any) -> list[Any]:
+def _new_ones(mixer: Any) -> list:
     """A new state of each kind: without a context and, where that is declared, with one."""
     states = [mixer._initial_state(1, None, None, None)]
     weight = first_parameter(mixer)
@@ -309,13 +309,13 @@ def tensors(state: Any) -> dict[str, Tensor]:
     return {pytree.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
-def _shapes(state: Any) -> list[Any]:
+def _shapes(state: Any) -> list:
     """Shapes without the batch, and types of what is no floating number: those may be converted."""
     leaves = pytree.tree_leaves(with_facts(state, document=None))
     return [(z.shape[1:], z.is_floating_point() or z.dtype) for z in leaves]
 
 
-def _widths(state: Any) -> tuple[Any, ...]:
+def _widths(state: Any) -> tuple:
     """The class, and of each field its axes and type, the width of floating ones, and the heads before a time axis."""
     fields = []
     for name, z in tensors(state).items():

@@ -25,7 +25,7 @@ class Inputs(metaclass=CheckedOptions):
     pixels row by row. labels: a name for each row of the batch.
     """
 
-    args: tuple[Any, ...]
+    args: tuple
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     words: Words | None = None
     others: Words | None = None

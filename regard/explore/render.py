@@ -182,7 +182,7 @@ def _attributions(
 
 
 def _methods(
-    model: nn.Module, stack: list[Group], valid: Tensor, args: tuple[Any, ...], kwargs: Data
+    model: nn.Module, stack: list[Group], valid: Tensor, args: tuple, kwargs: Data
 ) -> dict[str, Callable[[], Tensor]]:
     """Name -> scores [T] of the first argument's tokens, from the maps of a stack's layers or from calls of the model; valid [T]."""
     T = len(valid)

@@ -31,7 +31,7 @@ class Entry:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable
     about: str
     unfit: Callable[..., str | None] | None = None
     dtypes: tuple[torch.dtype, ...] = ()  # empty: all
@@ -44,7 +44,7 @@ class Entry:
         """A package that is not installed, and what brings it."""
         return None if self.package is None else lacking(*self.package)
 
-    def refuses(self, form: Form, tensors: Sequence[Any], options: dict) -> str | None:
+    def refuses(self, form: Form, tensors: Sequence, options: dict) -> str | None:
         """Why it cannot serve this call; None if it can."""
         dtype = tensors[0].dtype
         if lacks := self.lacks():
@@ -107,9 +107,7 @@ def entries(*operations: str) -> dict[str, Entry]:
     return {e.name: e for (operation, _), e in FAST.items() if operation in operations}
 
 
-def run(
-    operation: str, plain: Callable[..., Any], form: Form, *tensors: Any, **options: Any
-) -> Any:
+def run(operation: str, plain: Callable, form: Form, *tensors: Any, **options: Any) -> Any:
     """The chosen entry's result, or the plain form's. An option of None is left out, so that an entry refuses others alone.
 
     Raises UnsupportedError where a named entry cannot serve.
@@ -128,7 +126,7 @@ def run(
     return twice_differentiable(fast, partial(plain, **options), *tensors)
 
 
-def _chosen(operation: str, form: Form, tensors: Sequence[Any], options: dict) -> Entry | None:
+def _chosen(operation: str, form: Form, tensors: Sequence, options: dict) -> Entry | None:
     q, name = tensors[0], form.name
     entry = FAST.get((operation, q.device.type))
     if name == "auto":

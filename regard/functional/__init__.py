@@ -130,7 +130,7 @@ RULES: dict[str, tuple[tuple[Callable[[Any], bool], str], ...]] = {
 """What arguments must be to each other: what holds, and the words for it."""
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(function: Callable) -> Callable:
     """The function with its arguments checked. Mixers, who check requests of their own, call the one in its own file."""
     who = function.__name__
     served = checked(function, partial(_check_together, who, annotations(function)), counts=True)

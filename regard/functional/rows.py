@@ -192,7 +192,7 @@ def tiled(
 
 
 def recomputed(
-    f: Callable[..., Any], *arguments: Any, when: bool = True, random: bool = False, **options: Any
+    f: Callable, *arguments: Any, when: bool = True, random: bool = False, **options: Any
 ) -> Any:
     """f(*arguments, **options); the backward calls it again, `when` asked and if there is one.
 
@@ -302,12 +302,12 @@ def wide_type(z: Tensor) -> torch.dtype:
     return torch.promote_types(z.dtype, torch.float32)
 
 
-def widened(*tensors: Any) -> tuple[Any, ...]:
+def widened(*tensors: Any) -> tuple:
     """Tensors in `wide_type`, in which the sums of a stream are kept: a sum of 16 bits stops growing after some hundred tokens."""
     return tuple(None if z is None else z.to(wide_type(z)) for z in tensors)
 
 
-def ranged(*tensors: Any) -> tuple[Any, ...]:
+def ranged(*tensors: Any) -> tuple:
     """float16 in float32: its numbers end at 65,504, and sums of products that a quotient or a norm follows pass that. All else as it is."""
     return tuple(z.float() if getattr(z, "dtype", None) == torch.float16 else z for z in tensors)
 

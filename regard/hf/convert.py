@@ -150,9 +150,9 @@ def _pair(batch: Any) -> Any:
     return batch
 
 
-def _stacks(*given: nn.Module) -> list[Any]:
+def _stacks(*given: nn.Module) -> list:
     """The stacks of student and teacher, which the models are or hold."""
-    stacks: list[Any] = [getattr(model, "inside", model) for model in given]
+    stacks: list = [getattr(model, "inside", model) for model in given]
     for model in stacks:
         if not isinstance(model, Stack):
             raise UnsupportedError(

@@ -24,7 +24,7 @@ PACKING = ("position_ids", *OFFSETS, "seq_idx")
 """Arguments of Transformers' models that tell of documents."""
 FOLLOWS = {"max_length_q", "max_length_k"}
 """Arguments that follow from those."""
-Rule = Callable[..., Any]  # a mask function of Transformers
+Rule = Callable  # a mask function of Transformers
 
 
 def documents(

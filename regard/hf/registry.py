@@ -93,7 +93,7 @@ def patch_transformers() -> None:
     setattr(PretrainedConfig, FIELD, property(used, restore))
 
 
-def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
+def _checking(method: Callable) -> Callable:
     """A method of models, whose first argument is the name of an implementation."""
 
     @wraps(method)

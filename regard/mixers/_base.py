@@ -53,7 +53,7 @@ ONE_AXIS = No("relative positions need queries and keys on one axis")
 
 @as_state
 class ContextState(Streamed):
-    kept: tuple[Any, ...]  # what queries read of a context
+    kept: tuple  # what queries read of a context
     answered: Bool[Tensor, "B 1 1"]  # rows whose context has a token
     length: Lengths
 
@@ -156,11 +156,11 @@ class SplitMixer(Mixer):
         """What `_merge` gets for the next tokens, and the state after them."""
         raise NotImplementedError
 
-    def _keep(self, context: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> tuple[Any, ...]:
+    def _keep(self, context: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> tuple:
         """What every query reads of the context."""
         raise NotImplementedError
 
-    def _read(self, x: Tensor, kept: tuple[Any, ...], at: Int[Tensor, "B N"]) -> Tensor:
+    def _read(self, x: Tensor, kept: tuple, at: Int[Tensor, "B N"]) -> Tensor:
         """What tokens at these positions read."""
         raise NotImplementedError
 

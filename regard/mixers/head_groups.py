@@ -43,7 +43,7 @@ Given = tuple[Tensor, Tensor | None, Mask]
 
 @as_state
 class State(Streamed):
-    parts: tuple[Any, ...]  # the state of each group
+    parts: tuple  # the state of each group
     length: Lengths
 
 

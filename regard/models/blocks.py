@@ -94,9 +94,7 @@ class Block(ResidualPaths):
         return self.feed(self.add(x, self.mixer_after(mixed), self.mixer_norm))
 
 
-def streamed(
-    blocks: Iterable[Any], x: Any, state: tuple[Any, ...], **options: Any
-) -> tuple[Any, tuple[Any, ...]]:
+def streamed(blocks: Iterable[Any], x: Any, state: tuple, **options: Any) -> tuple[Any, tuple]:
     """What the last block makes of the next N tokens, and the states after them; `valid` and `donate` go to every mixer."""
     after = []
     for block, before in zip(blocks, state, strict=True):
@@ -154,8 +152,8 @@ class ReversibleBlocks(ReversibleSequence):
         return [cast(Mixing, cast(ReversibleBlock, block).f).mixer for block in self.blocks]
 
     def stream(
-        self, x: Hidden, state: tuple[Any, ...], **options: Any
-    ) -> tuple[Float[Tensor, "B N width"], tuple[Any, ...]]:
+        self, x: Hidden, state: tuple, **options: Any
+    ) -> tuple[Float[Tensor, "B N width"], tuple]:
         """The next N tokens, and the states of the mixers after them."""
         streams, after = streamed(self.blocks, (x, x), state, **options)
         return self.merged(*streams), after

@@ -41,7 +41,7 @@ from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 @as_state
 class State(Streamed):
-    blocks: tuple[Any, ...]  # the state of each block's mixer
+    blocks: tuple  # the state of each block's mixer
     length: Int[Tensor, "B"]
 
 

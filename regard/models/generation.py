@@ -222,7 +222,7 @@ class GenerativeModel(Model):
     """
 
     who: str
-    initial_state: Callable[..., Any]
+    initial_state: Callable
 
     @property
     @abstractmethod

@@ -291,7 +291,7 @@ def _by_heads(mixer: Any, ranks: Ranks, x: Tensor, context: Tensor | None, mask:
 class _Replaced:
     """A method in another's place, which a copy of the module would share."""
 
-    def __init__(self, method: Callable[..., Any]):
+    def __init__(self, method: Callable):
         self.method = method
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -303,7 +303,7 @@ class _Replaced:
         )
 
 
-def _replaced(held: ExitStack, module: nn.Module, name: str, method: Callable[..., Any]) -> None:
+def _replaced(held: ExitStack, module: nn.Module, name: str, method: Callable) -> None:
     """The module's method of this name is another one while `held` is open."""
     vars(module)[name] = _Replaced(method)
     held.callback(vars(module).pop, name)

@@ -42,7 +42,7 @@ class Ranks:
                 dist.send(z, group=self.group, group_dst=to)
 
     def receive(self, source: int, device: torch.device) -> tuple[Any, list[Tensor]]:
-        message: list[Any] = [None]
+        message: list = [None]
         dist.recv_object_list(message, group=self.group, group_src=source)
         facts, described = message[0]
         tensors = [torch.empty_like(z, device=device) for z in described]
@@ -51,7 +51,7 @@ class Ranks:
                 dist.recv(z, group=self.group, group_src=source)
         return facts, tensors
 
-    def facts(self, own: object) -> list[Any]:
+    def facts(self, own: object) -> list:
         """The small value of every rank."""
         found = [None] * self.size
         dist.all_gather_object(found, own, group=self.group)

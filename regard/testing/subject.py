@@ -29,7 +29,7 @@ TINY = Form(tile=4, chunk=3, room=2048)
 ASKED = ("causal", "valid", "pairwise", "global_tokens")  # fields of a mask that an oracle takes
 Blocks = Literal["tiny", "own"]
 Tensors = dict[str, Tensor]
-Oracle = Callable[..., Any]
+Oracle = Callable
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Request:
     mask: Mask
     context: Tensor | None = None
 
-    def __call__(self, call: Callable[..., Any], x: Tensor, **options: bool) -> Any:
+    def __call__(self, call: Callable, x: Tensor, **options: bool) -> Any:
         over = {} if self.context is None else {"context": self.context}
         return call(x, mask=self.mask, **over, **options)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 from operator import and_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -162,7 +162,7 @@ class _Tiles(torch.autograd.Function):
         scale, wide = ctx.call.scale, total.dtype
         total = LOG2_E * total.masked_fill(total == -math.inf, 0)
         delta = (dy * y).sum(-1, dtype=wide)
-        grads: list[Any] = [None if z is None else torch.zeros_like(z, dtype=wide) for z in sides]
+        grads: list = [None if z is None else torch.zeros_like(z, dtype=wide) for z in sides]
         dq, dk, dv, dfirst_k, dfirst_v = grads
         for tile, bias in _each(ctx.call, q):
             at = (slice(None), slice(None), tile.rows)

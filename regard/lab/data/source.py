@@ -21,7 +21,7 @@ APART = ("regard.lab", "regard.testing", "regard.reference", "regard.cli")
 """Parts of the library that no mechanism's result depends on."""
 
 
-def label(of: Callable[..., Any]) -> str:
+def label(of: Callable) -> str:
     """module:Class, as it is written on a command line."""
     return f"{of.__module__}:{of.__qualname__}"
 
@@ -85,7 +85,7 @@ def own_code(of: Any) -> str:
     return text_sha256("\n".join(map(_code, own_files(of))))
 
 
-def held(one: Any) -> list[Any]:
+def held(one: Any) -> list:
     """What a partial, or the function around one, holds for it."""
     if isinstance(one, partial):
         return [one.args, one.keywords, held(one.func)]

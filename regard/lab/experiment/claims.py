@@ -12,7 +12,7 @@ at 99 %, since a hundred verdicts are given. It is a little wide, as the noise w
 from collections.abc import Mapping, Sequence
 from math import ceil, inf, isfinite, sqrt
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -172,7 +172,7 @@ def _stated(results: "Results", claim: Facts) -> Row:
     """The first record that holds this claim, with the columns that it is of; a withdrawal changes neither."""
     names = {results.column(one) for one in claim["expected"]}
 
-    def facts(config: Facts) -> list[Any]:
+    def facts(config: Facts) -> list:
         return [
             {key: value for key, value in column.items() if key != "shell"}
             for column in config["columns"]

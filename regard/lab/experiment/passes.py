@@ -21,7 +21,7 @@ from regard.testing.counting import storages
 if TYPE_CHECKING:
     from regard.lab.experiment.speed import Setting
 
-States = tuple[Any, ...]  # of each layer
+States = tuple  # of each layer
 DECODE_STEPS = 8  # of one token each, timed together
 
 

@@ -211,7 +211,7 @@ class Asking:
             widened = [self._widened(cell, grids[cell.id]) for cell in cells]
             wider = any(widened) and not self._late()
 
-    def _grid(self, cell: Cell) -> list[Any]:
+    def _grid(self, cell: Cell) -> list:
         """The rates of the question, and those by which an earlier call widened them."""
         return grid_of(self._counted(cell), vars(self.question), cell.column.task.better) or [None]
 

@@ -110,7 +110,7 @@ def packing(task: Task, model: nn.Module, data: Records) -> Collate:
     raise OptionError(f"fit does not pack: {why}. Leave packing out.")
 
 
-def packed(collate: Collate, items: Sequence[Any]) -> Batch:
+def packed(collate: Collate, items: Sequence) -> Batch:
     """The items' batch in fewer rows, no longer than its longest item; `documents` [B T] numbers the items.
 
     The longest come first, each in the first row with room for it (first fit).

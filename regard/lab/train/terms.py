@@ -36,7 +36,7 @@ class Terms:
         who = type(model).__name__.lower()
         mixers = [module for module in model.modules() if isinstance(module, Mixer)]
 
-        def having(term: str, fits: Callable[[Any], bool], what: str) -> list[Any]:
+        def having(term: str, fits: Callable[[Any], bool], what: str) -> list:
             if not getattr(config, term):
                 return []
             found = [m for m in mixers if fits(m)]

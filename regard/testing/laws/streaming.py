@@ -177,11 +177,11 @@ def _shapes(state: Any) -> list[tuple[int, ...]]:
     return [tuple(field.shape) for field in tensors(state).values()]
 
 
-def _without_values(steps: Callable[..., Any]) -> Callable[..., Any]:
+def _without_values(steps: Callable) -> Callable:
     """`steps`, row by row inside torch.func, where no kernel reads the values of tensors."""
 
     def mapped(x: Tensor, valid: Tensor | None) -> Any:
-        shapes: list[Any] = []
+        shapes: list = []
 
         def once(x: Tensor, valid: Tensor | None) -> Tensor:
             y, before, after = steps(x[None], None if valid is None else valid[None])
