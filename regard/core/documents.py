@@ -25,7 +25,7 @@ from regard.core.request import (
     permute,
     with_facts,
 )
-from regard.core.shapes import Context, Tokens, is_mapped
+from regard.core.shapes import Context, Queries, Tokens, Weights, is_mapped
 from regard.core.states import extended
 
 PADDING = 512
@@ -68,14 +68,14 @@ class Packed(NamedTuple):
         slots = torch.cat([*(y.flatten(0, 1) for y in ys), ys[0].new_zeros(1, ys[0].shape[-1])])
         return embedding(self.source, slots)
 
-    def joined_heads(self, zs: Sequence) -> Float[Tensor, "B H T K"] | None:
+    def joined_heads(self, zs: Sequence) -> Queries | None:
         """`joined` for tensors [n H L K]; None where there are none."""
         if zs[0] is None:
             return None
         y = self.joined([z.transpose(1, 2).flatten(2) for z in zs])
         return y.unflatten(2, (zs[0].shape[1], -1)).transpose(1, 2)
 
-    def joined_weights(self, maps: Sequence) -> Float[Tensor, "B H T S"] | None:
+    def joined_weights(self, maps: Sequence) -> Weights | None:
         """Maps [n H L P + L] of the buckets in one that is zero between documents; P prefix keys come first."""
         if maps[0] is None:
             return None

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from regard.core.errors import OptionError, ShapeError, UnknownNameError, outline, shown
 from regard.core.memory import require_memory
-from regard.core.shapes import Marks, is_dense
+from regard.core.shapes import Marks, Positions, is_dense
 
 _TENSORS = ("valid", "pairwise", "global_tokens", "documents", "shift")
 NUMBERS = ("documents", "shift")
@@ -106,7 +106,7 @@ class Mask:
         values = vars(self).items()
         return f"Mask({outline({k: v for k, v in values if v is not None and v is not False})})"
 
-    def last_key(self, T: int, S: int, device: torch.device | None = None) -> Int[Tensor, "b T"]:
+    def last_key(self, T: int, S: int, device: torch.device | None = None) -> Positions:
         """Index of the last key that each query may see under `causal`, [1 T] or [B T]; below 0: none."""
         queries = torch.arange(T, device=device)
         if self.shift is not None:

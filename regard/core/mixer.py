@@ -23,7 +23,7 @@ from regard.core.request import (
     compaction,
     first_parameter,
 )
-from regard.core.shapes import Context, Marks, Tokens, check_flag
+from regard.core.shapes import Context, Marks, Tokens, Weights, check_flag
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
@@ -217,9 +217,7 @@ class Mixer(Recorded):
         return self.extend(norm(x), state, valid=valid, documents=documents, donate=donate)
 
     @final
-    def attention_map(
-        self, x: Tokens, *, context: Context = None, mask: Mask = OPEN
-    ) -> Float[Tensor, "B H T S"]:
+    def attention_map(self, x: Tokens, *, context: Context = None, mask: Mask = OPEN) -> Weights:
         """The weights with which `forward` mixes; zero where a token is invalid or a pair is not allowed. Columns of keys that are no tokens come first."""
         self.require("attention_map")
         weights = self.observe(x, context=context, mask=mask).weights

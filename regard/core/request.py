@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 
 from regard.core.errors import ShapeError, UnsupportedError, outline
 from regard.core.mask import NUMBERS, Mask, check_integers
-from regard.core.shapes import Marks, Tokens, is_dense, layout
+from regard.core.shapes import Marks, Mixed, Queries, Tokens, Weights, is_dense, layout
 
 Frozen = TypeVar("Frozen")
 Rows = Shaped[Tensor, "B S D"]
@@ -180,11 +180,11 @@ def check_mask(
 class Observation(NamedTuple):
     """The tensors that one forward used, as far as the mechanism has them."""
 
-    q: Float[Tensor, "B H T K"] | None = None
+    q: Queries | None = None
     k: Float[Tensor, "B G S K"] | None = None
     v: Float[Tensor, "B G S V"] | None = None
-    weights: Float[Tensor, "B H T S"] | None = None
-    heads: Float[Tensor, "B H T V"] | None = None
+    weights: Weights | None = None
+    heads: Mixed | None = None
 
     def __repr__(self) -> str:
         return f"Observation({outline(self._asdict())})"
@@ -272,8 +272,8 @@ class Request(NamedTuple):
 
 
 def restored_weights(
-    weights: Float[Tensor, "B H T S"], queries: Compaction | None, keys: Compaction | None
-) -> Float[Tensor, "B H T S"]:
+    weights: Weights, queries: Compaction | None, keys: Compaction | None
+) -> Weights:
     """The weights in the caller's order; columns before those of the keys, of external tokens, stay in place."""
     weights = _restored(weights, queries)
     if keys is None:

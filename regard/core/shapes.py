@@ -4,10 +4,11 @@ B batch, T queries, S keys, D model width, H heads, G key/value heads, K query-k
 F feed-forward width, C chunk, N chunks, W window, M features, landmarks or memory, E experts.
 """
 
+from collections.abc import Callable
 from typing import TypeGuard
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.errors import OptionError, ShapeError, shown
@@ -16,15 +17,23 @@ LARGEST = 2**31 - 1
 """No size may exceed it."""
 
 Tokens = Float[Tensor, "B T D"]
-Context = Float[Tensor, "B S D"] | None
+Others = Float[Tensor, "B S D"]
+"""Tokens that keys and values are made of."""
+Context = Others | None
 """Tokens of another sequence; None: the tokens themselves."""
 Marks = Bool[Tensor, "B S"]
 """True at some tokens: those that exist, say."""
+Positions = Int[Tensor, "b T"]
+"""The position of each token; b is 1 where it is that of every row."""
 Queries = Float[Tensor, "B H T K"]
 Keys = Float[Tensor, "B H S K"]
 Values = Float[Tensor, "B H S V"]
 Mixed = Float[Tensor, "B H T V"]
 """What the queries of each head have read."""
+Weights = Float[Tensor, "B H T S"]
+"""The share of each key in each query's output, by head."""
+Vectors = Float[Tensor, "*b D"]
+TensorMap = Callable[[Tensor], Tensor]
 
 
 def check_divisible(**sizes: int) -> None:

@@ -27,12 +27,13 @@ from regard.core import (
     Rate,
     ShapeError,
     UnsupportedError,
+    Weights,
     Whole,
     existing,
     is_dense,
     shown,
 )
-from regard.explore.readout import Weights, check_taken, kind_of, require_calls
+from regard.explore.readout import check_taken, kind_of, require_calls
 from regard.explore.statistics import below_one
 from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid

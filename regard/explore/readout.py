@@ -12,7 +12,7 @@ A decoder of `regard.models.Transformer` moves valid target tokens to the front;
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -21,11 +21,15 @@ from torch import Tensor, nn
 
 from regard.core import (
     OPEN,
+    Context,
     Mask,
     Mixer,
     OptionError,
+    Others,
     Seed,
+    TensorMap,
     UnsupportedError,
+    Weights,
     check_option,
     compaction,
     restored_weights,
@@ -37,9 +41,6 @@ from regard.nn.recorded import Call, recorded
 
 Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
-
-Weights = Float[Tensor, "B H T S"]
-"""The share of each key in each query's output, by head."""
 
 Measure = Literal["auto", "weights", "influence"]
 
@@ -60,7 +61,7 @@ def readout(
     mixer: Mixer,
     x: Hidden,
     *,
-    context: Float[Tensor, "B S D"] | None = None,
+    context: Context = None,
     mask: Mask = OPEN,
     measure: Measure = "auto",
     probes: int | None = None,
@@ -93,8 +94,8 @@ def kind_of(weights: Weights) -> Kind:
 
 
 def influence(
-    function: Callable[[Tensor], Tensor],
-    x: Float[Tensor, "B S D"],
+    function: TensorMap,
+    x: Others,
     *,
     probes: int | None = None,
     seed: Seed = 0,

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import ShapeError
-from regard.explore.readout import Weights
+from regard.core import ShapeError, Weights
 
 PerHead = Float[Tensor, "B H"]
 

@@ -5,10 +5,20 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, ClassVar, Literal, cast
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, Count, Declared, Depth, Mixer, OptionError, Options, Rate
+from regard.core import (
+    CheckedOptions,
+    Count,
+    Declared,
+    Depth,
+    Mixer,
+    OptionError,
+    Options,
+    Positions,
+    Rate,
+)
 from regard.mixers.build import resolve
 from regard.nn import FEED_FORWARDS, NORMS
 from regard.nn.fields import Fields, check_batch, check_fields
@@ -157,7 +167,7 @@ class StackConfig(SizesConfig):
         """A norm of this width, or nothing."""
         return NORMS[self.norm](width) if wanted else nn.Identity()
 
-    def global_at(self, place: Int[Tensor, "b T"], batch_size: int) -> Bool[Tensor, "B T"] | None:
+    def global_at(self, place: Positions, batch_size: int) -> Bool[Tensor, "B T"] | None:
         """The tokens that see all and are seen by all, by their places; None where there are none."""
         if not self.global_tokens:
             return None

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OptionError, ShapeError
+from regard.core import OptionError, ShapeError, Vectors
 from regard.models.classifier import Summariser, Summary
 from regard.models.config import Logits, StackConfig
 from regard.models.tokens import Source, SourceValid, Tokens, Valid
@@ -66,7 +66,5 @@ class DualEncoder(Summariser):
             raise ShapeError(f"dual_encoder: first has batch {len(e1)}, second {len(e2)}")
         return self.compare(e1, e2)
 
-    def compare(
-        self, e1: Float[Tensor, "*b D"], e2: Float[Tensor, "*b D"]
-    ) -> Float[Tensor, "*b num_classes"]:
+    def compare(self, e1: Vectors, e2: Vectors) -> Float[Tensor, "*b num_classes"]:
         return self.head(torch.cat([e1, e2, e1 * e2, e1 - e2], -1))

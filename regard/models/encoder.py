@@ -13,6 +13,7 @@ from regard.core import (
     Mask,
     Mixer,
     OptionError,
+    Positions,
     Streamed,
     UnsupportedError,
     as_state,
@@ -59,7 +60,7 @@ class Embedding(nn.Module):
         self.norm = config.norm_if(config.embedding_norm, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, tokens: Tokens, position: Int[Tensor, "b T"], valid: Valid) -> Hidden:
+    def forward(self, tokens: Tokens, position: Positions, valid: Valid) -> Hidden:
         x = self.scale * looked_up(self.table, tokens, valid)
         x = self.dropout(self.norm(self.position(x, position)))
         return x if valid is None else clear(x, valid)

@@ -30,6 +30,7 @@ from regard.core import (
     ShapeError,
     Streamed,
     UnsupportedError,
+    Vectors,
     check_integers,
     check_positive,
     refusal,
@@ -243,7 +244,7 @@ class GenerativeModel(Model):
         """Hidden tokens, and the state after them, of the arguments of `extend`."""
 
     @abstractmethod
-    def _logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b vocab"]:
+    def _logits(self, hidden: Vectors) -> Float[Tensor, "*b vocab"]:
         """Logits of the tokens after these."""
 
     def extend(

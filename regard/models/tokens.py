@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core import ShapeError, Streamed, clear, is_dense, shown
+from regard.core import Positions, ShapeError, Streamed, clear, is_dense, shown
 from regard.functional.cache import Lengths, advance
 from regard.functional.rows import first_places
 from regard.nn.fields import outside
@@ -106,7 +106,7 @@ def looked_up(table: nn.Embedding, tokens: Tokens, valid: Valid) -> Hidden:
     return clear(table(tokens.masked_fill(~valid, 0)), valid)
 
 
-def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Int[Tensor, "b T"]:
+def places(tokens: Tokens, valid: Valid, documents: Numbers = None) -> Positions:
     """The position of each token among the valid ones of its row, or of its document."""
     place = columns = first_places(tokens)
     if valid is not None:
@@ -132,7 +132,5 @@ def next_places(
 class Places(nn.Module):
     """`places` as a module, whose hooks may count tokens that other ranks hold."""
 
-    def forward(
-        self, tokens: Tokens, valid: Valid, documents: Numbers = None
-    ) -> Int[Tensor, "b T"]:
+    def forward(self, tokens: Tokens, valid: Valid, documents: Numbers = None) -> Positions:
         return places(tokens, valid, documents)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import (
@@ -22,6 +21,7 @@ from regard.core import (
     OptionError,
     ShapeError,
     UnsupportedError,
+    Weights,
     compaction,
     restored_weights,
     shown,
@@ -117,7 +117,7 @@ class Transformer(GenerativeModel):
         *,
         valid: SourceValid = None,
         target_valid: Valid = None,
-    ) -> list[Float[Tensor, "B H T S"]]:
+    ) -> list[Weights]:
         """The cross-attention weights of each decoder block in `forward`, the first block's first.
 
         Row t belongs to target token t, whose logits predict the token after it. Zero where a token is invalid.

@@ -16,14 +16,13 @@ Cost of a segment of L tokens: L (L + mem_len) D for each layer. Unlike the pape
 sinusoids nor before the softmax, plain instead of adaptive softmax, initial weights as in the library's other stacks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
-from regard.core import Mixer, Rate, UnsupportedError, compaction, permute
+from regard.core import Mixer, Rate, TensorMap, UnsupportedError, compaction, permute
 from regard.functional.rows import recomputed
 from regard.mixers.transformer_xl import TransformerXL as Recurrence
 from regard.models.config import SizesConfig
@@ -95,7 +94,7 @@ class TransformerXL(LanguageModel):
             position.u = first.u
             position.v = first.v
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
+    def _apply(self, fn: TensorMap, recurse: bool = True):
         """u and v stay one for all layers where tensors are made anew, as by `to_empty`."""
         super()._apply(fn, recurse)
         self._tie()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Rate
+from regard.core import Mask, Others, Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, upto
 from regard.mixers.transformer_xl import TransformerXL
@@ -118,6 +118,6 @@ def mixed(mixer: TransformerXL, x: Tensor, seen: Tensor, mask: Mask, segments: N
     return mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
 
-def _of_keys(segments: Int[Tensor, "B T"], seen: Float[Tensor, "B S D"]) -> Int[Tensor, "B S"]:
+def _of_keys(segments: Int[Tensor, "B T"], seen: Others) -> Int[Tensor, "B S"]:
     """Segments of memory and tokens: a memory is segment 0."""
     return F.pad(segments, (seen.shape[1] - segments.shape[1], 0))

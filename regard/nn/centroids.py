@@ -7,14 +7,14 @@ step without tokens changes nothing. What a forward saw is counted when its grad
 however often activations are recomputed, and never in evaluation. `regard.nn.after_step` adds up the counts of processes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import Keys, Marks, Queries, Tokens, UnsupportedError, clear, existing
+from regard.core import Keys, Marks, Queries, TensorMap, Tokens, UnsupportedError, clear, existing
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone, upto, wide_type
 from regard.nn.starts import normal
@@ -92,7 +92,7 @@ class Centroids(nn.Module):
         return _Staged.apply(y, *counts, *self.staged)
 
     def distance(
-        self, project: Callable[[Tensor], Tensor], tokens: Tokens, valid: Bool[Tensor, "B T"] | None
+        self, project: TensorMap, tokens: Tokens, valid: Bool[Tensor, "B T"] | None
     ) -> Float[Tensor, ""]:
         """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
         valid = existing(tokens[..., 0], valid)
@@ -101,7 +101,7 @@ class Centroids(nn.Module):
         squares = (z - self.value[head, nearest(z, self.value)]).square().mean(-1)
         return (squares * valid[:, None]).sum() / (valid.sum().clamp_min(1) * z.shape[1])
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
+    def _apply(self, fn: TensorMap, recurse: bool = True):
         """Moves the staged counts too; as a buffer they would be saved, and overwritten by the first process's.
 
         Averages stay in float32 at least: a share of 0.001 is lost in 16 bits.
@@ -127,7 +127,7 @@ class Centroids(nn.Module):
         counts.zero_()
 
 
-def _at_least_float32(fn: Callable[[Tensor], Tensor], old: Tensor) -> Tensor:
+def _at_least_float32(fn: TensorMap, old: Tensor) -> Tensor:
     new = fn(old)
     wide = wide_type(new)
     return new if new.dtype == wide else old.to(new.device, wide)

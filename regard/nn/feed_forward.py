@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Catalog, CheckedOptions, Rate, Tokens
+from regard.core import Catalog, CheckedOptions, Rate, Tokens, Vectors
 from regard.functional.rows import recomputed
 
 Activation = Callable[[Tensor], Tensor]
@@ -43,7 +43,7 @@ class FeedForward(nn.Module, metaclass=CheckedOptions):
         self.out = nn.Linear(width, dim, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+    def forward(self, x: Vectors) -> Vectors:
         value = self.value(x)
         hidden = (
             self.activation(value) if self.gate is None else self.activation(self.gate(x)) * value

@@ -17,6 +17,7 @@ from regard.core import (
     CheckedOptions,
     OptionError,
     ShapeError,
+    Vectors,
     clear,
     first_parameter,
     is_dense,
@@ -172,7 +173,7 @@ class FieldEmbedding(nn.Module):
     def table(self, name: str) -> nn.Embedding:
         return cast(nn.Embedding, self.tables[f"of_{name}"])
 
-    def look_up(self, name: str, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b D"]:
+    def look_up(self, name: str, ids: Int[Tensor, "*b"]) -> Vectors:
         """Rows of a vocabulary's table; zero where the id is that of a missing value."""
         return clear(self.table(name)(ids), ids != MISSING)
 

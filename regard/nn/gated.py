@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Tokens, check_even
+from regard.core import Others, Positions, Tokens, check_even
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot, unset
 
@@ -61,7 +61,7 @@ class GatedUnit(nn.Module):
     def views(self, x: Tokens) -> Views:
         return self.offset_scale(F.silu(self.shared(x)))
 
-    def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B 1 S F"]:
+    def values(self, x: Others) -> Float[Tensor, "B 1 S F"]:
         return F.silu(self.value(x))[:, None]
 
     def merge(self, x: Tokens, mixed: Float[Tensor, "B 1 T F"]) -> Tokens:
@@ -91,7 +91,7 @@ class RelativeBias(nn.Module):
             nn.init.normal_(self.weight, std=0.02)
 
     def turned(
-        self, views: Views, position: Int[Tensor, "b T"], scale: float
+        self, views: Views, position: Positions, scale: float
     ) -> list[Float[Tensor, "B 1 T _"]]:
         """The views, each turned by its positions.
 

@@ -11,9 +11,13 @@ from torch import Tensor, nn
 from regard.core import (
     CheckedOptions,
     Context,
+    Keys,
     Mixed,
     OptionError,
+    Others,
+    Queries,
     ShapeError,
+    TensorMap,
     Tokens,
     UnsupportedError,
     check_divisible,
@@ -51,7 +55,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
     """
 
     apart: bool = False  # see `observed`
-    of: Callable[[Tensor], Tensor] | None = None
+    of: TensorMap | None = None
 
     def __init__(
         self,
@@ -100,17 +104,17 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         self.query_norm = RMSNorm(q) if qk_norm else None
         self.key_norm = RMSNorm(k) if qk_norm and not shared_qk else None
 
-    def queries(self, x: Tokens, after: After = None) -> Float[Tensor, "B H T K"]:
+    def queries(self, x: Tokens, after: After = None) -> Queries:
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
         return self._heads("query", x, after)
 
-    def keys(self, x: Float[Tensor, "B S D"], after: After = None) -> Float[Tensor, "B G S K"]:
+    def keys(self, x: Others, after: After = None) -> Float[Tensor, "B G S K"]:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self._heads("query", x, after))
         return self._heads("key", x, after)
 
-    def values(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S V"]:
+    def values(self, x: Others) -> Float[Tensor, "B G S V"]:
         return self._heads("value", x)
 
     def split(
@@ -134,7 +138,7 @@ class Heads(nn.Module, metaclass=CheckedOptions):
             mixed = mixed * split_heads(self.gate(x).sigmoid(), self.num_heads, self.value_dim)
         return mixed if self.apart else self.out(mixed.transpose(1, 2).flatten(2))
 
-    def observed(self, of: Callable[[Tensor], Tensor] | None = None) -> "Heads":
+    def observed(self, of: TensorMap | None = None) -> "Heads":
         """A copy with the same parameters whose `merge` leaves the heads apart; of: its values become of(v), and meet no gate."""
         made = copy(self)
         made.apart = True
@@ -209,7 +213,7 @@ class Values(Merged):
         self.out = Glorot(dim, dim)
         glorot(self)
 
-    def split(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B H S V"]:
+    def split(self, x: Others) -> Float[Tensor, "B H S V"]:
         return split_heads(self.value(x), self.num_heads, self.head_dim)
 
 
@@ -251,7 +255,7 @@ class LatentHeads(Merged):
 
     def split(
         self, x: Tokens, context: Context, at: Int[Tensor, "#B T"]
-    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B 1 S Z"]]:
+    ) -> tuple[Queries, Float[Tensor, "B 1 S Z"]]:
         """Queries of x at these positions, and latents of the context, or of x."""
         q = apart(self.query(x), self.key_dim)
         c, r = self.compress(x if context is None else context)[:, None].split(self.latents, -1)
@@ -262,9 +266,7 @@ class LatentHeads(Merged):
             q = torch.cat([still, turned], -1)
         return q, torch.cat([self.norm(c), r], -1)
 
-    def expanded(
-        self, z: Float[Tensor, "B 1 S Z"]
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]:
+    def expanded(self, z: Float[Tensor, "B 1 S Z"]) -> tuple[Keys, Float[Tensor, "B H S V"]]:
         """Keys and values of all heads."""
         c, r = z.split(self.latents, -1)
         k, v = apart(self.expand(c[:, 0]), sum(self.widths)).split(self.widths, -1)

@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Tokens
+from regard.core import Others, Positions, Tokens
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.rows import first_places, longer, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
@@ -33,14 +33,12 @@ class PositionLogits(nn.Module):
     def forward(
         self,
         x: Tokens,
-        position: Int[Tensor, "b T"] | None = None,
+        position: Positions | None = None,
         keys: Float[Tensor, "B H S A"] | None = None,
     ) -> Logits:
         raise NotImplementedError
 
-    def keys(
-        self, x: Float[Tensor, "B S D"], position: Tensor | None = None
-    ) -> Float[Tensor, "B H S A"] | None:
+    def keys(self, x: Others, position: Tensor | None = None) -> Float[Tensor, "B H S A"] | None:
         """What logits read of keys, by default of those of the same tokens; None: nothing."""
         return None
 
@@ -203,7 +201,7 @@ class BlendedLogits(PositionLogits):
 
 
 def by_position(
-    table: Float[Tensor, "H N F"], x: Tokens, position: Int[Tensor, "b T"] | None
+    table: Float[Tensor, "H N F"], x: Tokens, position: Positions | None
 ) -> Float[Tensor, "b H T F"]:
     """Rows of a table for the tokens x: from the first on, or of the given positions."""
     if position is None:

@@ -11,10 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Above0, Catalog, CheckedOptions
+from regard.core import Above0, Catalog, CheckedOptions, Vectors
 from regard.functional.rows import ranged
-
-Vectors = Float[Tensor, "*b D"]
 
 
 class LayerNorm(nn.LayerNorm, metaclass=CheckedOptions):

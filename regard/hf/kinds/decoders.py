@@ -5,10 +5,9 @@ from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from regard.core import Mixer, UnsupportedError, shown
+from regard.core import Mixer, UnsupportedError, Vectors, shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Norms, linear, make_mixer
@@ -197,7 +196,7 @@ def rotary(
 class GainLessOne(nn.RMSNorm):
     """Gemma's: the weight is the gain less one, and numbers are float32 at least."""
 
-    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+    def forward(self, x: Vectors) -> Vectors:
         wide = wide_type(x)
         gain = 1 + self.weight.to(wide)
         return F.rms_norm(x.to(wide), self.normalized_shape, gain, self.eps).type_as(x)

@@ -1,7 +1,6 @@
 """Gradients are derivatives, and may be differentiated again, transformed and taken in forward mode."""
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn.utils import get_total_norm
 
-from regard.core import Mask, Mixer
+from regard.core import Mask, Mixer, TensorMap
 from regard.testing.subject import (
     Request,
     Subject,
@@ -94,7 +93,7 @@ def second_derivative(subject: Subject) -> None:
 
 
 def equals_finite_differences(
-    call: Callable[[Tensor], Tensor], module: nn.Module, z: Tensor, label: str = ""
+    call: TensorMap, module: nn.Module, z: Tensor, label: str = ""
 ) -> None:
     """The law of second derivatives for `call(z)`, which uses the module's parameters."""
     direction = normal(*z.shape, seed=3)

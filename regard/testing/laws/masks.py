@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from regard.core import Mask
+from regard.core import Mask, TensorMap
 from regard.testing.laws.streaming import require_streamed
 from regard.testing.subject import (
     B,
@@ -170,11 +170,7 @@ def poison(subject: Subject) -> None:
 
 
 def is_not_poisoned(
-    call: Callable[[Tensor], Tensor],
-    module: nn.Module,
-    clean: Tensor,
-    valid: Tensor,
-    label: str = "",
+    call: TensorMap, module: nn.Module, clean: Tensor, valid: Tensor, label: str = ""
 ) -> None:
     """The law of poison for call(tokens), which uses the module's parameters."""
     first: Tensors = {}

@@ -10,7 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from regard.core import Mask, Mixer, sum_names, tensors
+from regard.core import Mask, Mixer, TensorMap, sum_names, tensors
 from regard.functional.rows import recorded, wide_type
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
@@ -126,7 +126,7 @@ def _errors(
     None where the structure in this type is not that of float64.
     """
 
-    def computed(mixer: Mixer, form: Callable[[Tensor], Tensor]) -> Tensors | None:
+    def computed(mixer: Mixer, form: TensorMap) -> Tensors | None:
         """Output and gradients in this form; None where they were computed with another structure than the first."""
         x = form(drawn.x)
         context = request.context
