@@ -19,7 +19,7 @@ from regard.hf.masks import request, with_documents
 from regard.hf.sources import keys_of_others
 from regard.mixers import MIXERS
 from regard.mixers.build import build, check_own, option_names, resolve
-from regard.models.config import Options
+from regard.models.config import AnyMixer, Options
 from regard.nn.centroids import Centroids
 from regard.nn.given_heads import packed, with_given_heads
 
@@ -32,7 +32,7 @@ class AttentionConfig(metaclass=CheckedOptions):
     number.
     """
 
-    mixer: str | type[Mixer]
+    mixer: AnyMixer
     options: Options = field(default_factory=dict)
     cross: "AttentionConfig | None" = None
     windowed: "AttentionConfig | None" = None

@@ -23,7 +23,7 @@ from regard.core import Mixer, No, OptionError, UnsupportedError, Whole, shown
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, check_own, option_names, resolve
-from regard.models.config import Options
+from regard.models.config import AnyMixer, Options
 from regard.models.generation import evaluating
 from regard.models.tokens import Hidden, Tokens, Valid
 from regard.nn.after_step import after_step
@@ -40,7 +40,7 @@ _FACTS = "bias", "gate", "head_dim", "key_dim", "num_kv_heads", "qk_norm", "valu
 
 def converted(
     model: nn.Module,
-    mixer: str | type[Mixer],
+    mixer: AnyMixer,
     max_len: int | None,
     layers: Collection[Whole] | None,
     options: Options,

@@ -4,7 +4,7 @@ DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)  
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
-from regard.core import Mask, ShapeError, UnsupportedError, check_integers
+from regard.core import Mask, Options, ShapeError, UnsupportedError, check_integers
 from regard.hf.sources import keys_of_others
 from regard.models.tokens import Numbers, Valid, places
 
@@ -28,7 +28,7 @@ Rule = Callable  # a mask function of Transformers
 
 
 def documents(
-    who: str, shape: Sequence[int], valid: Valid, given: Mapping[str, Any], known: Numbers = None
+    who: str, shape: Sequence[int], valid: Valid, given: Options, known: Numbers = None
 ) -> Numbers:
     """Numbers of the documents, as `Mask` takes them; None where each row is one. given: arguments by name, those of PACKING are read.
     known: numbers that are known already.
@@ -73,7 +73,7 @@ def documents(
     return numbers if numbers.any() else None
 
 
-def with_documents(who: str, mask: Mask, B: int, T: int, S: int, given: Mapping[str, Any]) -> Mask:
+def with_documents(who: str, mask: Mask, B: int, T: int, S: int, given: Options) -> Mask:
     """The mask of T queries over S keys, and the documents that the arguments of a model's attention tell of."""
     valid = None if mask.valid is None else mask.valid[:, -T:]
     numbers = documents(who, (B, T), valid, given, mask.documents)
@@ -94,7 +94,7 @@ def packed_causal(mask_function: Rule) -> Numbers:
     return held.get("packed_sequence_mask") if causal and len(parts) == 2 else None
 
 
-def _closed(function: Any) -> Mapping[str, Any]:
+def _closed(function: Any) -> Options:
     """The values that a function keeps of the one that made it."""
     return inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
 

@@ -8,13 +8,13 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from regard.core import Mixer, UnsupportedError, Whole
+from regard.core import UnsupportedError, Whole
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.convert import converted
 from regard.hf.load import load
 from regard.hf.models import WRAPPERS, RegardForCausalLM, RegardModel, wrapper_of
 from regard.hf.stack import Stack
-from regard.models.config import ModelConfig
+from regard.models.config import AnyMixer, ModelConfig
 
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["regard"] = RegardForCausalLM.__name__
 """Where Trainer's label smoothing looks whether labels are to be shifted, and pipelines what they know."""
@@ -44,7 +44,7 @@ def wrap(model: ModelConfig | nn.Module) -> RegardModel:
 
 def convert(
     model: nn.Module,
-    mixer: str | type[Mixer],
+    mixer: AnyMixer,
     *,
     max_len: int | None = None,
     layers: Collection[Whole] | None = None,

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Depth, Mask, Rate, clear
 from regard.functional.softmax import softmax_attention, softmax_weights
 from regard.models.config import FieldsConfig, FieldsModel, Logits
-from regard.nn.dnn import DNN
-from regard.nn.fields import FieldBatch, FieldEmbedding
+from regard.nn.dnn import DNN, Widths
+from regard.nn.fields import Embedded, FieldBatch, FieldEmbedding, Present
 from regard.nn.starts import Glorot, glorot
 
 
@@ -39,7 +39,7 @@ class AutoIntConfig(FieldsConfig):
     head_dim: int = 32
     num_layers: Depth = 3
     official: bool = False
-    hidden_dims: tuple[int, ...] = ()
+    hidden_dims: Widths = ()
     dropout: Rate = 0.0
 
 
@@ -60,18 +60,14 @@ class Interacting(nn.Module):
         self.activation = nn.ReLU() if official else nn.Identity()
         self.norm = nn.LayerNorm(width, eps=1e-8) if official else nn.Identity()
 
-    def forward(
-        self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
-    ) -> Float[Tensor, "B M F"]:
+    def forward(self, e: Embedded, present: Present) -> Float[Tensor, "B M F"]:
         q, k, v = (self._heads(f, e) for f in (self.query, self.key, self.value))
         dropout = self.dropout if self.training else 0.0
         z = softmax_attention(q, k, v, mask=Mask(valid=present), scale=self.scale, dropout=dropout)
         mixed = rearrange(z, "b h m k -> b m (h k)") + self.activation(self.residual(e))
         return clear(self.norm(mixed.relu()), present)
 
-    def weights(
-        self, e: Float[Tensor, "B M D"], present: Bool[Tensor, "B M"]
-    ) -> Float[Tensor, "B H M M"]:
+    def weights(self, e: Embedded, present: Present) -> Float[Tensor, "B H M M"]:
         q = self._heads(self.query, e)
         k = self._heads(self.key, e)
         weights = softmax_weights(q, k, mask=Mask(valid=present), scale=self.scale)

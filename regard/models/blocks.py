@@ -23,6 +23,9 @@ from regard.models.tokens import Hidden
 from regard.nn import FEED_FORWARDS, NORMS, Chunked, ReversibleBlock, ReversibleSequence
 from regard.positions import POSITIONS
 
+States = tuple
+"""The state of each block, or of its mixer."""
+
 
 def layers_per_block(mixer: Mixer) -> int:
     """Returns the number of layers of this mixer that make up one ordinary block."""
@@ -94,7 +97,7 @@ class Block(ResidualPaths):
         return self.feed(self.add(x, self.mixer_after(mixed), self.mixer_norm))
 
 
-def streamed(blocks: Iterable[Any], x: Any, state: tuple, **options: Any) -> tuple[Any, tuple]:
+def streamed(blocks: Iterable[Any], x: Any, state: States, **options: Any) -> tuple[Any, States]:
     """What the last block makes of the next N tokens, and the states after them; `valid` and `donate` go to every mixer."""
     after = []
     for block, before in zip(blocks, state, strict=True):
@@ -152,8 +155,8 @@ class ReversibleBlocks(ReversibleSequence):
         return [cast(Mixing, cast(ReversibleBlock, block).f).mixer for block in self.blocks]
 
     def stream(
-        self, x: Hidden, state: tuple, **options: Any
-    ) -> tuple[Float[Tensor, "B N width"], tuple]:
+        self, x: Hidden, state: States, **options: Any
+    ) -> tuple[Float[Tensor, "B N width"], States]:
         """The next N tokens, and the states of the mixers after them."""
         streams, after = streamed(self.blocks, (x, x), state, **options)
         return self.merged(*streams), after

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.core import Depth, OptionError
 from regard.models.config import FieldsConfig, FieldsModel, Logits
-from regard.nn.dnn import DNN
+from regard.nn.dnn import DNN, Widths
 from regard.nn.fields import FieldBatch, FieldEmbedding
 from regard.nn.starts import unset
 
@@ -26,7 +26,7 @@ class CrossNetworkConfig(FieldsConfig):
     name = "cross_network"
     dim: int = 16
     num_layers: Depth = 3
-    hidden_dims: tuple[int, ...] = ()
+    hidden_dims: Widths = ()
 
 
 class CrossNetwork(FieldsModel):
@@ -65,8 +65,8 @@ class CompressedInteractionConfig(FieldsConfig):
 
     name = "compressed_interaction"
     dim: int = 16
-    maps: tuple[int, ...] = (32, 32)
-    hidden_dims: tuple[int, ...] = ()
+    maps: Widths = (32, 32)
+    hidden_dims: Widths = ()
 
     def __post_init__(self):
         super().__post_init__()

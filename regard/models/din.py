@@ -25,7 +25,7 @@ from regard.core import Marks, OptionError, ShapeError, is_dense, shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
-from regard.nn.dnn import DNN
+from regard.nn.dnn import DNN, Widths
 from regard.nn.fields import (
     MISSING,
     Categorical,
@@ -53,7 +53,7 @@ class DINConfig(FieldsConfig):
     dim: int = 16
     pool: str | type[Pool] = "target_query"
     pool_options: Options = field(default_factory=dict)
-    hidden_dims: tuple[int, ...] = (200, 80)
+    hidden_dims: Widths = (200, 80)
     activation: Literal["dice", "prelu"] = "dice"
 
     def __post_init__(self):
@@ -128,7 +128,7 @@ class DIN(FieldsModel):
         self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
-        if any(n != batch[sequences[0].name].shape[1] for n in lengths.values()):
+        if len(set(lengths.values())) > 1:
             raise ShapeError(f"din: histories must be aligned, their lengths are {lengths}")
         look_up = self.embedding.look_up
         history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)

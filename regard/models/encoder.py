@@ -19,7 +19,7 @@ from regard.core import (
     as_state,
     clear,
 )
-from regard.models.blocks import Blocks, ReversibleBlocks, make_blocks
+from regard.models.blocks import Blocks, ReversibleBlocks, States, make_blocks
 from regard.models.config import StackConfig
 from regard.models.tokens import (
     Hidden,
@@ -42,7 +42,7 @@ from regard.positions import POSITIONS, AbsolutePosition, NoPosition, make
 
 @as_state
 class State(Streamed):
-    blocks: tuple  # the state of each block's mixer
+    blocks: States  # the state of each block's mixer
     length: Int[Tensor, "B"]
 
 

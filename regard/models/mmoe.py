@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.core import OptionError, Rate, ShapeError, check_place, is_dense, shown
 from regard.models.config import FieldsConfig, Logits, Model, Options
-from regard.nn.dnn import Experts
+from regard.nn.dnn import Experts, Widths
 from regard.nn.fields import FieldBatch, FieldEmbedding, check_batch
 from regard.pools import Pool, build_pool
 
@@ -48,7 +48,7 @@ class MMoEConfig(FieldsConfig):
     input_dim: int | None = None
     dim: int = 16
     num_experts: int = 8
-    expert_dims: tuple[int, ...] = (16,)
+    expert_dims: Widths = (16,)
     tower_dim: int = 8
     gate: Gating = "linear"
     gate_options: Options = field(default_factory=dict)

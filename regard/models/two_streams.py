@@ -22,6 +22,7 @@ from regard.nn import FEED_FORWARDS
 
 CONTEXT = -1
 """The rank of a token that all may see."""
+Ranks = Int[Tensor, "B T"]
 
 
 class TrunkConfig(SizesConfig, ABC):
@@ -38,7 +39,7 @@ class TrunkConfig(SizesConfig, ABC):
 class FactorizationOrder(NamedTuple):
     """The rank of each token, which decides what it sees, and its segment; valid tokens come first in every row."""
 
-    order: Int[Tensor, "B T"]
+    order: Ranks
     valid: Bool[Tensor, "B T"]
     segments: Numbers
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import (
@@ -50,7 +50,13 @@ from regard.models.tokens import (
     check_tokens,
     looked_up,
 )
-from regard.models.two_streams import CONTEXT, FactorizationOrder, TrunkConfig, TwoStreamLayer
+from regard.models.two_streams import (
+    CONTEXT,
+    FactorizationOrder,
+    Ranks,
+    TrunkConfig,
+    TwoStreamLayer,
+)
 from regard.nn.starts import NormalRows, normal_rows, unset
 
 
@@ -147,12 +153,7 @@ class XLNet(Model):
         nn.init.zeros_(self.bias)
 
     def forward(
-        self,
-        tokens: Tokens,
-        *,
-        order: Int[Tensor, "B T"],
-        valid: Valid = None,
-        segments: Numbers = None,
+        self, tokens: Tokens, *, order: Ranks, valid: Valid = None, segments: Numbers = None
     ) -> TokenLogits:
         self._check(tokens, order, valid, segments)
         return self._read(tokens, self.trunk.empty(tokens.shape[0], 0), order, valid, segments)[0]
@@ -170,7 +171,7 @@ class XLNet(Model):
         tokens: Tokens,
         state: State,
         *,
-        order: Int[Tensor, "B T"],
+        order: Ranks,
         valid: Valid = None,
         segments: Numbers = None,
     ) -> tuple[TokenLogits, State]:

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from regard.nn.starts import glorot_matrices
 
+Widths = tuple[int, ...]
+"""Channels of one layer after another."""
+
 
 class DNN(nn.Module):
     """Linear layers, each with an activation after it. activation: makes the one that follows a layer of this width, `Dice` say."""
@@ -18,7 +21,7 @@ class DNN(nn.Module):
     def __init__(
         self,
         dim: int,
-        hidden_dims: tuple[int, ...],
+        hidden_dims: Widths,
         *,
         activation: Callable[[int], nn.Module] = lambda _: nn.ReLU(),
     ):
@@ -36,7 +39,7 @@ class DNN(nn.Module):
 class Experts(nn.Module):
     """Ma et al. 2018 (KDD); every layer ends in a ReLU, weights start with Glorot for each expert."""
 
-    def __init__(self, dim: int, num_experts: int, hidden_dims: tuple[int, ...]):
+    def __init__(self, dim: int, num_experts: int, hidden_dims: Widths):
         super().__init__()
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()

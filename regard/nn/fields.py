@@ -32,6 +32,9 @@ UNKNOWN = 1
 FIRST_KNOWN = 2
 
 FieldBatch = Mapping[str, Tensor]
+Embedded = Float[Tensor, "B M D"]
+Present = Bool[Tensor, "B M"]
+"""True where a field is not missing."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ class FieldEmbedding(nn.Module):
         for vector in self.vectors.values():
             nn.init.normal_(vector, std=self.std)
 
-    def forward(self, batch: FieldBatch) -> tuple[Float[Tensor, "B M D"], Bool[Tensor, "B M"]]:
+    def forward(self, batch: FieldBatch) -> tuple[Embedded, Present]:
         rows, present = zip(
             *(self._row(field, batch[field.name]) for field in self.fields), strict=True
         )

@@ -37,6 +37,10 @@ from regard.core import (
 )
 from regard.nn.given_heads import packed, taken_over, with_given_heads
 
+Attended = tuple[Tensor, Tensor | None]
+"""Outputs, and the weights that are asked for."""
+KeyMask = Shaped[Tensor, "B S"] | None
+
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
 NEVER = -9e8
@@ -162,14 +166,14 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        key_padding_mask: Shaped[Tensor, "B S"] | None = None,
+        key_padding_mask: KeyMask = None,
         need_weights: bool = True,
         attn_mask: Shaped[Tensor, "*B T S"] | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
         *,
-        valid: Shaped[Tensor, "B S"] | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        valid: KeyMask = None,
+    ) -> Attended:
         """torch's call: a mask's True, or -inf, -1e9 and the least number of its type, hides. `is_causal` without attn_mask is the causal mask.
 
         Other numbers of attn_mask are added to scaled scores, where the mixer adds any: softmax. valid: in the place of
@@ -216,9 +220,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             return y[0], None if weights is None else weights[0]
         return y if self.batch_first else y.transpose(0, 1), weights
 
-    def _mix_nested(
-        self, query: Tensor, is_causal: bool, *wanted: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def _mix_nested(self, query: Tensor, is_causal: bool, *wanted: bool) -> Attended:
         x = query.to_padded_tensor(0.0)
         length = [len(row) for row in query.unbind()]
         inside = torch.arange(x.shape[1]) < torch.tensor(length)[:, None]
@@ -235,7 +237,7 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
         added: Tensor | None,
         need_weights: bool,
         average: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         query, key, value = tokens
         for (name, width), x in zip(widths.items(), tokens, strict=True):

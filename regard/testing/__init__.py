@@ -4,7 +4,7 @@
 >>> check_mixer(lambda: MyMixer(dim=24, num_heads=3))
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from regard.core import Mixer, check_calls
 from regard.mixers import MIXERS
@@ -24,55 +24,57 @@ from regard.testing.laws import (
 )
 from regard.testing.pools import POOL_LAWS, check_pool, judge_pool
 from regard.testing.scores import SCORE_LAWS, check_score
-from regard.testing.subject import Blocks, Oracle, Request, Subject, made
-from regard.testing.verdicts import Checked, LawError, Laws, Verdict, judge, named, require_kept
+from regard.testing.subject import Blocks, Factory, Oracle, Request, Subject, made
+from regard.testing.verdicts import (
+    Checked,
+    LawError,
+    Laws,
+    Verdict,
+    by_name,
+    judge,
+    named,
+    require_kept,
+)
 
-LAWS: dict[str, Callable[[Subject], None]] = {
-    law.__name__: law
-    for law in (
-        door.refusals,
-        formulas.reference,
-        formulas.fast,
-        precision.low_precision,
-        precision.types,
-        precision.finite,
-        derivatives.derivative,
-        derivatives.second_derivative,
-        derivatives.transforms,
-        formulas.limit,
-        masks.causality,
-        masks.padding,
-        packed.packed,
-        masks.poison,
-        influence.sensitivity,
-        influence.isolation,
-        streaming.streaming,
-        formulas.map,
-        formulas.observed,
-        door.batch,
-        masks.empty,
-        door.empty_batch,
-        door.lengths,
-        purity.randomness,
-        purity.threads,
-        purity.transfer,
-        precision.autocast,
-        programs.compiled,
-        programs.exported,
-        programs.free_length,
-        cost.complexity,
-        cost.training_memory,
-        long.long,
-    )
-}
+LAWS = by_name(
+    door.refusals,
+    formulas.reference,
+    formulas.fast,
+    precision.low_precision,
+    precision.types,
+    precision.finite,
+    derivatives.derivative,
+    derivatives.second_derivative,
+    derivatives.transforms,
+    formulas.limit,
+    masks.causality,
+    masks.padding,
+    packed.packed,
+    masks.poison,
+    influence.sensitivity,
+    influence.isolation,
+    streaming.streaming,
+    formulas.map,
+    formulas.observed,
+    door.batch,
+    masks.empty,
+    door.empty_batch,
+    door.lengths,
+    purity.randomness,
+    purity.threads,
+    purity.transfer,
+    precision.autocast,
+    programs.compiled,
+    programs.exported,
+    programs.free_length,
+    cost.complexity,
+    cost.training_memory,
+    long.long,
+)
 
 
 def check_mixer(
-    factory: Callable[[], Mixer],
-    laws: Laws = "all",
-    *,
-    oracle: Oracle | None = None,
-    blocks: Blocks = "tiny",
+    factory: Factory, laws: Laws = "all", *, oracle: Oracle | None = None, blocks: Blocks = "tiny"
 ) -> Checked:
     """Run laws on the mixers that `factory()` makes; small sizes (dim 24, num_heads 3, max_len 64) are enough.
 
@@ -88,7 +90,7 @@ def check_mixer(
 
 
 def judge_mixer(
-    factory: Callable[[], Mixer], laws: Laws = "all", *, oracle: Oracle | None = None
+    factory: Factory, laws: Laws = "all", *, oracle: Oracle | None = None
 ) -> Iterator[Verdict]:
     """The verdict of each law as it is reached; a broken law does not end the run."""
     return judge(Subject(factory, oracle or own_oracle(made(factory, Mixer))), named(laws, LAWS))

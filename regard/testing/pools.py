@@ -22,6 +22,7 @@ from regard.testing.verdicts import (
     Laws,
     NotDeclared,
     Verdict,
+    by_name,
     judge,
     named,
     require,
@@ -202,23 +203,20 @@ def transforms(subject: PoolSubject) -> None:
     equals_autograd(subject.pool, subject.x[:, None], subject.queries(slice(0, 1)))
 
 
-POOL_LAWS: dict[str, Callable[[PoolSubject], None]] = {
-    law.__name__: law
-    for law in (
-        oracle,
-        derivative,
-        second_derivative,
-        transfer,
-        transforms,
-        padding,
-        poison,
-        order,
-        sensitivity,
-        batch,
-        empty,
-        empty_batch,
-    )
-}
+POOL_LAWS = by_name(
+    oracle,
+    derivative,
+    second_derivative,
+    transfer,
+    transforms,
+    padding,
+    poison,
+    order,
+    sensitivity,
+    batch,
+    empty,
+    empty_batch,
+)
 
 
 def check_pool(

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import OptionError
-from regard.testing.subject import made, normal, require_same, results, seeded
+from regard.testing.subject import Tensors, made, normal, require_same, results, seeded
 from regard.testing.verdicts import (
     Checked,
     Judged,
     Laws,
+    by_name,
     named,
     require,
     require_close,
@@ -23,7 +24,7 @@ H = 3
 T = 5
 S = 7
 BOUND = 1e-10
-Oracle = Callable[[dict[str, Tensor], int, Tensor, Tensor, int], Tensor]
+Oracle = Callable[[Tensors, int, Tensor, Tensor, int], Tensor]
 
 
 class ScoreSubject(Judged):
@@ -98,9 +99,7 @@ def gradient(subject: ScoreSubject) -> None:
             require(found.isfinite().all(), f"{name} is not finite at scale {factor:g}")
 
 
-SCORE_LAWS: dict[str, Callable[[ScoreSubject], None]] = {
-    law.__name__: law for law in (formula, shapes, steps, mask, gradient)
-}
+SCORE_LAWS = by_name(formula, shapes, steps, mask, gradient)
 
 
 def check_score(

@@ -1,7 +1,7 @@
 """The subject of a law: a way to make fresh mixers, and the inputs and requests that suit what they declare."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import product
@@ -30,6 +30,7 @@ ASKED = ("causal", "valid", "pairwise", "global_tokens")  # fields of a mask tha
 Blocks = Literal["tiny", "own"]
 Tensors = dict[str, Tensor]
 Oracle = Callable
+Factory = Callable[[], Mixer]
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,7 @@ def made(factory: Callable[[], Any], kind: type[Any]) -> Any:
 class Subject(Judged):
     """A mixer under test: `factory()` makes a fresh one; `oracle` is its reference function, if it has one."""
 
-    def __init__(
-        self, factory: Callable[[], Mixer], oracle: Oracle | None = None, blocks: Blocks = "tiny"
-    ):
+    def __init__(self, factory: Factory, oracle: Oracle | None = None, blocks: Blocks = "tiny"):
         super().__init__()
         self.blocks = blocks
         self.factory = factory
@@ -265,9 +264,7 @@ def results(
     return {"output": y} | {f"gradient of {name}": z for name, z in found}
 
 
-def require_same(
-    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], bound: float, what: str
-) -> None:
+def require_same(found: Tensors, expected: Tensors, bound: float, what: str) -> None:
     """Every result within the bound; what is not found, such as the gradient of a parameter that a program lacks, is zero."""
     for name, own in expected.items():
         require_close(found.get(name, torch.zeros_like(own)), own, bound, f"{what}: {name}")

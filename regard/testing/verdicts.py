@@ -68,10 +68,16 @@ Laws = str | Iterable[str]
 """All laws ("all"), one or several, by name."""
 
 S = TypeVar("S", bound=Judged)
-Law = TypeVar("Law")
+Law = Callable[[S], None]
+"""A function of a subject, which raises LawError where the subject breaks it."""
 
 
-def named(laws: Laws, known: Mapping[str, Law]) -> dict[str, Law]:
+def by_name(*laws: Law[S]) -> dict[str, Law[S]]:
+    """Laws by the names of their functions."""
+    return {law.__name__: law for law in laws}
+
+
+def named(laws: Laws, known: Mapping[str, Law[S]]) -> dict[str, Law[S]]:
     """The laws of these names. Raises UnknownNameError, and OptionError for none."""
     names = list(known) if laws == "all" else [laws] if isinstance(laws, str) else list(laws)
     if not names:
@@ -82,7 +88,7 @@ def named(laws: Laws, known: Mapping[str, Law]) -> dict[str, Law]:
     return {name: known[name] for name in names}
 
 
-def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdict]:
+def judge(subject: S, laws: Mapping[str, Law[S]]) -> Iterator[Verdict]:
     """Run each law; a broken one does not keep the others from being run, but one that does not end within LIMIT seconds does."""
     for name, law in laws.items():
         subject.notes.clear()
@@ -115,7 +121,7 @@ def judge(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Iterator[Verdi
             return
 
 
-def require_kept(subject: S, laws: Mapping[str, Callable[[S], None]]) -> Checked:
+def require_kept(subject: S, laws: Mapping[str, Law[S]]) -> Checked:
     """Verdicts of the laws, of which none may be a failure. Raises LawError at the first that is."""
     kept = []
     for verdict in judge(subject, laws):

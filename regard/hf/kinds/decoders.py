@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from regard.core import Mixer, UnsupportedError, Vectors, shown
+from regard.core import Mixer, Options, UnsupportedError, Vectors, shown
 from regard.functional.rows import wide_type
 from regard.hf.stack import Stack, TokenEmbedding
 from regard.hf.weights import LoadRequest, Norms, linear, make_mixer
@@ -124,9 +124,7 @@ def gemma3(request: LoadRequest) -> Stack:
     return stack
 
 
-def rotary_base(
-    request: LoadRequest, rope: Mapping[str, Any], field: str, default: float = 1e4
-) -> float:
+def rotary_base(request: LoadRequest, rope: Options, field: str, default: float = 1e4) -> float:
     """The base of rotary positions, from `rope` or from this field of the config, as older files have it."""
     if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
         raise UnsupportedError(

@@ -218,7 +218,7 @@ def _leaves_range(request: Request, mixer: Mixer, x: Tensor) -> bool:
     return bool(found) or (heads is not None and _largest(heads.square()) > most)
 
 
-def _beyond(found: Mapping[str, Tensor], largest: float = float("inf")) -> str:
+def _beyond(found: Tensors, largest: float = float("inf")) -> str:
     """The first result that holds such numbers, or none; empty where none does."""
     return next((name for name, z in found.items() if not _largest(z) < largest), "")
 

@@ -20,6 +20,7 @@ from regard.testing.subject import (
     LawError,
     Subject,
     T,
+    Tensors,
     require,
     require_close,
     require_same,
@@ -101,7 +102,7 @@ def threads(subject: Subject) -> None:
         require_same(found, expected, 1e-12, where)
 
 
-def _seen(mixer: Mixer, x: Tensor, mask: Mask) -> dict[str, Tensor]:
+def _seen(mixer: Mixer, x: Tensor, mask: Mask) -> Tensors:
     found = {"forward": mixer(x, mask=mask)}
     for weights in (True, False):
         seen = mixer.observe(x, mask=mask, weights=weights)._asdict()
