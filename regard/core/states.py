@@ -256,7 +256,7 @@ def refusal(who: str, wanted: str, origin: Origin, owner: Owner) -> str:
     old, new = dict(origin.owner), dict(owner)
     if old["mixer"] != new["mixer"]:
         return f"{wanted}, got one of {old['mixer']}"
-    name = next(key for key in {**new, **old} if new.get(key) != old.get(key))
+    name = next(key for key in new | old if new.get(key) != old.get(key))
     return f"{wanted}, got one of a mixer with {name}={old.get(name)}, and this one has {new.get(name)}"
 
 

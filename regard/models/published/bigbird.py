@@ -16,8 +16,8 @@ bigbird = Published(
     __doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
-        "base": {**BERT_BASE, **_BLOCKS},
-        "large": {**BERT_LARGE, **_BLOCKS},
-        "small": {**SMALL, **mixed("bigbird", block_size=16, num_random=1)},
+        "base": BERT_BASE | _BLOCKS,
+        "large": BERT_LARGE | _BLOCKS,
+        "small": SMALL | mixed("bigbird", block_size=16, num_random=1),
     },
 )

@@ -20,8 +20,8 @@ def _presets(mixer: str, **small: Any) -> dict[str, Preset]:
     shared = {"num_heads": 1, "norm": "scale", "position": "sinusoidal"}
     base = {"dim": 768, "num_layers": 12, "max_len": 8192}
     return {
-        "base": {**base, **shared, **mixed(mixer, hidden_dim=1536, key_dim=128)},
-        "small": {**SMALL, **shared, **mixed(mixer, key_dim=32, **small)},
+        "base": base | shared | mixed(mixer, hidden_dim=1536, key_dim=128),
+        "small": SMALL | shared | mixed(mixer, key_dim=32, **small),
     }
 
 

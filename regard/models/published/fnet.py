@@ -22,10 +22,10 @@ fnet = Published(
     __doc__,
     heads=("masked_language_model", "classifier"),
     presets={
-        "base": {**BERT_BASE, "max_len": 512, "mixer": "fnet"},
-        "large": {**BERT_LARGE, "max_len": 512, "mixer": "fnet"},
-        "hybrid_base": {**BERT_BASE, "max_len": 512, **_hybrid(12)},
-        "hybrid_large": {**BERT_LARGE, "max_len": 512, **_hybrid(24)},
-        "small": {**SMALL, "mixer": "fnet", "norm_first": False, "embedding_norm": True},
+        "base": BERT_BASE | {"max_len": 512, "mixer": "fnet"},
+        "large": BERT_LARGE | {"max_len": 512, "mixer": "fnet"},
+        "hybrid_base": BERT_BASE | {"max_len": 512} | _hybrid(12),
+        "hybrid_large": BERT_LARGE | {"max_len": 512} | _hybrid(24),
+        "small": SMALL | {"mixer": "fnet", "norm_first": False, "embedding_norm": True},
     },
 )

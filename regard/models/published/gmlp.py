@@ -23,7 +23,7 @@ def _image(dim: int, hidden_dim: int) -> Preset:
 
 
 def _gated(**options: Any) -> Preset:
-    return {**mixed("gmlp", **options), "num_heads": 1, "position": "none"}
+    return mixed("gmlp", **options) | {"num_heads": 1, "position": "none"}
 
 
 gmlp = Published(
@@ -36,7 +36,7 @@ gmlp = Published(
         "xlarge": _text(1024, 144, 4096),
         "amlp_base": _text(512, 36, 3072, 64),
         "amlp_large": _text(768, 72, 3072, 128),
-        "small": {**SMALL, **_gated(hidden_dim=256)},
+        "small": SMALL | _gated(hidden_dim=256),
     },
 )
 

@@ -19,8 +19,8 @@ linformer = Published(
     __doc__,
     heads=("masked_language_model", "classifier"),
     presets={
-        "base": {**BERT_BASE, "max_len": 512, **_slots(256)},
-        "base_128": {**BERT_BASE, "max_len": 512, **_slots(128)},
-        "small": {**SMALL, **_slots(32)},
+        "base": BERT_BASE | {"max_len": 512} | _slots(256),
+        "base_128": BERT_BASE | {"max_len": 512} | _slots(128),
+        "small": SMALL | _slots(32),
     },
 )

@@ -23,7 +23,7 @@ from regard.models.published.stack import (
 
 
 def _encoder(window_size: int) -> Preset:
-    return {**mixed("longformer", window_size=window_size, max_global=1), "global_tokens": 1}
+    return mixed("longformer", window_size=window_size, max_global=1) | {"global_tokens": 1}
 
 
 def _character(num_layers: int, dense: int, each: int) -> Preset:
@@ -46,10 +46,10 @@ longformer = Published(
     __doc__,
     heads=("masked_language_model", "classifier", "language_model"),
     presets={
-        "base": {**BERT_BASE, "max_len": 4096, **_encoder(256)},
-        "large": {**BERT_LARGE, "max_len": 4096, **_encoder(256)},
+        "base": BERT_BASE | {"max_len": 4096} | _encoder(256),
+        "large": BERT_LARGE | {"max_len": 4096} | _encoder(256),
         "character_small": _character(12, dense=6, each=2),
         "character_large": _character(30, dense=15, each=5),
-        "small": {**SMALL, **_encoder(16)},
+        "small": SMALL | _encoder(16),
     },
 )

@@ -10,7 +10,7 @@ strict, as the mixer `performer` says.
 
 from regard.models.published.stack import SMALL, Published, mixed, sizes
 
-_SHARED = {**mixed("performer", num_features=256), "feed_forward_bias": True, "dropout": 0.1}
+_SHARED = mixed("performer", num_features=256) | {"feed_forward_bias": True, "dropout": 0.1}
 
 performer = Published(
     "performer",
@@ -19,6 +19,6 @@ performer = Published(
     presets={
         "proteins": sizes(512, 8, 36, hidden_dim=1024, max_len=8192, **_SHARED),
         "imagenet64": sizes(512, 8, 6, hidden_dim=2048, max_len=12288, **_SHARED),
-        "small": {**SMALL, **mixed("performer", num_features=64)},
+        "small": SMALL | mixed("performer", num_features=64),
     },
 )

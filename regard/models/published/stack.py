@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from regard.core import OptionError, Options, UnknownNameError
@@ -96,3 +97,7 @@ class Published:
                 **chosen,
             }
         return CONFIGS[head](**chosen)
+
+
+decoder = partial(Published, heads=("language_model",))
+"""A stack that is a language model alone."""
