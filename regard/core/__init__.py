@@ -25,7 +25,7 @@ from regard.core.errors import (
     visible,
     visible_lines,
 )
-from regard.core.mask import INTEGERS, OPEN, Mask, check_integers
+from regard.core.mask import CAUSAL, INTEGERS, OPEN, Mask, check_integers
 from regard.core.mixer import Mixer
 from regard.core.options import (
     ABOVE_0,
@@ -34,6 +34,7 @@ from regard.core.options import (
     Above0,
     Below0,
     Bound,
+    CheckedModule,
     CheckedOptions,
     Count,
     Declared,
@@ -76,6 +77,7 @@ from regard.core.shapes import (
     Others,
     Positions,
     Queries,
+    Scalar,
     TensorMap,
     Tokens,
     Values,

@@ -25,7 +25,16 @@ from regard.core.request import (
     permute,
     with_facts,
 )
-from regard.core.shapes import Context, Queries, Tokens, Weights, is_mapped
+from regard.core.shapes import (
+    Context,
+    NewMarks,
+    NewTokens,
+    Queries,
+    Scalar,
+    Tokens,
+    Weights,
+    is_mapped,
+)
 from regard.core.states import extended
 
 PADDING = 512
@@ -100,7 +109,7 @@ def mean_of_queries(
     x: Tokens,
     context: Context,
     mask: Mask,
-) -> Float[Tensor, ""]:
+) -> Scalar:
     """The mean of f(x, context, mask) over the queries that see a key; f gets compact rows, of one document each.
 
     Raises what `Mixer.forward` raises for the request.
@@ -154,13 +163,13 @@ def documents_of(mixer: Any, mask: Mask) -> Packed | None:
         inside = steps < lengths[rows, None]
         tokens = kept[(starts[rows, None] + steps).clamp_max(len(kept) - 1)]
         buckets.append(Bucket(tokens, inside, _mask_of(mask, tokens, inside)))
-    cells = [
+    tokens, inside = (
         torch.cat([z.flatten() for z in of]) for of in zip(*(b[:2] for b in buckets), strict=True)
-    ]
-    source = kept.new_full((B * T,), len(cells[0]))
-    slots = cells[1].nonzero()[:, 0]
-    source[cells[0][slots]] = slots
-    in_place = len(buckets) == 1 and len(cells[0]) == len(kept) == B * T
+    )
+    source = kept.new_full((B * T,), len(tokens))
+    slots = inside.nonzero()[:, 0]
+    source[tokens[slots]] = slots
+    in_place = len(buckets) == 1 and len(tokens) == len(kept) == B * T
     return Packed(buckets, source.view(B, T), in_place)
 
 
@@ -206,12 +215,12 @@ def observed(pack: Packed, observations: list[Observation]) -> Observation:
 
 def extended_documents(
     mixer: Any,
-    x: Float[Tensor, "B N D"],
+    x: NewTokens,
     state: Any,
-    valid: Bool[Tensor, "B N"] | None,
+    valid: NewMarks,
     documents: Int[Tensor, "B N"],
     donate: bool,
-) -> tuple[Float[Tensor, "B N D"], Any]:
+) -> tuple[NewTokens, Any]:
     """`extend` of one document after the other: a number unlike the one before begins with a new state.
 
     Raises ShapeError for a number that comes again after a gap, and for a state whose tokens had no numbers; UnsupportedError for a

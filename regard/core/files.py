@@ -16,6 +16,8 @@ import torch
 from regard.core.errors import PathError, visible
 from regard.core.memory import require_memory
 
+AnyPath = str | os.PathLike[str]
+
 PARTIAL = ".partial"
 """The suffix of what is not finished; a killed process may leave some behind."""
 
@@ -102,7 +104,7 @@ def into_place(partial: Path, path: Path) -> None:
 
 
 @contextmanager
-def reported(path: str | os.PathLike[str], done: str = "written") -> Iterator[None]:
+def reported(path: AnyPath, done: str = "written") -> Iterator[None]:
     """An OSError of the block becomes a PathError that names `path` and says why it cannot be `done`; so does a name that is no text."""
     try:
         yield
@@ -112,9 +114,7 @@ def reported(path: str | os.PathLike[str], done: str = "written") -> Iterator[No
         raise path_error(path, error.errno, str(error), done) from error
 
 
-def path_error(
-    path: str | os.PathLike[str], number: int | None, said: str, done: str = "written"
-) -> PathError:
+def path_error(path: AnyPath, number: int | None, said: str, done: str = "written") -> PathError:
     """The error for a number of errno; `said` is used where the number has no sentence of ours."""
     instead = _FREE if number in _FULL else "Name another path, or mend this one."
     why = _WHY.get(number or 0, said)

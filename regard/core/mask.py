@@ -176,6 +176,8 @@ def check_integers(what: str, value: object, dims: int, read: bool = False) -> N
 
 OPEN = Mask()
 """Everything may take part."""
+CAUSAL = Mask(causal=True)
+"""What came before may take part, and the query itself."""
 
 _STATIC = tuple(field.name for field in fields(Mask) if field.name not in _TENSORS)
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
@@ -23,12 +22,21 @@ from regard.core.request import (
     compaction,
     first_parameter,
 )
-from regard.core.shapes import Context, Marks, Tokens, Weights, check_flag
+from regard.core.shapes import (
+    Context,
+    Marks,
+    NewMarks,
+    NewNumbers,
+    NewTokens,
+    Scalar,
+    Tokens,
+    Weights,
+    check_flag,
+)
 from regard.core.states import Owner, check_state, extended, new_state, owner_of
 from regard.core.updates import notice_update
 
 NAMED = 5  # mixers that an error names as those that can
-NewTokens = Float[Tensor, "B N D"]
 NOTHING: Options = MappingProxyType({})
 
 
@@ -121,7 +129,7 @@ class Mixer(Recorded):
         check_request(self, x, context, mask)
         if self.training and not is_compiling() and self.changes_after_step:
             notice_update(self)
-        if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
+        if (pack := documents_of(self, mask)) is not None:
             return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(self, x, context, mask)
         y = self.mix(request.x, request.context, request.mask)
@@ -178,8 +186,8 @@ class Mixer(Recorded):
         x: NewTokens,
         state: Any,
         *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        documents: Int[Tensor, "B N"] | None = None,
+        valid: NewMarks = None,
+        documents: NewNumbers = None,
         donate: bool = False,
     ) -> tuple[NewTokens, Any]:
         """Outputs for the next N >= 1 tokens, and the state after them.
@@ -208,8 +216,8 @@ class Mixer(Recorded):
         norm: nn.Module,
         state: Any,
         *,
-        valid: Bool[Tensor, "B N"] | None = None,
-        documents: Int[Tensor, "B N"] | None = None,
+        valid: NewMarks = None,
+        documents: NewNumbers = None,
         donate: bool = False,
     ) -> tuple[NewTokens, Any]:
         """`extend` of norm(x), for a layer that normalises its input; a state that keeps inputs keeps x itself."""
@@ -263,7 +271,7 @@ class Mixer(Recorded):
 
     def auxiliary_loss(
         self, x: Tokens, *, context: Context = None, mask: Mask = OPEN
-    ) -> Float[Tensor, ""] | None:
+    ) -> Scalar | None:
         """What trains parts that get no gradient of the output, for the caller to add to the loss with a weight; None: there are none."""
 
     @final

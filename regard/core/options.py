@@ -1,6 +1,6 @@
 """Options are checked against their annotations, in one place: here, before a constructor runs.
 
-`class Mixer(nn.Module, metaclass=CheckedOptions)`: whatever is made from options has this metaclass. The annotation of an
+`class Heads(CheckedModule)`, `class Layer(metaclass=CheckedOptions)`: whatever is made from options has this metaclass. The annotation of an
 argument says which values it takes, and ranges are part of it:
 
     int  1 .. 2^31 - 1    Count  0 ..         Depth  layers         Seed  0 .. 2^63 - 1    Whole  either sign
@@ -93,7 +93,11 @@ LONGEST = 80
 """Characters of an option's value in print."""
 
 
-class Recorded(Module, metaclass=CheckedOptions):
+class CheckedModule(Module, metaclass=CheckedOptions):
+    """Base of modules that are made from options."""
+
+
+class Recorded(CheckedModule):
     """Base of modules that record their options, and print those that are not at their default."""
 
     options: Options = MappingProxyType({})  # the constructor's, defaults included

@@ -99,7 +99,6 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
     B, T, _ = x.shape
     if mixer.max_len is not None and T > mixer.max_len and mask.documents is None:
         mixer._check_length("length", T)
-    can = mixer.capabilities
     asked = {
         "causal": mask.causal,
         "bidirectional": not mask.causal,
@@ -108,7 +107,7 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
         "global_tokens": mask.global_tokens is not None,
     }
     for what, is_asked in asked.items():
-        if is_asked and not getattr(can, what):
+        if is_asked:
             mixer.require(what)
     if mask.pairwise is not None and mask.pairwise.shape[1:2] > (1,):
         if any(hasattr(weight, "placements") for weight in mixer.parameters()):

@@ -23,6 +23,11 @@ Context = Others | None
 """Tokens of another sequence; None: the tokens themselves."""
 Marks = Bool[Tensor, "B S"]
 """True at some tokens: those that exist, say."""
+NewTokens = Float[Tensor, "B N D"]
+NewMarks = Bool[Tensor, "B N"] | None
+"""True at the next tokens that exist; None: all do."""
+NewNumbers = Int[Tensor, "B N"] | None
+"""The document of each of the next tokens; None: the last one."""
 Positions = Int[Tensor, "b T"]
 """The position of each token; b is 1 where it is that of every row."""
 Queries = Float[Tensor, "B H T K"]
@@ -32,6 +37,7 @@ Mixed = Float[Tensor, "B H T V"]
 """What the queries of each head have read."""
 Weights = Float[Tensor, "B H T S"]
 """The share of each key in each query's output, by head."""
+Scalar = Float[Tensor, ""]
 Vectors = Float[Tensor, "*b D"]
 TensorMap = Callable[[Tensor], Tensor]
 

@@ -99,7 +99,7 @@ def alignment_error_rate(
     Target words without weights link nothing; the rate is NaN where a weight is. Leading dimensions (heads, layers) are kept; there are T targets.
     Raises ShapeError where the dimensions of the links are not the last of the weights.
     """
-    if weights.shape[-links.dim() :] != links.shape:
+    if weights.shape[-links.ndim :] != links.shape:
         raise ShapeError(
             f"alignment_error_rate: weights are {list(weights.shape)}, links {list(links.shape)}: links need one shape with the last of the weights"
         )

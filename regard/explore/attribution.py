@@ -134,12 +134,11 @@ def _stochastic(
 
 def last_logits(output: Tensor, valid: Valid) -> Float[Tensor, "B C"]:
     """Logits [B C] as they are, or of [B T C] those of the last valid token. Raises ShapeError for any other output."""
-    readable = isinstance(output, Tensor) and is_dense(output) and output.numel()
-    if not readable or output.dim() not in (2, 3):
+    if not is_dense(output) or not output.numel() or output.ndim not in (2, 3):
         raise ShapeError(
             f"the model's output must be logits [B C] or [B T C], got {shown(output)}. Pass answer=, which makes logits [B C] of it."
         )
-    if output.dim() == 2:
+    if output.ndim == 2:
         return output
     if valid is not None and len(valid) != len(output):
         raise ShapeError(f"valid has {len(valid)} rows, the model's output {len(output)}")
@@ -325,7 +324,7 @@ def leave_one_out(
 
 
 def _chosen(logits: Tensor, label: int | None) -> Int[Tensor, "B 1"]:
-    if logits.dim() != 2:
+    if logits.ndim != 2:
         raise ShapeError(f"answer must give logits [B C], got {list(logits.shape)}")
     if label is None:
         return logits.argmax(1, keepdim=True)

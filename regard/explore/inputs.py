@@ -15,6 +15,8 @@ from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating
 
 Words = Sequence[Sequence[str]]
+ImageSize = tuple[int, int] | None
+"""Height and width, where tokens are pixels or patches."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,14 @@ class Inputs(metaclass=CheckedOptions):
     words: Words | None = None
     others: Words | None = None
     labels: Sequence[str] | None = None
-    image: tuple[int, int] | None = None
+    image: ImageSize = None
 
     @property
     def rows(self) -> int:
         first = self.args[0] if self.args else next(iter(self.kwargs.values()), None)
         if isinstance(first, Mapping):
             first = next(iter(first.values()), None)
-        if not isinstance(first, Tensor) or first.dim() == 0:
+        if not isinstance(first, Tensor) or first.ndim == 0:
             raise ShapeError(
                 f"page: the first input must be a tensor with rows, got {type(first).__name__}"
             )
@@ -66,7 +68,7 @@ def as_inputs(given: Any) -> Inputs:
     return Inputs(given if isinstance(given, tuple) else (given,))
 
 
-def image_size(config: Any) -> tuple[int, int] | None:
+def image_size(config: Any) -> ImageSize:
     """Height and width of the images whose patches or pixels a model of this configuration reads."""
     options = getattr(config, "position_options", None) or {}
     return getattr(config, "image_size", None) or options.get("shape") or options.get("grid")

@@ -106,7 +106,7 @@ def _about(sheet: Any, group: Group) -> Data:
 
 def _plain(z: Tensor) -> Any:
     """Nested lists of rounded numbers; None in the place of NaN."""
-    if z.dim():
+    if z.ndim:
         return [_plain(row) for row in z]
     return None if math.isnan(z.item()) else float(f"{z.item():.4g}")
 

@@ -114,8 +114,7 @@ def influence(
         check_option("influence", "function(x)", y, Float[Tensor, f"{len(x)} T E"])
         return y
 
-    made: Any = vjp(read, x.detach())  # two values without has_aux
-    y, backward = made
+    y, backward = vjp(read, x.detach())  # type: ignore[misc]  # two values without has_aux
     B, T, E = y.shape
     S = x.shape[1]
     if probes is None:

@@ -6,7 +6,6 @@ Every text of an input is shown as text (`regard.explore.page`). Weights are kep
 """
 
 import html
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from regard.core import CheckedOptions, Count, OptionError, RegardError, checked, existing
-from regard.core.files import whole
+from regard.core.files import AnyPath, whole
 from regard.explore.agreement import agreement
 from regard.explore.attribution import (
     Answer,
@@ -29,7 +28,16 @@ from regard.explore.attribution import (
     leave_one_out,
     rollout,
 )
-from regard.explore.inputs import Group, Inputs, Reading, Words, as_inputs, image_size, readings
+from regard.explore.inputs import (
+    Group,
+    ImageSize,
+    Inputs,
+    Reading,
+    Words,
+    as_inputs,
+    image_size,
+    readings,
+)
 from regard.explore.packed import Data, pack
 from regard.explore.page import filled
 from regard.explore.readout import Measure
@@ -45,7 +53,7 @@ class Page(metaclass=CheckedOptions):
     html: str
 
     @checked
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: AnyPath) -> Path:
         """Write it, whole or not at all; returns where it is. Raises PathError."""
         path = Path(path)
         with whole(path) as partial:  # half a letter, which UTF-8 does not have, by its number
@@ -72,7 +80,7 @@ def page(
     attributions: bool = True,
     answer: Answer | tuple[Answer, Answer] = last_logits,
     label: Count | None = None,
-    image: tuple[int, int] | None = None,
+    image: ImageSize = None,
     window: int = 512,
     max_bytes: int = 13_000_000,
 ) -> Page:
@@ -126,7 +134,7 @@ def _pictures(model: nn.Module, inputs: Inputs) -> list[Data] | None:
     if size is None or not inputs.args or not isinstance(inputs.args[0], Tensor):
         return None
     tokens, (height, width) = inputs.args[0], size
-    if tokens.dim() != 2 or tokens.shape[1] != channels * height * width:
+    if tokens.ndim != 2 or tokens.shape[1] != channels * height * width:
         if inputs.image is None:
             return None
         raise OptionError(
@@ -146,7 +154,7 @@ def _attributions(
 ) -> Data | None:
     """Every method that serves this model, and the reason for each that does not."""
     tokens = inputs.args[0] if inputs.args else None
-    if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point():
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2 or tokens.is_floating_point():
         return None
     T = tokens.shape[1]
     found = (g for g in reading.groups if not g.cross and len(g.rows) == len(g.cols) == T)

@@ -3,14 +3,12 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mask, Mixed, No, Observation, OptionError
+from regard.core import CAUSAL, Mask, Mixed, No, Observation, OptionError
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import State, extend
 from regard.functional.patterns import Pattern
 from regard.mixers._base import ALL, HeadsMixer
 from regard.nn.starts import unset
-
-CAUSAL = Mask(causal=True)
 
 
 class PatternMixer(HeadsMixer):

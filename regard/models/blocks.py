@@ -15,7 +15,7 @@ from typing import Any, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import OPEN, CheckedOptions, Mask, Mixer, OptionError, Rate, UnsupportedError
+from regard.core import OPEN, CheckedModule, Mask, Mixer, OptionError, Rate, UnsupportedError
 from regard.functional.rows import recomputed
 from regard.mixers.build import build, option_names, resolve
 from regard.models.config import AnyMixer, Options, StackConfig
@@ -32,7 +32,7 @@ def layers_per_block(mixer: Mixer) -> int:
     return 2 if mixer.capabilities.includes_ffn else 1
 
 
-class ResidualPaths(nn.Module, metaclass=CheckedOptions):
+class ResidualPaths(CheckedModule):
     """Residual paths of a block, whose last part is a feed-forward layer, if it has one."""
 
     norm_first: bool

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import (
+    CheckedModule,
     CheckedOptions,
     Count,
     Declared,
@@ -61,7 +62,7 @@ class ModelConfig(Declared):
         return next(MODELS[name] for name in names if name in MODELS)(self)
 
 
-class Model(nn.Module, metaclass=CheckedOptions):
+class Model(CheckedModule):
     """Base of every model: it takes its own kind of configuration, and is refused where it would not fit in memory."""
 
     config: Any

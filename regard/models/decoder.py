@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import (
-    CheckedOptions,
+    CheckedModule,
     Depth,
     Mask,
     Mixer,
@@ -133,7 +133,7 @@ class DecoderBlock(ResidualPaths):
         return self.feed(self.add(x, mixed, self.cross_norm)), (own, cross)
 
 
-class Decoder(nn.Module, metaclass=CheckedOptions):
+class Decoder(CheckedModule):
     """x [B T D], context [B S D] -> hidden [B T D]; x are embedded tokens. Where `valid` is False the output means nothing."""
 
     def __init__(self, config: EncoderDecoderConfig):

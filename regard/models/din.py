@@ -18,10 +18,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Marks, OptionError, ShapeError, is_dense, shown
+from regard.core import Marks, OptionError, Scalar, ShapeError, is_dense, shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
@@ -29,6 +29,7 @@ from regard.nn.dnn import DNN, Widths
 from regard.nn.fields import (
     MISSING,
     Categorical,
+    Counts,
     Field,
     FieldBatch,
     FieldEmbedding,
@@ -106,9 +107,7 @@ class DIN(FieldsModel):
         history, candidate, valid = self._interest(batch)
         return self.pool.weights(history, candidate, valid=valid)[:, 0]
 
-    def batch_l2(
-        self, batch: FieldBatch, counts: Mapping[str, Int[Tensor, "V"]]
-    ) -> Float[Tensor, ""]:
+    def batch_l2(self, batch: FieldBatch, counts: Counts) -> Scalar:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2.
 
         Raises ShapeError where the counts are not those of the schema.

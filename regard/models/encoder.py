@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import (
-    CheckedOptions,
+    CheckedModule,
     Mask,
     Mixer,
     OptionError,
@@ -66,7 +66,7 @@ class Embedding(nn.Module):
         return x if valid is None else clear(x, valid)
 
 
-class Streams(nn.Module, metaclass=CheckedOptions):
+class Streams(CheckedModule):
     """Base of stacks of blocks over tokens, which stream where they are causal. who: how errors name it."""
 
     who: str

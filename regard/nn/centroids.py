@@ -14,7 +14,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import Keys, Marks, Queries, TensorMap, Tokens, UnsupportedError, clear, existing
+from regard.core import (
+    Keys,
+    Marks,
+    Queries,
+    Scalar,
+    TensorMap,
+    Tokens,
+    UnsupportedError,
+    clear,
+    existing,
+)
 from regard.functional.kmeans import nearest, standardised
 from regard.functional.rows import plain_alone, upto, wide_type
 from regard.nn.starts import normal
@@ -93,7 +103,7 @@ class Centroids(nn.Module):
 
     def distance(
         self, project: TensorMap, tokens: Tokens, valid: Bool[Tensor, "B T"] | None
-    ) -> Float[Tensor, ""]:
+    ) -> Scalar:
         """Mean |z - mu|^2 of the projected tokens, standardised, to their nearest centroids."""
         valid = existing(tokens[..., 0], valid)
         z = standardised(project(clear(tokens, valid)))

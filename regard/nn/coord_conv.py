@@ -6,11 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, Count, OptionError
+from regard.core import CheckedModule, Count, OptionError
 from regard.functional.positions.coordinates import coordinates
 
+Size = int | tuple[int, int]
+"""Pixels along both axes, or along rows and columns."""
 
-class CoordConv2d(nn.Module, metaclass=CheckedOptions):
+
+class CoordConv2d(CheckedModule):
     """Conv2d over [x ; row' ; column' (; radius)], coordinates in [-1, 1].
 
     With zero weights on the extra channels it is Conv2d. Coordinates follow the input's size: another size than in
@@ -22,11 +25,11 @@ class CoordConv2d(nn.Module, metaclass=CheckedOptions):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int],
+        kernel_size: Size,
         *,
-        stride: int | tuple[int, int] = 1,
+        stride: Size = 1,
         padding: Count | tuple[Count, Count] | Literal["same", "valid"] = 0,
-        dilation: int | tuple[int, int] = 1,
+        dilation: Size = 1,
         bias: bool = True,
         radius: bool = False,
     ):

@@ -16,10 +16,10 @@ sums over heads, |sum_i v_i|^2, at the cost of H numbers for each one of the inp
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from regard.core import Observation, ShapeError, UnsupportedError, is_dense, shown
+from regard.core import Observation, Scalar, ShapeError, UnsupportedError, is_dense, shown
 from regard.functional.rows import unit_norm
 
 Kind = Literal["subspace", "position", "output"]
@@ -29,7 +29,7 @@ _FIELDS = {"subspace": "v", "position": "weights", "output": "heads"}
 
 def disagreement(
     observation: Observation, kind: Kind = "output", *, valid: Bool[Tensor, "B N"] | None = None
-) -> Float[Tensor, ""]:
+) -> Scalar:
     """A number <= 0, larger where heads agree less; differentiable through `mixer.observe`, whose weights are those before dropout.
 
     valid: tokens that count; of the keys for "subspace", of the queries otherwise (the same in self-mixing). Cosines are

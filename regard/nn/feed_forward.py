@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Catalog, CheckedOptions, Rate, Tokens, Vectors
+from regard.core import Catalog, CheckedModule, Rate, Tokens, Vectors
 from regard.functional.rows import recomputed
 
 Activation = Callable[[Tensor], Tensor]
 
 
-class FeedForward(nn.Module, metaclass=CheckedOptions):
+class FeedForward(CheckedModule):
     """x [.. D] -> [.. D], token by token; `gate` is None in the plain forms."""
 
     def __init__(
@@ -88,7 +88,7 @@ FEED_FORWARDS: Catalog[FeedForwardKind] = Catalog(
 )
 
 
-class Chunked(nn.Module, metaclass=CheckedOptions):
+class Chunked(CheckedModule):
     """`layer` applied to `chunk_size` tokens at a time, since tokens are independent (Kitaev et al. 2020, arXiv 2001.04451).
 
     The same function for any chunk; the widest activations held at once are those of `chunk_size` tokens and not of T.

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core import (
-    CheckedOptions,
+    CheckedModule,
     Context,
     Keys,
     Mixed,
@@ -39,7 +39,7 @@ HeadBias = bool | Literal["qkv"]
 """Biases of all four projections, or of those of queries, keys and values alone."""
 
 
-class Heads(nn.Module, metaclass=CheckedOptions):
+class Heads(CheckedModule):
     """q, k, v = heads.split(x, context); y = heads.merge(mixed).
 
     Queries and keys have `key_dim` channels each, values `value_dim`; `head_dim` is both, by default dim / num_heads.
@@ -181,10 +181,10 @@ class Heads(nn.Module, metaclass=CheckedOptions):
         elif of == "value":
             K, norm = self.value_dim, None
         z = getattr(self, of)(x)
-        together = norm is not None and norm.normalized_shape[0] == z.shape[2]
-        z = norm(z) if norm is not None and together else z
+        if norm is not None and norm.normalized_shape[0] == z.shape[2]:  # of all heads together
+            z, norm = norm(z), None
         z = split_heads(z, H, K, alike=self.alike)
-        z = z if norm is None or together else norm(z)
+        z = z if norm is None else norm(z)
         if of != "value" and self.rotation is not None:
             place = upto(z.shape[2], z)  # rows are compact: valid ones first
             z = self.rotation.rotate(z, place if after is None else after[:, None] + place)

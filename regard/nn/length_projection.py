@@ -4,12 +4,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, ShapeError
+from regard.core import CheckedModule, ShapeError
 from regard.functional.rows import longer
 from regard.nn.starts import Glorot, glorot, uniform, unset
 
 
-class LengthProjection(nn.Module, metaclass=CheckedOptions):
+class LengthProjection(CheckedModule):
     """E and F [H|1 M max_len] of Linformer (arXiv 2006.04768), M = num_slots; `tied`: F is E. U(-1/sqrt(max_len), 1/sqrt(max_len)).
 
     A shorter sequence uses the first columns. To share one matrix among layers, hand one object to all of them.

@@ -37,10 +37,8 @@ from regard.core import (
 )
 from regard.nn.given_heads import packed, taken_over, with_given_heads
 
-Attended = tuple[Tensor, Tensor | None]
-"""Outputs, and the weights that are asked for."""
+Attended = tuple[Tensor, Tensor | None]  # outputs, and the weights that are asked for
 KeyMask = Shaped[Tensor, "B S"] | None
-
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 
 NEVER = -9e8

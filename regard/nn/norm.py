@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Above0, Catalog, CheckedOptions, Vectors
+from regard.core import Above0, Catalog, CheckedModule, CheckedOptions, Vectors
 from regard.functional.rows import ranged
 
 
@@ -55,7 +55,7 @@ def rms_norm(
     return F.rms_norm(wide, wide.shape[-1:], gain, eps).type_as(x)
 
 
-class ScaleNorm(nn.Module, metaclass=CheckedOptions):
+class ScaleNorm(CheckedModule):
     """eps is inside the root; g begins at `start`."""
 
     name = "scale"

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from regard.core import CheckedOptions, OptionError, Tokens, UnsupportedError
+from regard.core import CheckedModule, OptionError, Tokens, UnsupportedError
 from regard.functional.rows import autocast_dtype, plain_alone
 
+Pair = tuple[Tensor, Tensor]
+"""Both streams."""
 Merge = Literal["concat", "mean"]
 
 
-class ReversibleBlock(nn.Module, metaclass=CheckedOptions):
+class ReversibleBlock(CheckedModule):
     """(x_1, x_2) -> (y_1, y_2). Further arguments, such as a mask, go to f."""
 
     def __init__(self, f: nn.Module, g: nn.Module):
@@ -30,13 +32,11 @@ class ReversibleBlock(nn.Module, metaclass=CheckedOptions):
         self.f = f
         self.g = g
 
-    def forward(self, x_1: Tensor, x_2: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, x_1: Tensor, x_2: Tensor, *args: Any, **kwargs: Any) -> Pair:
         y_1 = x_1 + self.f(x_2, *args, **kwargs)
         return y_1, x_2 + self.g(y_1)
 
-    def extend(
-        self, x: tuple[Tensor, Tensor], state: Any, **options: Any
-    ) -> tuple[tuple[Tensor, Tensor], Any]:
+    def extend(self, x: Pair, state: Any, **options: Any) -> tuple[Pair, Any]:
         """Both streams of the next tokens, and the state after them of f, which has an `extend` too."""
         x_1, x_2 = x
         mixed, state = cast(Any, self.f).extend(x_2, state, **options)
@@ -44,7 +44,7 @@ class ReversibleBlock(nn.Module, metaclass=CheckedOptions):
         return (y_1, x_2 + self.g(y_1)), state
 
 
-class ReversibleSequence(nn.Module, metaclass=CheckedOptions):
+class ReversibleSequence(CheckedModule):
     """x [B T D] -> [B T 2D] (`merge="concat"`, as in the official code) or [B T D] (`"mean"`), both streams starting as x.
 
     In training the activations of the layers are not stored. `recompute=False` stores them: the same function.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.core import (
     Above0,
     Catalog,
-    CheckedOptions,
+    CheckedModule,
     OptionError,
     Options,
     ShapeError,
@@ -39,7 +39,7 @@ Keys = Float[Tensor, "*b S K"]
 Scores = Float[Tensor, "*b T S"]
 
 
-class Score(nn.Module, metaclass=CheckedOptions):
+class Score(CheckedModule):
     """Base of every score: the dot product, with queries and keys as they are.
 
     Args:

@@ -4,14 +4,12 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from torch import nn
-
-from regard.core import CheckedOptions, OptionError
+from regard.core import CheckedModule, OptionError
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 
 
-class Position(nn.Module, metaclass=CheckedOptions):
+class Position(CheckedModule):
     """kind: "absolute" is added to the embedding; the others are used by a mixer, through the method named in relative.py.
 
     Args:

@@ -57,6 +57,11 @@ class PoolSubject(Judged):
         self.valid[1, 1::2] = False
         self.valid[2] = False
 
+    @property
+    def leaf(self) -> Tensor:
+        """The tokens, as what a gradient is taken of."""
+        return self.x.clone().requires_grad_()
+
     def make(self, seed: int = 0) -> Pool:
         torch.manual_seed(seed)
         return made(self.factory, Pool).double().eval()
@@ -74,7 +79,7 @@ def oracle(subject: PoolSubject) -> None:
         return subject.cannot_judge("weights and outputs: no oracle is given")
     pool = subject.pool
     query = subject.query
-    x = subject.x.clone().requires_grad_()
+    x = subject.leaf
     found = []
     for b, tokens in enumerate(x):
         given = [] if query is None else list(query[b])
@@ -125,7 +130,7 @@ def order(subject: PoolSubject) -> None:
 
 def sensitivity(subject: PoolSubject) -> None:
     """Every token with weight is felt, and tokens have weight."""
-    x = subject.x.clone().requires_grad_()
+    x = subject.leaf
     found = results(subject.pool, subject.pool(x, subject.query), x=x)["gradient of x"]
     used = (subject.pool.weights(x, subject.query) != 0).any(1)
     require(used.any(), "no token has weight")
@@ -145,7 +150,7 @@ def empty(subject: PoolSubject) -> None:
     """An empty set gives exactly zero, with finite gradients, in training too."""
     for training in (False, True):
         pool = subject.make().train(training)
-        x = subject.x.clone().requires_grad_()
+        x = subject.leaf
         y = pool(x, subject.query, valid=subject.valid)
         is_zero_and_finite(results(pool, y, x=x), ~subject.valid.any(1))
 
@@ -169,7 +174,7 @@ def empty_batch(subject: PoolSubject) -> None:
 def derivative(subject: PoolSubject) -> None:
     """Gradients of tokens and parameters are differences of outputs."""
     pool = subject.pool
-    x = subject.x.clone().requires_grad_()
+    x = subject.leaf
     own = dict(pool.named_parameters())
 
     def call(x: Tensor, *values: Tensor) -> Tensor:

@@ -73,11 +73,12 @@ def shapes(subject: ScoreSubject) -> None:
 def steps(subject: ScoreSubject) -> None:
     """Prepared queries and keys of given positions give what the whole gives."""
     score = subject.score
-    whole = subject.whole
     to = torch.randperm(S, generator=seeded(1))
     keys = score.keys(subject.k[:, :, to], to.expand(B, -1))
     found = score.pairs(score.queries(subject.q), keys)
-    require_close(found, whole[..., to], BOUND, "keys in another order, with their positions")
+    require_close(
+        found, subject.whole[..., to], BOUND, "keys in another order, with their positions"
+    )
 
 
 def mask(subject: ScoreSubject) -> None:

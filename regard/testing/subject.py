@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from regard import Form
-from regard.core import Mask, Mixer, OptionError, shown
+from regard.core import CAUSAL, Mask, Mixer, OptionError, shown
 from regard.testing.verdicts import (
     Judged,
     LawError as LawError,
@@ -68,7 +68,7 @@ def repeated(mask: Mask, count: int) -> Mask:
     """The mask of `count` batches, one behind the other; pairs of one row are for all rows."""
 
     def rows(z: Tensor) -> Tensor:
-        return z if z.dim() == 4 and len(z) == 1 else z.repeat(count, *[1] * (z.dim() - 1))
+        return z if z.ndim == 4 and len(z) == 1 else z.repeat(count, *[1] * (z.ndim - 1))
 
     return tree_map_only(Tensor, rows, mask)
 
@@ -78,7 +78,7 @@ def cut(mask: Mask, cols: slice, row: int | None = None) -> Mask:
 
     def part(z: Tensor) -> Tensor:
         z = z if row is None else z[row % len(z)][None]
-        return z[..., cols] if z.dim() < 4 else z[..., cols, cols]
+        return z[..., cols] if z.ndim < 4 else z[..., cols, cols]
 
     return tree_map_only(Tensor, part, mask)
 
@@ -165,7 +165,7 @@ class Subject(Judged):
     def orders(self) -> list[Request]:
         """One request for each declared order of time."""
         plain = Request("plain", Mask())
-        causal = Request("causal", Mask(causal=True))
+        causal = Request("causal", CAUSAL)
         return [plain] * bool(self.can.bidirectional) + [causal] * bool(self.can.causal)
 
     def padded(self, order: Request, length: int = T, rows: int = B) -> Request:

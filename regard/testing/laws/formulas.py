@@ -42,11 +42,10 @@ def fast(subject: Subject) -> None:
     """
     if not subject.takes_blocks:
         raise NotDeclared("the class has no option impl, or it names an implementation")
-    mixer = subject.make(blocks=TINY)
-    plain = subject.make(blocks=PLAIN)
+    forms = [subject.make(blocks=form) for form in (TINY, PLAIN)]
     x = subject.x
     for request in subject.requests():
-        found, expected = (request.results(form, x) for form in (mixer, plain))
+        found, expected = (request.results(form, x) for form in forms)
         require_same(found, expected, BOUND, request.label)
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from regard.core import Mask, TensorMap
+from regard.core import CAUSAL, TensorMap
 from regard.testing.laws.streaming import require_streamed
 from regard.testing.subject import (
     B,
@@ -51,7 +51,7 @@ def causality(subject: Subject) -> None:
         for t in PLACES:
             short = mixer(x[:, :t], mask=cut(request.mask, slice(t)))
             require_close(short, y[:, :t], 1e-9, f"{request.label}: truncated to {t}")
-    causal = Request("causal", Mask(causal=True))
+    causal = Request("causal", CAUSAL)
     with torch.no_grad():
         own = subject.make(blocks="own", max_len=LENGTH)
         far = subject.tokens(1, LENGTH)

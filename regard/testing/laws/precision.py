@@ -10,7 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from regard.core import Mask, Mixer, TensorMap, sum_names, tensors
+from regard.core import CAUSAL, Mixer, TensorMap, sum_names, tensors
 from regard.functional.rows import recorded, wide_type
 from regard.mixers.softmax import Softmax
 from regard.testing.laws.long import LENGTH
@@ -67,12 +67,12 @@ def low_precision(subject: Subject) -> None:
 def _require_no_drift(subject: Subject) -> None:
     mixer = subject.make(torch.bfloat16, blocks="own", max_len=MANY).eval()
     x = subject.tokens(1, MANY, dtype=torch.bfloat16)
-    exact = deepcopy(mixer).double()(x.double(), mask=Mask(causal=True))
+    exact = deepcopy(mixer).double()(x.double(), mask=CAUSAL)
     state, parts = mixer.initial_state(1), []
     for token in x.split(1, 1):
         y, state = mixer.extend(token, state, donate=True)
         parts.append(y)
-    whole = mixer(x, mask=Mask(causal=True))
+    whole = mixer(x, mask=CAUSAL)
     passed, streamed = ((y - exact)[:, -100:].norm() for y in (whole, torch.cat(parts, 1)))
     said = f"a stream of {MANY} tokens in bfloat16 errs by {streamed:.3g}, a whole pass by {passed:.3g}"
     require(streamed <= DRIFT * passed, said)

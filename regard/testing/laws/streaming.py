@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.utils._pytree import tree_map
 
-from regard.core import Mask, Mixer, growth, tensors
+from regard.core import CAUSAL, Mask, Mixer, growth, tensors
 from regard.testing.subject import (
     B,
     LawError,
@@ -129,7 +129,7 @@ def _equals_forward(
             fits and field.shape[0] == B, "the state must be batch first and in the module's dtype"
         )
     x = x.clone().requires_grad_()
-    expected = results(mixer, mixer(x, mask=Mask(causal=True)), x=x)
+    expected = results(mixer, mixer(x, mask=CAUSAL), x=x)
     for chunks in chunkings[1:] or chunkings:
         y, _ = feed(mixer, x, mixer.initial_state(B), chunks)
         require_same(results(mixer, y, x=x), expected, BOUND, "through the state")
