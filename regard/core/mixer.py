@@ -129,7 +129,7 @@ class Mixer(Recorded):
         check_request(self, x, context, mask)
         if self.training and not is_compiling() and self.changes_after_step:
             notice_update(self)
-        if (pack := documents_of(self, mask)) is not None:
+        if mask.documents is not None and (pack := documents_of(self, mask)) is not None:
             return pack.joined([Mixer.forward(self, z, mask=m) for z, m in pack.rows(x)])
         request = compacted(self, x, context, mask)
         y = self.mix(request.x, request.context, request.mask)

@@ -107,7 +107,7 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
         "global_tokens": mask.global_tokens is not None,
     }
     for what, is_asked in asked.items():
-        if is_asked:
+        if is_asked and not getattr(mixer.capabilities, what):
             mixer.require(what)
     if mask.pairwise is not None and mask.pairwise.shape[1:2] > (1,):
         if any(hasattr(weight, "placements") for weight in mixer.parameters()):
