@@ -14,7 +14,7 @@ import regard
 from regard.core import PathError, files
 from regard.lab.data.owners import owned
 from regard.lab.experiment.ledger import Ledger
-from tests.command import python, ran, refused
+from tests.command import QUIET, python, ran, refused
 from tests.formats import absent_row
 
 TRAIN = "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
@@ -114,7 +114,8 @@ def test_a_row_altered_behind_an_open_ledger_is_found_by_get(report_ledger):
 def test_printing_to_a_full_disk_is_one_line():
     command = [sys.executable, "-m", "regard", "--version"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        how = {"stdout": full, "stderr": subprocess.PIPE, "text": True, "env": os.environ | QUIET}
+        done = subprocess.run(command, check=False, **how)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "the output cannot be used: the disk is full" in done.stderr
 

@@ -15,7 +15,16 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
-from regard.core import Mask, Options, ShapeError, UnsupportedError, check_integers
+from regard.core import (
+    Marks,
+    Mask,
+    Options,
+    ShapeError,
+    UnsupportedError,
+    check_integers,
+    compaction,
+    permute,
+)
 from regard.hf.sources import keys_of_others
 from regard.models.tokens import Numbers, Valid, places
 
@@ -25,6 +34,17 @@ PACKING = ("position_ids", *OFFSETS, "seq_idx")
 FOLLOWS = {"max_length_q", "max_length_k"}
 """Arguments that follow from those."""
 Rule = Callable  # a mask function of Transformers
+
+
+def predicted(labels: Tensor, valid: Marks, numbers: Numbers) -> Tensor:
+    """Each label right behind the valid token that predicts it; none predicts the first of a row or of a document."""
+    source, back, there = compaction(valid)
+    labels = permute(labels, source).masked_fill(~there, -100)
+    if numbers is not None:
+        starts = F.pad(permute(numbers, source).diff() != 0, (1, 0))
+        labels = labels.masked_fill(starts, -100)
+    after = permute(F.pad(labels[:, 1:], (0, 1), value=-100), back).masked_fill(~valid, -100)
+    return F.pad(after[:, :-1], (1, 0), value=-100)
 
 
 def documents(

@@ -11,7 +11,6 @@ A folder holds config.json and safetensors, and no code: Regard must be installe
 from typing import Any, ClassVar, NoReturn
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, distributed as dist, nn
 from transformers import (
@@ -31,21 +30,18 @@ from transformers.modeling_outputs import (
 
 from regard.core import (
     Count,
-    Marks,
     OptionError,
     ShapeError,
     UnsupportedError,
     checked,
-    compaction,
     existing,
     marks,
-    permute,
     shown,
     tuples,
 )
 from regard.hf.config import STACK, RegardConfig
 from regard.hf.load import described, restored
-from regard.hf.masks import FOLLOWS, PACKING, documents
+from regard.hf.masks import FOLLOWS, PACKING, documents, predicted
 from regard.hf.stack import Stack
 from regard.hf.states import StateCache
 from regard.models.classifier import ClassifierConfig
@@ -209,17 +205,6 @@ CACHE = "cache" if hasattr(CausalLMOutputWithPast, "cache") else "past_key_value
 """What Transformers calls a cache, from 5.24 on and before."""
 
 
-def _moved(labels: Tensor, valid: Marks, numbers: Numbers) -> Tensor:
-    """Each label right behind the valid token that predicts it; none predicts the first of a row or of a document."""
-    source, back, there = compaction(valid)
-    labels = permute(labels, source).masked_fill(~there, -100)
-    if numbers is not None:
-        starts = F.pad(permute(numbers, source).diff() != 0, (1, 0))
-        labels = labels.masked_fill(starts, -100)
-    after = permute(F.pad(labels[:, 1:], (0, 1), value=-100), back).masked_fill(~valid, -100)
-    return F.pad(after[:, :-1], (1, 0), value=-100)
-
-
 class RegardForCausalLM(RegardModel, GenerationMixin):
     """`generate` streams at the mechanism's own cost where it can, and else computes the whole sequence for each token."""
 
@@ -262,7 +247,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         known = numbers is not None or attention_mask is not None
         if known and labels is not None and labels.shape == input_ids.shape:
             valid = None if attention_mask is None else attention_mask[:, -y.shape[1] :] == 1
-            labels = _moved(labels, existing(input_ids, valid), numbers)
+            labels = predicted(labels, existing(input_ids, valid), numbers)
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         N = y.shape[1]
         if isinstance(keep, Tensor) and not ((keep >= -N) & (keep < N)).all():
