@@ -184,9 +184,7 @@ class RegardModel(PreTrainedModel):
         return output if told else output.to_tuple()
 
 
-_UNCOUNTED = ("regression", "multi_label_classification")
-"""Problems whose loss Transformers takes as a mean over the batch, whatever `num_items_in_batch` says."""
-
+_UNCOUNTED = ("regression", "multi_label_classification")  # losses that are means of the batch
 _SILENT = {
     "use_cache",
     "cache_position",
