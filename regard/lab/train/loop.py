@@ -153,6 +153,8 @@ class _Trainer:
             raise OptionError(
                 f"batch_size ({config.batch_size}) must be a multiple of the {processes} processes"
             )
+        if config.batch_l2 and processes > 1:
+            raise OptionError("batch_l2 is of the ids of a whole batch: train in one process")
         self.batches = Batches(splits.train.lengths, config.batch_size, config.seed, config.bucket)
         self.steps = config.steps or steps_for_tokens(config.tokens or 0, self.batches)
         self.collate = packing(task, model, splits.train) if config.packing else task.collate
@@ -209,11 +211,13 @@ class _Trainer:
         limit = self.config.clip or math.inf
         self.model.train()
         for batch in islice(batches, until - first):
-            tokens += self.task.count(batch)
+            count = self.task.count(batch)
+            tokens += count
             batch = send_to_device(batch, self.accelerator.device)
             with self.terms.watching() as calls:
                 loss = self._loss(batch)
-            loss = loss * self._weight(batch) + self.terms.of(calls, batch)
+            part = self._part(torch.tensor(count, device=loss.device)) if calls else 1.0
+            loss = loss * self._weight(batch) + part * self.terms.of(calls, batch)
             self.accelerator.backward(loss)
             self._check_used()
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
@@ -235,9 +239,13 @@ class _Trainer:
 
     def _weight(self, batch: Batch) -> Tensor | float:
         """Weight of this process's loss in the mean over processes: its part of the labels, where the loss is their mean."""
-        if self.group is None or type(self.task).loss is not Task.loss:
+        if type(self.task).loss is not Task.loss:
             return 1.0
-        own = (batch["labels"] != IGNORED).sum()
+        return self._part((batch["labels"] != IGNORED).sum())
+
+    def _part(self, own: Tensor) -> Tensor | float:
+        if self.group is None:
+            return 1.0
         return own * self.accelerator.num_processes / self.accelerator.reduce(own, "sum")
 
     def _check_used(self) -> None:

@@ -30,6 +30,7 @@ from regard.models import LanguageModelConfig
 from tests.lab.train.tiny import CONFIG, Majority, TinyModel
 
 STEPS = replace(CONFIG, steps=9, eval_every=3, checkpoint_every=3, log_every=1)
+APART = replace(STEPS, disagreement="output")
 MODEL = LanguageModelConfig(mixer="softmax", vocab_size=5, dim=8, num_heads=2, max_len=9)
 COMMAND = "train recall --train.steps 4 --train.batch-size 8 --train.log-every 2 --train.warmup 0"
 
@@ -89,7 +90,8 @@ def trained(folder, how="ddp", stopped=0, killed=0):
     vars(task).update(step=step, stopped=stopped, killed=killed)
     with mock.patch.object(launched, "Accelerator", sharding if how == "fsdp" else Accelerator):
         try:
-            result = fit(model, task, STEPS, folder, progress=False)
+            config = STEPS if how == "own" else APART
+            result = fit(model, task, config, folder, progress=False)
         except Stopped:
             return None
     names = ("losses", "curve", "value", "tokens")
