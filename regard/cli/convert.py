@@ -69,10 +69,9 @@ class Convert(Declared):
             raise MissingDataError(f"convert: there is no {self.folder}")
         if realpath(self.out) == realpath(self.folder):
             raise OptionError(f"convert: --out ({self.out}) is the folder of the model itself")
-        taught = {one.name: one.default for one in fields(self) if one.name in TEACHING}
-        given = [name for name, usual in taught.items() if getattr(self, name) != usual]
-        if given and not self.text:
-            raise OptionError(f"convert: {given[0]} is of teaching, which needs --text")
+        for one in fields(self):
+            if one.name in TEACHING and not self.text and getattr(self, one.name) != one.default:
+                raise OptionError(f"convert: {one.name} is of teaching, which needs --text")
         check_writable(self.out, folder=True)
         _check_free(self.out)
         ids = _tokens(self.folder, self.text, self.length) if self.text else None

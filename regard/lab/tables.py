@@ -42,6 +42,7 @@ from regard.lab.tasks.tables import numbered
 from regard.lab.tasks.task import DataSeed, Splits
 from regard.lab.train import TrainConfig, fit
 from regard.lab.train.checkpoint import Checkpoint, load, save
+from regard.lab.train.launched import processes
 from regard.lab.train.resume import capture, restore
 from regard.lab.train.run import as_json, from_json
 from regard.models import ModelConfig
@@ -87,6 +88,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         splits = table_splits(
             X, y, parts, of=self.of, numeric=self.numeric, min_count=self.min_count
         )
+        if processes() > 1:
+            raise OptionError("TableClassifier.fit trains in one process, without a launcher")
         kept = dict(vars(self))
         self._set(splits.schema, names, single)
         task = Given(labels=names)

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, RegardError, ShapeError, checked, shown
 from regard.lab.data.records import IGNORED, Records
+from regard.lab.data.source import own_code
 from regard.lab.tasks import Batch, Splits, Task
 from regard.lab.train import checkpoint
 from regard.lab.train.batches import Batches, in_order, loaded, packing, steps_for_tokens
@@ -164,9 +165,10 @@ class _Trainer:
         self.schedule = make_schedule(optimizer, config.warmup, self.steps, config.schedule)
         self.terms = Terms(accelerator.unwrap_model(self.model), config, splits)
         self.group = dist.group.WORLD if processes > 1 else None  # of the shares
-        told = str | int | float | tuple
-        chosen = {name: value for name, value in asdict(task).items() if isinstance(value, told)}
+        chosen = {k: v for k, v in asdict(task).items() if not isinstance(v, Path | None)}
         facts = {"task": task.name, "options": chosen, "data_sha256": splits.sha256, **origin}
+        if not type(task).__module__.startswith("regard."):
+            facts["code"] = own_code(type(task))
         self.keeper = Keeper(accelerator, self.model, optimizer, config, run_dir, facts)
         self.state = self.keeper.restored()
         self.schedule.last_epoch = self.state.step

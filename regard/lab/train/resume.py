@@ -39,6 +39,10 @@ class TrainState:
     stopped: bool = False
 
 
+def _name(one: object) -> str:
+    return getattr(one, "__qualname__", str(one))
+
+
 class Keeper:
     """Writes the checkpoints of one run, and goes on from them. facts: JSON values that must be equal for that."""
 
@@ -58,7 +62,7 @@ class Keeper:
         self.root = run_dir / "checkpoints"
         self.keep = config.keep
         told = {name: value for name, value in asdict(config).items() if name not in MAY_DIFFER}
-        self.identity = json.loads(json.dumps({"config": told, **facts}))
+        self.identity = json.loads(json.dumps({"config": told, **facts}, default=_name))
         # takes seconds to import, which a process that trains nothing does without
         self.api = import_module("torch.distributed.checkpoint.state_dict")
         self.whole = self.api.StateDictOptions(full_state_dict=True, cpu_offload=True)

@@ -1,7 +1,8 @@
 """The training loop: it learns, stops, refuses, and goes on where it was cut off; `tests.faults` kills it."""
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from itertools import count
 
 import numpy as np
@@ -60,14 +61,15 @@ def test_resuming_in_the_middle_of_an_epoch_continues_exactly_with_any_workers(t
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "cut", config, task=Cut())
     assert newest(tmp_path / "cut").state["progress"]["step"] == 14  # of 12 an epoch
-    resumed, after = train(tmp_path / "cut", replace(config, workers=1), model=tiny_model(seed=3))
+    start_of, later = tiny_model(seed=3), replace(config, workers=1)
+    resumed, after = train(tmp_path / "cut", later, task=Cut(), model=start_of)
     whole, result = train(tmp_path / "whole", config)
     assert_same_bits(resumed, whole)
     assert replace(after, seconds=result.seconds) == result
     unlike, _ = train(tmp_path / "unlike", replace(config, seed=1))
     assert not torch.equal(unlike.head.weight, whole.head.weight)
     with pytest.raises(OptionError, match=rf"config.bucket is {bucket} there and {other} here"):
-        train(tmp_path / "cut", replace(config, bucket=other))
+        train(tmp_path / "cut", replace(config, bucket=other), task=Cut())
 
 
 def test_what_is_no_run_or_folder_is_named(tmp_path):
@@ -151,15 +153,21 @@ def test_a_task_of_ones_own_gives_numbers_or_is_refused(tmp_path, method, given,
         train(tmp_path, task=task)
 
 
-def test_a_run_of_other_options_of_its_task_is_another(tmp_path):
+def test_a_run_of_other_options_or_code_of_its_task_is_another(tmp_path, monkeypatch):
     """Which data of the same content do not tell: the loss and the metric may."""
 
     class Weighed(Majority):
         weight: float = 0.0
+        of: Mapping[str, float] = field(default_factory=dict)
 
     train(tmp_path, task=Weighed())
     with pytest.raises(OptionError, match=r"another run: options\.weight is 0\.0"):
         train(tmp_path, task=Weighed(weight=0.5))
+    with pytest.raises(OptionError, match=r"another run: of\.all is None"):
+        train(tmp_path, task=Weighed(of={"all": 5.0}))
+    monkeypatch.setattr("regard.lab.train.loop.own_code", lambda of: "edited")
+    with pytest.raises(OptionError, match="another run: code is "):
+        train(tmp_path, task=Weighed())
 
 
 @pytest.mark.parametrize("method, given", [("load", None), ("collate", None), ("trivial_baseline", float("nan"))])  # fmt: skip
