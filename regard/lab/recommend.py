@@ -309,9 +309,7 @@ def _notes(case: Case, known: _Known, ranked: Sequence[Candidate]) -> list[str]:
     other = [n for n, found in able.items() if found.causal != (case.causal or case.decode)]
     one_length = [n for n, found in able.items() if found.ratio and found.ratio.error is None]
     unproved = [name for name, found in able.items() if not found.quality]
-    unheld = [
-        f.mechanism for f in ranked if case.memory and not (f.bytes and f.bytes.error is not None)
-    ]
+    unheld = [f.mechanism for f in ranked if case.memory and (not f.bytes or f.bytes.error is None)]
     old = [f"{count} of {label}" for label, count in sorted(known.old.items())]
     where = "".join(
         "One {unit}, batch {batch}, dim {dim}, {num_heads} heads, ".format(**row.setting) + row.provenance.device for row in rows[:1]

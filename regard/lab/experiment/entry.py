@@ -43,10 +43,12 @@ class Entry(Declared):
             raise OptionError(f"entry {self.title!r} needs one of mixer and make")
         if not (self.before is None or hasattr(self.before, "task")):
             raise OptionError(f"entry: before ({shown(self.before)}) must be a Column")
-        if self.make and not (callable(self.make) and self.title):
-            raise OptionError("an entry that makes its model needs a function and a title")
-        if self.make and (self.options or self.model):
-            raise OptionError("an entry that makes its model takes neither options nor model")
+        if self.make and not (
+            callable(self.make) and self.title and not {**self.options, **self.model}
+        ):
+            raise OptionError(
+                "an entry that makes its model needs a function and a title, and takes neither options nor model"
+            )
         check_own("entry", self.options)
         check_named("entry", {"mixer": self.mixer, **self.options, **self.model})
         if self.make and not isinstance(self.written, type | FunctionType):

@@ -23,13 +23,13 @@ def of_question(results: Results) -> Told:
     shown = dict.fromkeys([*results.lines, *results.labels])
     rows = [_row(results, label) for label in shown]
     ran = [row for cell in results.cells.values() for row in cell.rows]
-    ran = [*ran, *results.timed.values()] or [asked]
+    ran += results.timed.values()
     kept = ("name", "about", "kind", "seeds", "rates", "mark", "limits", "laws")
     return {name: results.config[name] for name in kept} | {
         "headline": headline(results),
         "commit": asked.provenance.commit,
         "asked": asked.provenance.started,
-        "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran)),
+        "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran or [asked])),
         "columns": [_column(results, name) for name in (*results.trained, *timed)],
         "rows": [row for row in rows if row["cells"] or row["timed"]],
         "gained": results.gained,

@@ -143,7 +143,10 @@ class Task(Declared):
             raise ShapeError(
                 f"{self.name}: the model gives {len(logits)} answers, and {len(labels)} are asked"
             )
-        return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing)
+        # A process's share of a batch may ask nothing.
+        return F.cross_entropy(
+            logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing, reduction="sum"
+        ) / (labels != IGNORED).sum().clamp_min(1)
 
     def columns(self, model: nn.Module, batch: Batch) -> Columns:
         """The columns that `measure` reads, with a value for each item of a batch."""

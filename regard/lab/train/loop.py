@@ -218,8 +218,8 @@ class _Trainer:
             batch = send_to_device(batch, self.accelerator.device)
             with self.terms.watching() as calls:
                 loss = self._loss(batch)
-            part = self._part(torch.tensor(count, device=loss.device)) if calls else 1.0
-            loss = loss * self._weight(batch) + part * self.terms.of(calls, batch)
+            term = self.terms.of(calls, batch) * self._part(torch.tensor(count, device=loss.device))
+            loss = loss * self._weight(batch) + term
             self.accelerator.backward(loss)
             self._check_used()
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))

@@ -185,6 +185,14 @@ def test_a_part_without_a_label_is_named():
             Digits().chance(splits)
 
 
+def test_a_share_without_a_label_weighs_nothing():
+    task, model = Majority(), tiny_model()
+    batch = task.collate(task.load().train)
+    loss = super(Majority, task).loss(model, batch | {"labels": batch["labels"] * 0 - 100})
+    loss.backward()
+    assert loss == 0 and all((p.grad == 0).all() for p in model.parameters() if p.grad is not None)
+
+
 def test_a_budget_in_tokens_ends_with_the_step_that_reaches_it(tmp_path):
     _, result = train(tmp_path / "tokens", replace(CONFIG, steps=None, tokens=1000))
     assert 1000 <= result.tokens < 1000 + 8 * 9
