@@ -141,8 +141,8 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 
 def given_options(words: Sequence[str]) -> dict[str, Any]:
-    """Of words NAME=VALUE. Raises OptionError where a name comes twice."""
-    found = dict[str, Any]()
+    """Returns what words NAME=VALUE give. Raises OptionError where a name comes twice."""
+    found: Any = {}
     for name, value in map(option, words):
         if name in found:
             raise OptionError(f"{name} is given twice")

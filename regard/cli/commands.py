@@ -104,14 +104,14 @@ class Report(Declared):
                 raise UnknownNameError("asked question", self.question, names)
             rows = [row for row in rows if row.kind != "asked" or row.question == self.question]
         page = write_page(rows, self.page).resolve()
-        of_one, found = rows, told(rows)
-        if self.document and found["questions"]:  # of which it is
-            name = found["questions"][0]["name"]
+        of_one = rows
+        if self.document and (asked := told(rows)["questions"]):  # of which it is
+            name = asked[0]["name"]
             of_one = [row for row in rows if row.kind != "asked" or row.question == name]
         drawn = picture(of_one, self.picture) if self.picture else None
         written = document(of_one, self.document, drawn) if self.document else None
         if self.json:
-            print_json(found | {"page": page, "picture": drawn, "document": written})
+            print_json(told(rows) | {"page": page, "picture": drawn, "document": written})
         else:
             console().print(terminal(rows))
             print(f"\nThe page: {page}")

@@ -39,7 +39,7 @@ def configuration(entry: Any) -> Any:
 @cache
 def annotations(function: Callable) -> dict[str, Any]:
     """Type of each argument, where it is known: a name that only type checkers see is not."""
-    found: dict[str, Any] = {}
+    found: Any = {}
     space = getattr(function, "__globals__", None)
     for name, kind in getattr(function, "__annotations__", {}).items():
         with suppress(NameError):

@@ -110,7 +110,8 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
         if is_asked and not getattr(mixer.capabilities, what):
             mixer.require(what)
     if mask.pairwise is not None and mask.pairwise.shape[1:2] > (1,):
-        if any(hasattr(weight, "placements") for weight in mixer.parameters()):
+        gathered = any(hasattr(part, "unshard") for part in mixer.modules())  # by FSDP, in time
+        if not gathered and any(hasattr(z, "placements") for z in mixer.parameters()):
             raise UnsupportedError(
                 f"{who} does not support pairs of each head where processes share its heads: give mask.pairwise one head for all"
             )

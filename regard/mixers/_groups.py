@@ -45,7 +45,7 @@ def told(group: HeadGroup, mixer: Any) -> HeadGroup:
 
 def together(members: Sequence[tuple[str, Capabilities]]) -> Capabilities:
     """Capabilities that all groups share; a No names the first group without it."""
-    joint: dict[str, Any] = {}
+    joint: Any = {}
     for name in (f.name for f in fields(Capabilities)):
         answers = [(who, getattr(can, name)) for who, can in members]
         refusal = next((one for one in answers if isinstance(one[1], No)), None)

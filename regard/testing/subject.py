@@ -129,7 +129,7 @@ class Subject(Judged):
         max_len: in the place of the factory's, where the class has this option.
         """
         blocks = blocks or self.blocks
-        changes: dict[str, Any] = {}
+        changes: Any = {}
         if self.takes_blocks and blocks != "own":
             changes["impl"] = TINY if blocks == "tiny" else blocks
         if max_len and "max_len" in self.options:

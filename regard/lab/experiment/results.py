@@ -165,7 +165,7 @@ class Results:
             for _, column, cell, causal, *_ in config["cells"]
         }
         by_cell: dict[str, list[Row]] = {}
-        newest = dict[Any, str | None]()  # what rows of a column, trained in either form, share
+        newest: Any = {}  # what rows of a column, trained in either form, share
         for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":

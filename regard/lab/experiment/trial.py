@@ -91,9 +91,10 @@ def content(
             if (entry.make or not one.name.endswith("mixer"))
             and (value := getattr(config, one.name)) != one.default
         }
-        named = {resolve(of) for name, of in leaves(config) if name.endswith("mixer")}
-        if entry.mixer and (beside := named - {entry.written}):
-            told["beside"] = sources(*beside)
+        if entry.mixer:
+            named = {resolve(of) for name, of in leaves(config) if name.endswith("mixer")}
+            if beside := named - {entry.written}:
+                told["beside"] = sources(*beside)
     if entry.before:
         data = Splits.of(entry.before.task)
         before = content(entry.before, replace(entry, before=None), data, base, None)

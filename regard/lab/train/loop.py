@@ -218,8 +218,7 @@ class _Trainer:
             batch = send_to_device(batch, self.accelerator.device)
             with self.terms.watching() as calls:
                 loss = self._loss(batch)
-            term = self.terms.of(calls, batch) * self._part(torch.tensor(count, device=loss.device))
-            loss = loss * self._weight(batch) + term
+            loss = loss * self._weight(batch) + self.terms.of(calls, batch) * self._part(count)
             self.accelerator.backward(loss)
             self._check_used()
             norms.append(self.accelerator.clip_grad_norm_(self.model.parameters(), limit))
@@ -245,9 +244,11 @@ class _Trainer:
             return 1.0
         return self._part((batch["labels"] != IGNORED).sum())
 
-    def _part(self, own: Tensor) -> Tensor | float:
+    def _part(self, own: Tensor | int) -> Tensor | float:
+        """This share's part of what all shares have, times their number; 1 where there is one."""
         if self.group is None:
             return 1.0
+        own = torch.as_tensor(own, device=self.accelerator.device)
         return own * self.accelerator.num_processes / self.accelerator.reduce(own, "sum")
 
     def _check_used(self) -> None:

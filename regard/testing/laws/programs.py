@@ -70,7 +70,7 @@ def _serves_all_lengths(subject: Subject, order: Request, *, padded: bool) -> No
 
 
 def _exported(mixer: Mixer, x: Tensor, request: Request, *, free: bool = False) -> nn.Module:
-    options = dict[str, Any]()
+    options: Any = {}
     if free:
         sizes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
         fields, _ = tree_flatten(request.mask, is_leaf=lambda z: z is not request.mask)
