@@ -151,6 +151,9 @@ def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_p
     assert [(row["mixer"], row["pass"]) for row in absent] == asked
     _, out, _ = ran(capsys, line, "--passes", "forward")
     assert "laws: not checked" in out and absent[0]["not run"] in out
+    line = "bench --mixers fnet --lengths 8 --passes forward --causal yes --unchecked --plot"
+    code, out, err = ran(capsys, line, str(tmp_path / "none.svg"))
+    assert code == 2 and "nothing to draw" in err and absent[0]["not run"] in out
 
 
 def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, monkeypatch):

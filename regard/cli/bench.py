@@ -91,23 +91,23 @@ class Bench(Declared):
         absent = [
             {"pass": kind, "mixer": name, "not run": why} for (kind, name), why in not_run.items()
         ]
+        if self.json:
+            found = {"timed": list(map(_data, timed)), "not_run": absent}
+            print_json(found | {"laws_checked": not self.unchecked})
+        else:
+            print_table(map(_line, timed))
+            if absent:
+                print_table(absent)
+            for origin in dict.fromkeys(map(_origin, timed)):
+                print(visible(origin))
+            checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
+            print(
+                f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
+            )
         if self.plot:
             from regard.lab.report.pictures import draw_timings
 
             draw_timings(timed, self.plot)
-        if self.json:
-            found = {"timed": list(map(_data, timed)), "not_run": absent}
-            print_json(found | {"laws_checked": not self.unchecked})
-            return
-        print_table(map(_line, timed))
-        if absent:
-            print_table(absent)
-        for origin in dict.fromkeys(map(_origin, timed)):
-            print(visible(origin))
-        checked = "not checked (--unchecked)" if self.unchecked else "checked on this source"
-        print(
-            f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
-        )
 
     def _settings(self) -> "list[Setting]":
         from regard.lab import Setting
