@@ -74,7 +74,7 @@ from regard.core.shapes import (
     Keys,
     Marks,
     Mixed,
-    Others,
+    OtherTokens,
     Positions,
     Queries,
     Scalar,

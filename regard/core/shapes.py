@@ -17,9 +17,9 @@ LARGEST = 2**31 - 1
 """No size may exceed it."""
 
 Tokens = Float[Tensor, "B T D"]
-Others = Float[Tensor, "B S D"]
+OtherTokens = Float[Tensor, "B S D"]
 """Tokens that keys and values are made of."""
-Context = Others | None
+Context = OtherTokens | None
 """Tokens of another sequence; None: the tokens themselves."""
 Marks = Bool[Tensor, "B S"]
 """True at some tokens: those that exist, say."""

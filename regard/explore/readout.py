@@ -25,7 +25,7 @@ from regard.core import (
     Mask,
     Mixer,
     OptionError,
-    Others,
+    OtherTokens,
     Seed,
     TensorMap,
     UnsupportedError,
@@ -95,7 +95,7 @@ def kind_of(weights: Weights) -> Kind:
 
 def influence(
     function: TensorMap,
-    x: Others,
+    x: OtherTokens,
     *,
     probes: int | None = None,
     seed: Seed = 0,

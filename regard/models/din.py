@@ -29,10 +29,10 @@ from regard.nn.dnn import DNN, Widths
 from regard.nn.fields import (
     MISSING,
     Categorical,
-    Counts,
     Field,
     FieldBatch,
     FieldEmbedding,
+    Occurrences,
     Sequence,
     vocabularies,
 )
@@ -107,7 +107,7 @@ class DIN(FieldsModel):
         history, candidate, valid = self._interest(batch)
         return self.pool.weights(history, candidate, valid=valid)[:, 0]
 
-    def batch_l2(self, batch: FieldBatch, counts: Counts) -> Scalar:
+    def batch_l2(self, batch: FieldBatch, counts: Occurrences) -> Scalar:
         """Mini-batch-aware L2, to be multiplied by lambda: see FieldEmbedding.batch_l2.
 
         Raises ShapeError where the counts are not those of the schema.

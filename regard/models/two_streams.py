@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Others, Rate
+from regard.core import Mask, OtherTokens, Rate
 from regard.functional.relative import Segments, segment_bias
 from regard.functional.rows import masked_softmax, upto
 from regard.mixers.transformer_xl import TransformerXL
@@ -22,7 +22,7 @@ from regard.nn import FEED_FORWARDS
 
 CONTEXT = -1
 """The rank of a token that all may see."""
-Ranks = Int[Tensor, "B T"]
+Order = Int[Tensor, "B T"]
 
 
 class TrunkConfig(SizesConfig, ABC):
@@ -39,7 +39,7 @@ class TrunkConfig(SizesConfig, ABC):
 class FactorizationOrder(NamedTuple):
     """The rank of each token, which decides what it sees, and its segment; valid tokens come first in every row."""
 
-    order: Ranks
+    order: Order
     valid: Bool[Tensor, "B T"]
     segments: Numbers
 
@@ -119,6 +119,6 @@ def mixed(mixer: TransformerXL, x: Tensor, seen: Tensor, mask: Mask, segments: N
     return mixer.relate(x, segments, _of_keys(segments, seen), context=seen, mask=mask)
 
 
-def _of_keys(segments: Int[Tensor, "B T"], seen: Others) -> Int[Tensor, "B S"]:
+def _of_keys(segments: Int[Tensor, "B T"], seen: OtherTokens) -> Int[Tensor, "B S"]:
     """Segments of memory and tokens: a memory is segment 0."""
     return F.pad(segments, (seen.shape[1] - segments.shape[1], 0))

@@ -53,7 +53,7 @@ from regard.models.tokens import (
 from regard.models.two_streams import (
     CONTEXT,
     FactorizationOrder,
-    Ranks,
+    Order,
     TrunkConfig,
     TwoStreamLayer,
 )
@@ -153,7 +153,7 @@ class XLNet(Model):
         nn.init.zeros_(self.bias)
 
     def forward(
-        self, tokens: Tokens, *, order: Ranks, valid: Valid = None, segments: Numbers = None
+        self, tokens: Tokens, *, order: Order, valid: Valid = None, segments: Numbers = None
     ) -> TokenLogits:
         self._check(tokens, order, valid, segments)
         return self._read(tokens, self.trunk.empty(tokens.shape[0], 0), order, valid, segments)[0]
@@ -171,7 +171,7 @@ class XLNet(Model):
         tokens: Tokens,
         state: State,
         *,
-        order: Ranks,
+        order: Order,
         valid: Valid = None,
         segments: Numbers = None,
     ) -> tuple[TokenLogits, State]:

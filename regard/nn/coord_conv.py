@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.core import CheckedModule, Count, OptionError
 from regard.functional.positions.coordinates import coordinates
 
-Size = int | tuple[int, int]
+Pixels = int | tuple[int, int]
 """Pixels along both axes, or along rows and columns."""
 
 
@@ -25,11 +25,11 @@ class CoordConv2d(CheckedModule):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Size,
+        kernel_size: Pixels,
         *,
-        stride: Size = 1,
+        stride: Pixels = 1,
         padding: Count | tuple[Count, Count] | Literal["same", "valid"] = 0,
-        dilation: Size = 1,
+        dilation: Pixels = 1,
         bias: bool = True,
         radius: bool = False,
     ):

@@ -33,7 +33,7 @@ UNKNOWN = 1
 FIRST_KNOWN = 2
 
 FieldBatch = Mapping[str, Tensor]
-Counts = Mapping[str, Int[Tensor, "V"]]
+Occurrences = Mapping[str, Int[Tensor, "V"]]
 """How often each id of a vocabulary occurs, by the vocabulary's name."""
 Embedded = Float[Tensor, "B M D"]
 Present = Bool[Tensor, "B M"]
@@ -183,7 +183,7 @@ class FieldEmbedding(nn.Module):
         """Rows of a vocabulary's table; zero where the id is that of a missing value."""
         return clear(self.table(name)(ids), ids != MISSING)
 
-    def batch_l2(self, batch: FieldBatch, counts: Counts) -> Scalar:
+    def batch_l2(self, batch: FieldBatch, counts: Occurrences) -> Scalar:
         """Mini-batch-aware L2 (Zhou et al. 2018, arXiv 1706.06978): sum of |E[j]|^2 / (2 n_j) over the ids j in the batch.
 
         `counts` holds n_j, how often id j occurs in the training data, for each vocabulary. Times lambda, the term's

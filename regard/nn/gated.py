@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Others, Positions, Tokens, check_even
+from regard.core import OtherTokens, Positions, Tokens, check_even
 from regard.functional.positions.rotary import rotate
 from regard.nn.starts import Glorot, glorot, unset
 
@@ -61,7 +61,7 @@ class GatedUnit(nn.Module):
     def views(self, x: Tokens) -> Views:
         return self.offset_scale(F.silu(self.shared(x)))
 
-    def values(self, x: Others) -> Float[Tensor, "B 1 S F"]:
+    def values(self, x: OtherTokens) -> Float[Tensor, "B 1 S F"]:
         return F.silu(self.value(x))[:, None]
 
     def merge(self, x: Tokens, mixed: Float[Tensor, "B 1 T F"]) -> Tokens:

@@ -14,7 +14,7 @@ from regard.core import (
     Keys,
     Mixed,
     OptionError,
-    Others,
+    OtherTokens,
     Queries,
     ShapeError,
     TensorMap,
@@ -108,13 +108,13 @@ class Heads(CheckedModule):
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
         return self._heads("query", x, after)
 
-    def keys(self, x: Others, after: After = None) -> Float[Tensor, "B G S K"]:
+    def keys(self, x: OtherTokens, after: After = None) -> Float[Tensor, "B G S K"]:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self._heads("query", x, after))
         return self._heads("key", x, after)
 
-    def values(self, x: Others) -> Float[Tensor, "B G S V"]:
+    def values(self, x: OtherTokens) -> Float[Tensor, "B G S V"]:
         return self._heads("value", x)
 
     def split(
@@ -213,7 +213,7 @@ class Values(Merged):
         self.out = Glorot(dim, dim)
         glorot(self)
 
-    def split(self, x: Others) -> Float[Tensor, "B H S V"]:
+    def split(self, x: OtherTokens) -> Float[Tensor, "B H S V"]:
         return split_heads(self.value(x), self.num_heads, self.head_dim)
 
 

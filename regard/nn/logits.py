@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Others, Positions, Tokens
+from regard.core import OtherTokens, Positions, Tokens
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
 from regard.functional.rows import first_places, longer, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
@@ -38,7 +38,9 @@ class PositionLogits(nn.Module):
     ) -> Logits:
         raise NotImplementedError
 
-    def keys(self, x: Others, position: Tensor | None = None) -> Float[Tensor, "B H S A"] | None:
+    def keys(
+        self, x: OtherTokens, position: Tensor | None = None
+    ) -> Float[Tensor, "B H S A"] | None:
         """What logits read of keys, by default of those of the same tokens; None: nothing."""
         return None
 
