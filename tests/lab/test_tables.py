@@ -166,3 +166,11 @@ def test_predictions_refuse_what_the_schema_refuses(fitted):
         fitted.predict(OTHER | {"price": [*list(OTHER["price"])[:-1], "dear"]})
     with pytest.raises(ShapeError, match="a table is a dict"):
         fitted.predict(None)
+
+
+def test_a_launcher_is_refused(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    labels = [0, 1] * 20
+    with pytest.raises(OptionError, match="trains in one process, without a launcher"):
+        TableClassifier(m.AutoIntConfig(dim=4, head_dim=4)).fit({"x": labels}, labels)

@@ -250,6 +250,9 @@ def test_what_cannot_be_cut_or_divided_is_refused_in_one_sentence():
     for why, undivided in whole.items():
         with pytest.raises(UnsupportedError, match=why):
             tensor_plan(nn.Sequential(undivided))
+    mixer.heads.query.weight.placements, mixer.heads.query.unshard = (), None  # as FSDP has them
+    of_each = Mask(pairwise=torch.ones(1, 3, 2, 2).bool())  # gathered in time, all heads are here
+    assert mixer(torch.zeros(1, 2, 24), mask=of_each).shape == (1, 2, 24)
     learns = pytest.raises(UnsupportedError, match="training on parts of a sequence: its centroid")
     with sequence(routing, ALONE), learns:
         routing(torch.zeros(1, 2, 24))

@@ -245,6 +245,13 @@ def tall(column):
     return ClassifierConfig(**column.task.facts, max_len=column.task.max_len, dim=8, num_heads=2, num_layers=2)  # fmt: skip
 
 
+def test_ray_is_asked_for_before_anything_is_timed(ledger, monkeypatch):
+    monkeypatch.setattr("regard.lab.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="needs ray"):
+        ask(QUICK, ledger, ledger.path.parent, on_ray=True)
+    assert not ledger.rows()
+
+
 def test_a_fault_of_the_disk_is_no_result(ledger, monkeypatch):
     full = mock.Mock(side_effect=PathError("the disk is full"))
     monkeypatch.setattr(trial, "_fitted", full)
