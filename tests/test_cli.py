@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -244,6 +246,19 @@ def test_options_may_be_patterns_and_sizes_of_blocks():
     assert option("impl=Form(tile=8)") == ("impl", regard.Form(tile=8))
     assert option("score=additive") == ("score", "additive")
     assert option("score={[]}") == ("score", "{[]}")
+
+
+def test_paths_and_texts_are_as_they_were_typed():
+    types = get_type_hints(catalog("tasks")["own_table"])
+    for path in ("1.10", "2024_01", "novel(1).csv"):
+        assert given_options([f"path={path}"], types) == {"path": Path(path)}
+    assert given_options(["target=2020", "positive=1"], types) == {
+        "target": "2020",
+        "positive": "1",
+    }
+    assert given_options(["seed=1"], types) == {"seed": 1}
+    with pytest.raises(RegardError, match="NAME=VALUE"):
+        given_options(["path"], types)
     with pytest.raises(RegardError, match="sizes is given twice"):
         given_options(["sizes=3", "widths=3", "sizes=3"])
     assert option("sizes=(1, 2)") == ("sizes", (1, 2))

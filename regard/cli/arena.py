@@ -10,13 +10,13 @@ from dataclasses import asdict, fields, replace
 from itertools import chain
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from tyro.conf import Positional
 
 from regard.cli.arguments import Flag, Json, Length, Words, given_options
 from regard.cli.bench import LEDGER, PAGE, check_outputs
-from regard.cli.names import choice, entry, task
+from regard.cli.names import choice, entry
 from regard.cli.printing import print_json
 from regard.core import Above0, Declared, OptionError, Seed
 
@@ -188,7 +188,8 @@ class Arena(Declared):
         timed = question.timed
         trained = question.trained
         if self.task is not None:
-            own = task(self.task, given_options(self.task_options))
+            cls = entry("tasks", self.task)
+            own = cls(**given_options(self.task_options, get_type_hints(cls)))
             train = TrainConfig(tokens=500_000, lr=2e-3, eval_every=50, checkpoint_every=50, keep=1)
             trained = columns(own, train)
             changes |= {

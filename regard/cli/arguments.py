@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin
 
 import tyro
@@ -34,6 +36,8 @@ PLAIN = {
 }
 """What tyro says -> what is said here."""
 Flag = FlagCreatePairsOff[bool]
+Types = Mapping[str, Any]  # of options, by their names
+NO_TYPES: Types = MappingProxyType({})
 Words = tuple[str, ...]  # separated by spaces
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
@@ -140,21 +144,29 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-def given_options(words: Sequence[str]) -> dict[str, Any]:
+def given_options(words: Sequence[str], types: Types = NO_TYPES) -> dict[str, Any]:
     """Returns what words NAME=VALUE give. Raises OptionError where a name comes twice."""
     found: Any = {}
-    for name, value in map(option, words):
+    for name, value in (option(word, types) for word in words):
         if name in found:
             raise OptionError(f"{name} is given twice")
         found[name] = value
     return found
 
 
-def option(word: str) -> tuple[str, Any]:
-    """A Python literal where the value is one, a value such as `[Window(4, 4), Block(8) | First(1)]`, and text otherwise."""
+def option(word: str, types: Types = NO_TYPES) -> tuple[str, Any]:
+    """A Python literal where the value is one, a value such as `[Window(4, 4), Block(8) | First(1)]`, and text otherwise.
+
+    Where its type is that of a path or a text, the value is as it was typed.
+    """
     name, equals, value = word.partition("=")
     if not equals or not name:
         raise OptionError(f"options are written NAME=VALUE, got {word!r}")
+    kind = types.get(name)
+    if "Path" in str(kind):
+        return name, Path(value)
+    if kind in (str, str | None):
+        return name, value
     try:
         return name, _read(value)
     except (RecursionError, MemoryError):

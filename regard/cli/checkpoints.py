@@ -57,6 +57,7 @@ class Loaded(NamedTuple):
         unknown = self.tokenizer is None and None in (given.tokens, given.target_tokens)
         lacks = {
             "is a run on a table and keeps no schema. Fit and save a regard.lab.tables.TableClassifier": "table" in kinds,
+            "reads vectors of numbers, which no option gives": "vectors" in kinds,
             f"reads pictures of {size} pixels. Give --file picture.png, or --tokens": size and given.tokens is None,
             "is a run on pairs of texts and keeps no vocabulary. Give --tokens and --target-tokens": "translate" in kinds
             and unknown,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.describe import catalog
 from regard.core import Catalog, OptionError, UnknownNameError, blamed, limited
@@ -66,14 +66,6 @@ def own(name: str, kinds: Sequence[str] = tuple(BASES)) -> tuple[str, Any]:
     )
     module, _, attribute = name.partition(":")
     raise OptionError(f"{name}: {attribute!r} in {module} is not {said}")
-
-
-def task(name: str, given: dict[str, Any]) -> Any:
-    """The task of this name or class with these options. Raises UnknownNameError, OptionError."""
-    cls = entry("tasks", name)
-    hints = get_type_hints(cls)
-    paths = {key: Path(str(v)) for key, v in given.items() if "Path" in str(hints.get(key))}
-    return cls(**given | paths)
 
 
 def _trial(question: Any, label: str, column_name: str = "") -> Any:

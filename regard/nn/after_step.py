@@ -39,7 +39,7 @@ def after_step(model: nn.Module, group: Any = None) -> None:
         )
     if group is not None:
         for centroids in counted:
-            for staged in centroids.staged:
+            for staged in centroids.since_update():
                 dist.all_reduce(staged, group=group)
     for module in model.modules():
         if isinstance(module, Mixer):

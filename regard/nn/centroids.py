@@ -7,8 +7,7 @@ step without tokens changes nothing. What a forward saw is counted when its grad
 however often activations are recomputed, and never in evaluation. `regard.nn.after_step` adds up the counts of processes.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -63,7 +62,9 @@ class Centroids(nn.Module):
     value: Tensor
     sums: Tensor
     counts: Tensor
-    staged: Sequence[Tensor]
+    staged: (
+        Counts | None
+    )  # since the last update; as a buffer it would be saved, and overwritten by the first process's
 
     def __init__(
         self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None
@@ -73,9 +74,9 @@ class Centroids(nn.Module):
         self.decay = decay
         self.seed = seed
         self.register_buffer("value", torch.empty(shape))
-        self.register_buffer("sums", torch.empty(shape))
-        self.register_buffer("counts", torch.empty(shape[:2]))
-        self.staged = torch.empty(shape), torch.empty(shape[:2])
+        wide = wide_type(self.value)
+        self.register_buffer("sums", torch.empty(shape, dtype=wide))
+        self.register_buffer("counts", torch.empty(shape[:2], dtype=wide))
         self.reset_parameters()
 
     @torch.no_grad()
@@ -85,8 +86,7 @@ class Centroids(nn.Module):
         self.value.copy_(start)
         self.sums.copy_(start)
         self.counts.fill_(1)
-        for staged in self.staged:
-            staged.zero_()
+        self.staged = None
 
     def counters(self, who: str) -> Counts:
         """Raises UnsupportedError under torch.func, and while a program is exported."""
@@ -95,11 +95,18 @@ class Centroids(nn.Module):
                 f"{who} in training counts tokens for its centroids, which torch.func and torch.export cannot carry. "
                 "Call eval() first: outputs and gradients are the same, and centroids stay as they are"
             )
+        return self._zero()
+
+    def _zero(self) -> Counts:
         return Counts(torch.zeros_like(self.sums), torch.zeros_like(self.counts))
+
+    def since_update(self) -> Counts:
+        self.staged = self.staged or self._zero()
+        return self.staged
 
     def count(self, y: Tensor, counts: Counts) -> Tensor:
         """y itself; once its gradient has passed, the counts are part of the next update."""
-        return _Staged.apply(y, *counts, *self.staged)
+        return _Staged.apply(y, *counts, *self.since_update())
 
     def distance(
         self, project: TensorMap, tokens: Tokens, valid: Bool[Tensor, "B T"] | None
@@ -112,19 +119,22 @@ class Centroids(nn.Module):
         return (squares * valid[:, None]).sum() / (valid.sum().clamp_min(1) * z.shape[1])
 
     def _apply(self, fn: TensorMap, recurse: bool = True):
-        """Moves the staged counts too; as a buffer they would be saved, and overwritten by the first process's.
-
-        Averages stay in float32 at least: a share of 0.001 is lost in 16 bits.
-        """
-        before = (self.sums, self.counts, *self.staged)
+        """Averages stay in float32 at least: a share of 0.001 is lost in 16 bits."""
+        before = self.sums, self.counts
         super()._apply(fn, recurse)
-        self.sums, self.counts, *self.staged = (_at_least_float32(fn, old) for old in before)
+        self.sums, self.counts = (_at_least_float32(fn, old) for old in before)
+        self.staged = self.staged and Counts(*(_at_least_float32(fn, old) for old in self.staged))
         return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """What was counted belongs to other weights, or is the garbage of `to_empty`."""
+        super()._load_from_state_dict(*args)
+        self.staged = None
 
     @torch.no_grad()
     def update(self) -> None:
         """Moves the centroids to what was counted since the last update. Communicates nothing."""
-        sums, counts = self.staged
+        sums, counts = self.since_update()
         any_token = counts.sum() > 0
         keep = 1 - (1 - self.decay) * any_token.type_as(counts)
         self.sums.mul_(keep).add_(sums * (1 - keep))
@@ -133,8 +143,7 @@ class Centroids(nn.Module):
         smooth = (self.counts + EPS) / (n + self.counts.shape[-1] * EPS) * n
         moved = (self.sums / smooth[..., None]).type_as(self.value)
         self.value.copy_(torch.where(any_token, moved, self.value))
-        sums.zero_()
-        counts.zero_()
+        self.staged = None
 
 
 def _at_least_float32(fn: TensorMap, old: Tensor) -> Tensor:

@@ -42,14 +42,17 @@ from regard.core import (
     permute,
     stamped,
 )
-from regard.models.tokens import Numbers, Places, Tokens, Valid, places
+from regard.models.decoder import Decoder
+from regard.models.tokens import Numbers, Places, Tokens, Valid
 from regard.models.two_streams import TwoStreamLayer
 from regard.nn.centroids import Centroids
 from regard.nn.recorded import outermost
 from regard.parallel.exchange import (
+    decoded,
     exchanged,
     extend,
     gathered,
+    placed,
     summed,
     whole_mask,
     with_all_channels,
@@ -145,8 +148,10 @@ def sequence(model: nn.Module, group: Any = None) -> Sharded:
     for module in model.modules():
         if hasattr(module, "initial_state") and not isinstance(module, Mixer):
             _replaced(sharded, module, "extend", partial(_unshared, type(module).__name__))
+        if isinstance(module, Decoder):
+            _replaced(sharded, module, "forward", partial(decoded, ranks, module.forward))
         if isinstance(module, Places):
-            hook = module.register_forward_hook(lambda _, given, at: _placed(ranks, *given))
+            hook = module.register_forward_hook(lambda _, given, at: placed(ranks, *given))
             sharded.callback(hook.remove)
     return sharded
 
@@ -183,14 +188,6 @@ def _unshared(name: str, *_: Any, **__: Any) -> NoReturn:
         f"{name} does not support regard.parallel.sequence where it goes on from a state, which each rank would take for its "
         "own part's: give whole sequences to a model that has a forward without one"
     )
-
-
-def _placed(ranks: Ranks, tokens: Tensor, valid: Valid, documents: Numbers = None) -> Tensor:
-    """Positions of this rank's tokens in the whole sequence."""
-    lengths = ranks.facts(tokens.shape[1])
-    valid = gathered(ranks, existing(tokens, valid), 1, lengths)
-    documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
-    return places(valid, valid, documents).split(lengths, 1)[ranks.rank]
 
 
 def _forward(mixer: Any, ranks: Ranks, whole: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from regard.core import Mask, Mixer, ShapeError, existing
+from regard.core import Mask, Mixer, ShapeError, compaction, existing, permute
+from regard.models.tokens import Numbers, Valid, places
 from regard.parallel.ranks import Ranks
 
 Exchange = Callable[..., tuple[Tensor, ...]]
@@ -57,6 +58,28 @@ def with_all_channels(ranks: Ranks, z: Tensor, lengths: Sequence[int]) -> Tensor
     """The way back."""
     parts = z.split(lengths, 1)
     return torch.cat(exchanged(ranks, parts, [parts[ranks.rank].shape] * ranks.size), 2)
+
+
+def placed(ranks: Ranks, tokens: Tensor, valid: Valid, documents: Numbers = None) -> Tensor:
+    """Positions of this rank's tokens in the whole sequence."""
+    lengths = ranks.facts(tokens.shape[1])
+    valid = gathered(ranks, existing(tokens, valid), 1, lengths)
+    documents = documents if documents is None else gathered(ranks, documents, 1, lengths)
+    return places(valid, valid, documents).split(lengths, 1)[ranks.rank]
+
+
+def decoded(
+    ranks: Ranks, whole: Callable[..., Tensor], x: Tensor, context: Tensor, *, valid: Valid = None, context_valid: Valid = None
+) -> Tensor:  # fmt: skip
+    """A cross mixer may read where a query is among the valid ones: padding goes behind them all, over the ranks."""
+    lengths = ranks.facts(x.shape[1])
+    order = compaction(gathered(ranks, existing(x[..., 0], valid), 1, lengths))
+    x, valid = (
+        z.split(lengths, 1)[ranks.rank]
+        for z in (order.of(gathered(ranks, x, 1, lengths)), order.valid)
+    )
+    y = gathered(ranks, whole(x, context, valid=valid, context_valid=context_valid), 1, lengths)
+    return permute(y, order.target).split(lengths, 1)[ranks.rank]
 
 
 def whole_mask(

@@ -106,13 +106,28 @@ def test_centroids_move_in_sixteen_bits_too(dtype):
     for _ in range(20):
         mixer(x).float().sum().backward()
         mixer.after_step()
-    kept = mixer.centroids.sums, mixer.centroids.counts, *mixer.centroids.staged
+    kept = mixer.centroids.sums, mixer.centroids.counts, *mixer.centroids.since_update()
     assert {z.dtype for z in kept} == {torch.float32}
     assert not any("staged" in name for name in mixer.state_dict())
     assert mixer.centroids.value.dtype == dtype
     forgets = mixer.centroids.counts > 1.1  # 0.999 is 1 in bfloat16
     assert forgets.any()
     assert (mixer.centroids.value - before).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_what_is_made_without_memory_and_loaded_moves_as_what_was_saved(assign):
+    saved = routing(seed=0)
+    with torch.device("meta"):
+        loaded = routing(seed=0)
+    if not assign:
+        loaded.to_empty(device="cpu")
+        loaded.centroids.since_update().sums.fill_(torch.nan)  # as memory may be
+    loaded.load_state_dict(saved.state_dict(), assign=assign)
+    for mixer in (saved, loaded):
+        mixer(X).sum().backward()
+        mixer.after_step()
+    torch.testing.assert_close(loaded.centroids.value, saved.centroids.value, rtol=0, atol=0)
 
 
 def _moved(x, step, wrap=lambda mixer: mixer):

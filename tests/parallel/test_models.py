@@ -91,10 +91,14 @@ STACKS = [
     encoder(mixer="longformer", global_tokens=2),
 ]
 PAIR = TransformerConfig(position="learned", **SIZES)
+LOOKS = TransformerConfig(cross_mixer="luong_local", checkpoint=True, **SIZES)  # where a query is
 CASES = [(config, (TOKENS,), PADDED) for config in STACKS]
 CASES += [
     (decoder(position="learned"), (TOKENS,), PACKED),
-    (PAIR, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID}),
+    *(
+        (pair, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID})
+        for pair in (PAIR, LOOKS)
+    ),
 ]
 
 

@@ -24,13 +24,13 @@ class Plan:
         self.question = question
         self.broken = dict[str, str]()
         self.cells = dict[tuple[str, str], Cell]()
-        self.splits = dict[str, Splits]()
+        self.splits = dict[tuple[type, str], Splits]()
         labels = [entry.label for entry in question.entries]
         self.lines = [line for line in LINES if question.trained and line.label not in labels]
 
     def load(self, task: Task) -> Splits:
         """Once for equal tasks, such as the causal forms that each entry makes."""
-        key = repr(task)
+        key = type(task), repr(task)
         if key not in self.splits:
             splits = Splits.of(task)
             if task.has_scores and len(splits.test) > LONGEST_LIST:
