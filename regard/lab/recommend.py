@@ -4,6 +4,7 @@ Times and memory at a length that was not measured follow from growth that is fi
 empty ledger there are only capabilities and declared costs.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -141,7 +142,7 @@ class _Known:
     """The rows of a ledger, as far as they are of today's sources.
 
     entries: label -> what was measured, and the rest of the catalogue. timed: label -> timings by length, of one setting.
-    quality: label -> column -> quality. broken: label -> the law. old, elsewhere: what is left out.
+    quality: label -> column -> quality. broken, unread: label -> the law, and why not. old, elsewhere: what is left out.
     """
 
     def __init__(self, case: Case, rows: Iterable[Row], own: Sequence[Entry]):
@@ -163,11 +164,18 @@ class _Known:
         mine = {row.entry: row for row in kept if row.kind in ("trained", "timed") and row.mixer in names}  # fmt: skip
         built = {entry.label: entry for one in QUESTIONS.values() for entry in one.entries}
         self.entries = {}
+        self.unread = dict[str, str]()
         for label, row in mine.items():
-            entry = replace(names[row.mixer], options=row.options, title=label)
-            other = built.get(label, entry)  # whose options are not JSON
-            self.entries[label] = other if as_json(other.options) == row.options else entry
-        measured = {row.mixer for row in mine.values()}
+            other = built.get(label)
+            if other and as_json(other.options) == row.options:
+                self.entries[label] = other
+            elif ":" in json.dumps([*row.options.values()]):  # the name of a function, or fields
+                self.unread[label] = (
+                    "its options are functions or objects, of which rows hold no more than names"
+                )
+            else:
+                self.entries[label] = replace(names[row.mixer], options=row.options, title=label)
+        measured = {mine[label].mixer for label in self.entries}
         self.entries |= {one.label: one for one in every if one.name not in measured}
         self.broken = {row.entry: row.reason for row in kept if row.kind == "laws" and row.reason}
         self.timed, self.elsewhere = _timed(case, [row for row in kept if row.entry in mine])
@@ -219,7 +227,7 @@ def _able(case: Case, known: _Known) -> tuple[list[Candidate], dict[str, str]]:
     found = {label: _candidate(case, known, label) for label in known.entries}
     able = [one for one in found.values() if isinstance(one, Candidate)]
     able.sort(key=lambda f: (f.ratio.value if f.ratio else 1e9 + _power(f.cost), f.mechanism))
-    return able, {label: one for label, one in found.items() if isinstance(one, str)}
+    return able, known.unread | {label: one for label, one in found.items() if isinstance(one, str)}
 
 
 def _candidate(case: Case, known: _Known, label: str) -> Candidate | str:

@@ -64,7 +64,7 @@ class ScaleNorm(CheckedModule):
     def __init__(self, dim: int, eps: Above0 = 1e-5):
         super().__init__()
         self.eps = eps
-        self.gain = nn.Parameter(torch.empty(()))
+        self.gain = nn.Parameter(torch.empty(1))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,9 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from regard import MIXERS, OptionError, UnknownNameError
 from regard.core import Catalog
+from regard.functional.patterns import Window
 from regard.lab import recommend
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import Ledger
@@ -90,6 +92,17 @@ def test_an_empty_ledger_gives_capabilities_and_declared_costs():
     assert found.choice == "softmax" and "--measure" in found.sentence
     assert "capabilities and declared costs only" in found.notes[0]
     assert all(c.ratio is None and not c.quality and c.cost for c in found.ranked)
+
+
+def test_what_rows_cannot_hold_is_told_and_stands_for_nothing_else():
+    mapped = Entry(mixer="linear", options={"feature_map": torch.square})
+    windows = Entry(
+        mixer="head_mix", options={"patterns": [Window(8, 0), Window(2, 0)]}, title="mine"
+    )
+    found = said(2048, timings(mapped, lambda n: n), timings(windows, lambda n: n))
+    for label in (mapped.label, "mine"):
+        assert "functions or objects" in found.excluded[label]
+    assert {"linear", "head_mix"} <= {one.mechanism for one in found.ranked}
 
 
 def test_growth_finds_a_planted_law_and_its_error():

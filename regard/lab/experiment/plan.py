@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from regard.core import OptionError, RegardError
-from regard.lab.experiment import speed, trial
+from regard.lab.experiment import mechanism_laws, speed, trial
 from regard.lab.experiment.entry import Entry
 from regard.lab.experiment.ledger import trial_key
 from regard.lab.experiment.lines import LINES
@@ -65,7 +65,10 @@ class Plan:
         return as_json(
             {name: getattr(question, name) for name in facts}
             | {
-                "entries": [{"label": one.label} | one.identity() for one in question.entries],
+                "entries": [
+                    {"label": one.label, "laws": mechanism_laws.key(one)} | one.identity()
+                    for one in question.entries
+                ],
                 "lines": [line.label for line in LINES] if question.trained else [],
                 "columns": [one.facts for one in question.vary],
                 "cells": cells,

@@ -150,8 +150,8 @@ class Results:
     def __init__(self, asked: Row, rows: Iterable[Row]):
         self.asked = asked
         self.config = config = asked.config
-        sources = {entry["label"]: entry["source"] for entry in config["entries"]}
-        self.labels = list(sources)
+        of_laws = {entry["label"]: entry.get("laws") for entry in config["entries"]}
+        self.labels = list(of_laws)
         self.columns = {column["name"]: column for column in config["columns"]}
         self.trained = [name for name, one in self.columns.items() if one["kind"] == "trained"]
         self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
@@ -169,7 +169,7 @@ class Results:
         for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":
-                if row.source == sources.get(row.entry):
+                if row.cell == of_laws.get(row.entry):
                     self.laws[row.entry] = row
             elif row.kind == "asked":
                 self.history += [row] * mine

@@ -31,7 +31,7 @@ def of_question(results: Results) -> Told:
         "asked": asked.provenance.started,
         "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran or [asked])),
         "columns": [_column(results, name) for name in (*results.trained, *timed)],
-        "rows": [row for row in rows if row["cells"] or row["timed"]],
+        "rows": [row for row in rows if row["cells"] or row["timed"] or row["breaks"]],
         "gained": results.gained,
         "claims": results.judged(),
         "missing": [*_missing(results)],

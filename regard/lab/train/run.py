@@ -141,6 +141,8 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
 
 def from_json(told: Any) -> ModelConfig | None:
     """The configuration that `as_json` told; None for anything else, and for one that holds classes or functions of one's own."""
+    import regard.lab.experiment.models  # noqa: F401  whose configurations are below, too
+
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
     with suppress(LookupError, TypeError, AttributeError, RegardError):
         cls = classes[told["name"]]

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from unittest import mock
 
@@ -156,6 +156,31 @@ def test_a_mixer_of_ones_own_that_breaks_a_law_is_not_measured(ledger, monkeypat
     (row,) = [r for r in told(ledger.rows())["questions"][0]["rows"] if r["entry"] == label]
     assert row["breaks"] == f"causality: {label}: token 3 moves output 1"
     assert run(question, ledger).new == 0, "and its laws are not run again"
+
+
+def test_a_verdict_is_of_the_options_that_a_question_names(ledger, monkeypatch):
+    def check(factory, laws):
+        if factory().options["feature_map"] == "softplus":
+            raise LawError("causality: linear: token 3 moves output 1")
+
+    monkeypatch.setattr(mechanism_laws, "check_mixer", check)
+    for name in ("elu_plus_one", "softplus"):
+        mine = Entry(mixer=Mine, options={"feature_map": name}, title="mine")
+        run(replace(QUICK, name=name, entries=(SOFTMAX, mine), vary=SPEED[:1]), ledger)
+    found = {one["name"]: one["rows"][-1]["breaks"] for one in told(ledger.rows())["questions"]}
+    assert found["elu_plus_one"] is None and "causality" in found["softplus"]
+
+
+class Alike(type(COLUMN.task)):
+    __qualname__ = type(COLUMN.task).__qualname__
+
+
+def test_tasks_of_one_name_keep_their_own_data():
+    known, task = plan.Plan(QUICK), COLUMN.task
+    given = {field.name: getattr(task, field.name) for field in fields(task) if field.init}
+    other = Alike(**given)
+    assert repr(task) == repr(other) and known.load(task) is not known.load(other)
+    assert known.load(replace(task)) is known.load(task)
 
 
 def mapped(function):
