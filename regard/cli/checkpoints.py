@@ -25,9 +25,9 @@ from regard.core import (
 from regard.core.files import plain
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs, image_size
+from regard.lab.data.windows import BYTE_VOCABULARY, MASKED_VOCABULARY
 from regard.nn.fields import Field, Numeric, Sequence
 
-BYTES = 257  # ids of a byte-level model: padding, and each byte + 1
 LONGEST = 100  # characters of a token
 TRUTH = {"true": "1", "false": "0"}
 TEXT = "The animal did not cross the street because it was too tired."
@@ -91,7 +91,7 @@ class Loaded(NamedTuple):
                 found = self.tokenizer.encode(text).ids
         else:
             size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
-            if size < BYTES:
+            if size not in (BYTE_VOCABULARY, MASKED_VOCABULARY):
                 what = f"its {size} ids are no bytes" if size else "its ids need one"
                 raise OptionError(
                     f"explore: {given.checkpoint} has no tokenizer, and {what}. Give --tokens."

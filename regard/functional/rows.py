@@ -25,12 +25,13 @@ from typing import Any, TypeVar
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_exporting
 from torch.utils.checkpoint import checkpoint
 
 from regard.core import LARGEST, Mask, OptionError, Queries, UnknownNameError, UnsupportedError
+from regard.functional.held import with_own
 
 TILE = 256
 """Queries whose scores are held at once."""
@@ -194,12 +195,13 @@ def tiled(
 def recomputed(
     f: Callable, *arguments: Any, when: bool = True, random: bool = False, **options: Any
 ) -> Any:
-    """f(*arguments, **options); the backward calls it again, `when` asked and if there is one.
+    """f(*arguments, **options); the backward calls it again, `when` asked and if there is one, a module with the parameters that it has now.
 
     random: it draws random numbers, the same ones both times.
     """
     if not when or not torch.is_grad_enabled() or plain_alone():
         return f(*arguments, **options)
+    f = with_own(f) if isinstance(getattr(f, "__self__", f), nn.Module) else f
     return checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=random, **options)
 
 

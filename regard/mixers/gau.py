@@ -24,6 +24,7 @@ Args:
 from typing import Literal
 
 from regard.core import No, OptionError
+from regard.functional.held import as_now
 from regard.functional.rows import Impl, first_places
 from regard.functional.squared_relu import squared_relu_attention
 from regard.mixers._base import ALL
@@ -82,8 +83,9 @@ class GAU(CachedMixer):
         return q, k, self.unit.values(x if context is None else context)
 
     def _attend(self, q, k, v, mask, query=None, key=None):
-        bias, at = None, self.relative.at
+        bias = None
         if self.relative.form == "toeplitz":  # a bias that is not in the channels
+            at = as_now(self.relative).at
 
             def bias(rows):
                 return at(key[:, None, None] - query[:, None, rows, None])

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from regard.core import OPEN, Mask, No, OptionError
 from regard.functional.cache import advance, place
+from regard.functional.held import as_now
 from regard.functional.rows import Impl, pick, upto, wide_type
 from regard.functional.scored import Windows, dot_product, luong_attention
 from regard.mixers._base import ALL, HeadsMixer, Options
@@ -118,7 +119,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
             self.score.queries(q),
             k,
             v,
-            pairs=dot_product if self.score.product else self.score.pairs,
+            pairs=dot_product if self.score.product else as_now(self.score).pairs,
             windows=windows or self._windows(q, k, mask, query),
             renormalise=self.renormalise,
             pairwise=mask.pairwise,

@@ -18,6 +18,7 @@ Args:
 """
 
 from regard.core import No
+from regard.functional.held import as_now
 from regard.functional.rows import Impl
 from regard.functional.scored import Normaliser, scored_attention
 from regard.functional.softmax import softmax_attention
@@ -80,6 +81,7 @@ class Scored(CachedMixer, HeadsMixer):
         impl = self.impl
         if of.product and normaliser == "softmax":
             return softmax_attention(q, k, v, mask=mask, scale=1.0, impl=impl)
+        pairs = as_now(of).pairs
         return scored_attention(
-            q, k, v, mask=mask, pairs=of.pairs, width=of.width, normaliser=normaliser, impl=impl
+            q, k, v, mask=mask, pairs=pairs, width=of.width, normaliser=normaliser, impl=impl
         )

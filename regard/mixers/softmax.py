@@ -24,6 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Above0, Mask, Observation, Rate
+from regard.functional.held import as_now
 from regard.functional.rows import Impl, upto
 from regard.functional.softmax import behind_sink, softmax_attention, softmax_weights
 from regard.mixers._base import ALL, HeadsMixer, Options
@@ -153,6 +154,7 @@ class Softmax(CachedMixer, HeadsMixer):
         biased = isinstance(of, BiasPosition)
         if not biased and added is None:
             return how
+        of = as_now(of) if biased else of
         first = upto(q.shape[2], q)[None]
         i, j = (first if at is None else at for at in (query, key))
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.core import OtherTokens, Positions, Tokens
 from regard.functional.fixed import CAUSAL_PATTERNS, fixed_weights
+from regard.functional.held import as_now
 from regard.functional.rows import first_places, longer, upto
 from regard.functional.synthesizer import Logits, blended, outer, product, same, table
 from regard.nn.heads import split_heads
@@ -168,8 +169,10 @@ class PairLogits(PositionLogits):
 
     def forward(self, x, position=None, keys=None):
         q = self.score.queries(split_heads(self.query(x), self.num_heads, self.head_dim))
-        pairs = lambda rows, S, q, k: self.score.pairs(q, k[:, :, :S])  # noqa: E731
-        return Logits(product if self.score.product else pairs, (q,), (keys,))
+        if self.score.product:
+            return Logits(product, (q,), (keys,))
+        pairs = as_now(self.score).pairs
+        return Logits(lambda rows, S, q, k: pairs(q, k[:, :, :S]), (q,), (keys,))
 
     def keys(self, x, position=None):
         k = split_heads(self.key(x), self.num_heads, self.head_dim)

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
@@ -61,14 +62,15 @@ class ReversibleSequence(CheckedModule):
 
     def forward(self, x: Tokens, *args: Any, **kwargs: Any) -> Tensor:
         """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
-        if self.recompute and torch.is_grad_enabled() and not plain_alone():
+        in_parts = any(hasattr(part, "unshard") for part in self.blocks.modules())  # by FSDP
+        if self.recompute and torch.is_grad_enabled() and not (plain_alone() or in_parts):
             leaves = tree_leaves((args, kwargs))
             if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):
                 raise OptionError(
                     "a reversible sequence gives no gradient to arguments beyond x: detach them, or build it with recompute=False"
                 )
-            parameters = [p for p in self.blocks.parameters() if p.requires_grad]
-            y_1, y_2 = _Reversible.apply(x, x, self.blocks, args, kwargs, *parameters)
+            held = dict(self.blocks.named_parameters(remove_duplicate=False))
+            y_1, y_2 = _Reversible.apply(x, x, self.blocks, args, kwargs, [*held], *held.values())
         else:
             y_1 = y_2 = x
             for block in self.blocks:
@@ -80,14 +82,16 @@ class ReversibleSequence(CheckedModule):
 
 
 class _Reversible(torch.autograd.Function):
-    """Parameters are arguments so that their gradients are returned, and not written behind autograd's back."""
+    """Parameters are arguments so that their gradients are returned, and not written behind autograd's back; those of the forward are computed with again."""
 
     @staticmethod
-    def forward(ctx, x_1, x_2, blocks, args, kwargs, *parameters):
+    def forward(ctx, x_1, x_2, blocks, args, kwargs, names, *parameters):
         ctx.blocks = blocks
         ctx.args = args
         ctx.kwargs = kwargs
-        ctx.parameters = parameters
+        ctx.names = names
+        ctx.held = dict(zip(names, parameters, strict=True))
+        ctx.held |= blocks.named_buffers(remove_duplicate=False)
         ctx.autocast = autocast_dtype(x_1)
         ctx.random = []  # before f, and before g, of every block
         for block in blocks:
@@ -106,32 +110,32 @@ class _Reversible(torch.autograd.Function):
                 "which autograd does not see. Build it with recompute=False, which stores them"
             )
         y_1, y_2 = ctx.saved_tensors
-        gradients: dict[Tensor, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
 
-        def again(f: nn.Module, random: Any, x: Tensor, d: Tensor, *args: Any, **kwargs: Any):
+        def again(
+            name: str, f: nn.Module, random: Any, x: Tensor, d: Tensor, *args: Any, **kwargs: Any
+        ):
             """f(x, ..) as it was computed before, and the gradient of x; those of f's parameters join `gradients`."""
             _restore(random, x)
             x, kind = x.detach().requires_grad_(), x.device.type
+            own = {n: z for n, z in ctx.held.items() if n.startswith(name)}
+            inside = {n.removeprefix(name): z for n, z in own.items()}
             with torch.enable_grad(), torch.autocast(kind, ctx.autocast, ctx.autocast is not None):
-                y = f(x, *args, **kwargs)
-            own = [p for p in f.parameters() if p.requires_grad]
-            dx, *found = torch.autograd.grad(y, (x, *own), d.type_as(y), allow_unused=True)
-            for parameter, new in zip(own, found, strict=True):
-                if new is not None:
-                    old = gradients.get(parameter)
-                    gradients[parameter] = new if old is None else old + new
+                y = functional_call(f, inside, (x, *args), kwargs)
+            asked = {z: n for n, z in own.items() if z.requires_grad}  # one that is shared, once
+            dx, *found = torch.autograd.grad(y, (x, *asked), d.type_as(y), allow_unused=True)
+            gradients.update(zip(asked.values(), found, strict=True))
             return y.detach(), 0 if dx is None else dx
 
         now = _random(y_1)
-        for block, (before_f, before_g) in zip(
-            reversed(ctx.blocks), reversed(ctx.random), strict=True
-        ):
-            out, d = again(block.g, before_g, y_1, d_2)
+        for place in reversed(range(len(ctx.blocks))):
+            block, (before_f, before_g) = ctx.blocks[place], ctx.random[place]
+            out, d = again(f"{place}.g.", block.g, before_g, y_1, d_2)
             y_2, d_1 = y_2 - out, d_1 + d
-            out, d = again(block.f, before_f, y_2, d_1, *ctx.args, **ctx.kwargs)
+            out, d = again(f"{place}.f.", block.f, before_f, y_2, d_1, *ctx.args, **ctx.kwargs)
             y_1, d_2 = y_1 - out, d_2 + d
         _restore(now, y_1)
-        return d_1, d_2, None, None, None, *(gradients.get(p) for p in ctx.parameters)
+        return d_1, d_2, None, None, None, None, *map(gradients.get, ctx.names)
 
 
 def _random(x: Tensor) -> tuple[Tensor, Any]:

@@ -2,7 +2,7 @@
 
     with sequence(model, group):              # the same model on every rank
         loss = loss_of(model(x_local))        # rank r's part of model(x); parts are in the order of the ranks
-        loss.backward()                       # on every rank; gradients of parameters are to be summed over the group
+        loss.backward()                       # on every rank, in the block; gradients of parameters are to be summed over the group
 
 `torch.autograd.grad` in its place may leave an exchange out, for which other ranks wait.
 Parts may be of any lengths; a rank without tokens gives one that is not `valid`. The ways, which `way_of` chooses from:

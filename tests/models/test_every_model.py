@@ -223,23 +223,29 @@ def test_compiles_whole(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_computed_again_for_the_backward_is_the_same(name):
-    """Outputs, gradients and moving averages, by the option and around the whole model."""
+    """Outputs, gradients and moving averages, by the option, around the whole model, and of parameters lent for the call."""
     args, options = given(name)
-    ways = ["plain", "outside"]
-    if hasattr(CASES[name], "checkpoint") and name != "reformer":
-        ways.append("option")
+    again = {"checkpoint": True} if hasattr(CASES[name], "checkpoint") else {}
+    again = {} if name == "reformer" else again
     found = []
-    for way in ways:
-        model = made(name, **({"checkpoint": True} if way == "option" else {})).train()
+    for way in ("plain", "outside", "option", "lent"):
+        model = made(name, **(again if way == "option" else {})).train()
         torch.manual_seed(1)
         if way == "outside":
             y = checkpoint(model, *args, use_reentrant=False, **options)
+        elif way == "lent":
+            other = made(name, **again).train()
+            for p in other.parameters():
+                p.data.zero_()
+            torch.manual_seed(1)
+            lent = dict(model.named_parameters()) | dict(model.named_buffers())
+            y = torch.func.functional_call(other, lent, args, options)
         else:
             y = model(*args, **options)
         y.square().mean().backward()
         found.append([y, *(p.grad for p in model.parameters()), *model.buffers()])
-    for again in found[1:]:
-        torch.testing.assert_close(again, found[0], rtol=0, atol=0)
+    for same in found[1:]:
+        torch.testing.assert_close(same, found[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -117,11 +117,18 @@ def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
     with reported(path, "read"):
         there = sorted(need(path, TEXT_FILES).iterdir())
     found = {}
+    languages: list[str] = []
     for part in ("train", "valid", "test"):
         files = [one for one in there if one.name.startswith(f"{part}.")]
         if len(files) != 2 and (files or part == "train"):
             raise StoredDataError(f"{path} has {len(files)} files {part}.*. Expected: {TEXT_FILES}")
         if files:
+            endings = [one.name.removeprefix(part) for one in files]
+            languages = languages or endings
+            if endings != languages:
+                raise StoredDataError(
+                    f"{path} has {part}{' and '.join(endings)} beside train{' and '.join(languages)}: name both sides alike in every part"
+                )
             found[part] = read_parallel(*files)
     if len(found) == 2:
         raise StoredDataError(f"{path} needs both valid.* and test.*, or neither")

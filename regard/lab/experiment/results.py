@@ -204,7 +204,10 @@ class Results:
         allowed: float | None,
     ) -> Cell:
         better = self.columns[column]["better"]
+        mine = sum(row.question == self.asked.question for row in rows)
         rows = counted(rows, self.config, better)
+        if left := mine - sum(row.question == self.asked.question for row in rows):
+            self.old[label] += left
         rate = best_rate(rows, better)
         at = list({row.seed: row for row in rows if row.rate == rate}.values())
         line = None if _line(label) in self.lines else self._line_of(0, column, causal)

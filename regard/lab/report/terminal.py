@@ -24,7 +24,9 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
             parts += [_grid(question), Text("")]
         parts += [_text(line) for claim in question["claims"] for line in claim_lines(claim)]
         old = ", ".join(f"{count} of {entry}" for entry, count in question["old"].items())
-        left_out = f"results of other sources, options, budgets or shells left out: {old}"
+        left_out = (
+            f"results of other sources, options, budgets, seeds, rates or shells left out: {old}"
+        )
         notes = question["missing"] + [left_out] * bool(old)
         parts += [_text(f"! {note}", "yellow") for note in notes]
         if question["kind"] == "screen":

@@ -11,6 +11,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn.utils import get_total_norm
 
 from regard.core import Mask, Mixer, TensorMap
+from regard.testing.laws.formulas import PLAIN
 from regard.testing.subject import (
     Request,
     Subject,
@@ -24,6 +25,7 @@ from regard.testing.subject import (
     require_same,
     results,
     seeded,
+    tensors,
 )
 
 STEP = 1e-5  # of a finite difference
@@ -117,10 +119,22 @@ def equals_finite_differences(
 
 
 def transforms(subject: Subject) -> None:
-    """torch.func's grad, vmap and jacrev take the mixer as any function, and give what autograd gives."""
+    """torch.func's grad, vmap and jacrev take the mixer as any function, and give what autograd gives.
+
+    `functional_call` with other parameters has their gradients, where the backward comes after the call, and computes again.
+    """
     rows = torch.stack([subject.tokens(1, T, seed=seed) for seed in range(ROWS)])
+    mixer, other = (subject.make(seed=n, blocks=PLAIN) for n in range(2))
+    own = tensors(other)
+
+    def moved(x: Tensor, **options: Any) -> Tensor:
+        return functional_call(mixer, own, (x,), options)
+
     for order in subject.orders():
         equals_autograd(subject.make(), rows, label=f"{order.label}: ", mask=order.mask)
+        x = rows[0].clone().requires_grad_()
+        found, expected = (results(other, order(call, x), x=x) for call in (moved, other))
+        require_same(found, expected, 1e-10, f"{order.label}: functional_call")
 
 
 def equals_autograd(

@@ -28,6 +28,10 @@ def test_two_files_are_read_line_by_line(tmp_path):
     pairs = [("Ein Haus .", "A house ."), ("Es regnet .", "It rains today .")]
     assert form.read(tmp_path) == {"train": pairs}
     assert form.sizes(tmp_path) == {"train": {"pairs": 2}}
+    for name in ("valid.de", "valid.en", "test.german", "test.english"):
+        (tmp_path / name).write_text("A .\n")
+    with pytest.raises(StoredDataError, match=r"test\.english and \.german beside train\.de and"):
+        form.read(tmp_path)
 
 
 def test_files_that_are_not_parallel_are_refused(tmp_path):
