@@ -230,6 +230,7 @@ def _reads_earlier_queries(config: AttentionConfig) -> bool:
 
 
 @cache
+@torch.inference_mode(False)  # its buffers serve training, too
 def _mixer(
     config: AttentionConfig,
     num_heads: int,

@@ -1,4 +1,4 @@
-"""Causal sums (see `functional.linear`) chunk after chunk, in cache. The backward goes through the chunks again: inputs alone are kept for it."""
+"""Causal sums of pieces of time (see `functional.linear`) chunk after chunk, in cache. The backward goes through the chunks again: inputs alone are kept for it."""
 
 from collections.abc import Iterator
 
@@ -7,29 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask
-from regard.functional.linear import CAUSAL, CHUNK
-from regard.functional.rows import Form, unrounded, wide_type, with_ones
+from regard.functional.rows import Form, unrounded
 
 LEAST = 1 << 21
 """Bytes of the features of all keys from which this is faster."""
-
-
-def attend(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask: Mask = CAUSAL, form: Form):
-    v = with_ones(v)
-    if S is None or z is None:
-        S = v.new_zeros(*v.shape[:2], phi_k.shape[3], v.shape[3])
-    else:
-        S = torch.cat([S, z[..., None]], -1)
-    y, last = chunk_sums(phi_q, phi_k, v, S.to(wide_type(S)), form.chunk or CHUNK)
-    sums, total = y.split([v.shape[3] - 1, 1], -1)
-    last = last.type_as(S)
-    return sums, total, last[..., :-1], last[..., -1]
-
-
-def unfit(phi_q, phi_k, v, log_decay=None, *state, mask: Mask = CAUSAL, form: Form) -> str | None:
-    if log_decay is not None or not mask.causal:
-        return "it is for causal sums without decay"
-    return unfit_sums(phi_q, phi_k, v, phi_q.shape[-1], mask, form)
 
 
 def unfit_sums(q, k, v, width: int, mask: Mask, form: Form) -> str | None:
