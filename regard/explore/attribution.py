@@ -201,20 +201,19 @@ def integrated_gradients(
                     )
                 start = tables[0](torch.full_like(tokens, baseline))
 
-        def value(point: Tensor) -> Tensor:
-            """F, where the tokens are looked up as `point`."""
-            with _looked_up(model, tokens, valid, point):
-                logits = answer(model(tokens, *args, **kwargs), of)
-            return logits.gather(1, chosen)[:, 0]
+        def value(point: Tensor) -> tuple[Tensor, Tensor]:
+            """F, where the tokens are looked up as `point`, and its gradient."""
+            point = point.detach().requires_grad_()
+            with torch.enable_grad(), _looked_up(model, tokens, valid, point) as tables:
+                y = answer(model(tokens, *args, **kwargs), of).gather(1, chosen)[:, 0]
+                tables.clear()  # what the backward computes again looks them up again
+                return y.detach(), torch.autograd.grad(y.sum(), point)[0]
 
         for step in range(steps):
-            point = (start + (step + 0.5) / steps * (x - start)).detach().requires_grad_()
-            with torch.enable_grad():
-                total = total + torch.autograd.grad(value(point).sum(), point)[0]
+            total = total + value(start + (step + 0.5) / steps * (x - start))[1]
         scores = ((x - start) * total / steps).sum(-1)
-        with torch.no_grad():
-            gap = scores.flatten(1).sum(1) - (value(x) - value(start))
-    return Gradients(scores.detach(), gap)
+        gap = scores.flatten(1).sum(1) - (value(x)[0] - value(start)[0])
+    return Gradients(scores.detach(), gap.detach())
 
 
 def gradient_times_attention(

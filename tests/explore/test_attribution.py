@@ -11,6 +11,7 @@ from torch import nn
 
 from regard import OptionError, ShapeError, UnsupportedError, explore
 from regard.explore import flow, integrated_gradients, layers, rollout
+from regard.models import TransformerXLConfig
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
 from tests.refused import assert_refused
 
@@ -77,6 +78,17 @@ def test_integrated_gradients_are_complete():
         assert torch.equal(same.scores, few.scores)
     with pytest.raises(OptionError, match=r"baseline .99. must be below"):
         integrated_gradients(classifier(), prompts(), baseline=99)
+
+
+def test_integrated_gradients_where_the_backward_looks_tokens_up_again():
+    options = {"vocab_size": 40, "dim": 24, "num_heads": 3, "segment_len": 16, "mem_len": 16}
+    scores = []
+    for checkpoint in (False, True):
+        torch.manual_seed(0)
+        model = TransformerXLConfig(**options, checkpoint=checkpoint).build()
+        tokens = torch.arange(3, 13)[None]
+        scores.append(integrated_gradients(model, tokens, label=5, steps=2).scores)
+    torch.testing.assert_close(*scores, rtol=0, atol=0)
 
 
 def test_integrated_gradients_are_of_the_tokens_where_positions_are_looked_up_first():

@@ -77,7 +77,7 @@ def ask(
     redraw: Callback = lambda: None,
     outcome: Outcome | None = None,
 ) -> list[Row]:
-    """Do what is missing in the ledger, and return the rows of the question as it stands.
+    """Do what is missing in the ledger, and return the question's records, the last as it stands, and the rows that this names.
 
     After so many `hours`, or the question's, nothing new is begun. until_told: seeds are added until every claim is told, or the time is
     spent. on_ray: training is done by Ray's workers, each trial with so many `gpus` (None: one where this machine has one). checked: called once the question has passed the laws, before anything
@@ -170,7 +170,9 @@ class Asking:
         self.outcome.seconds = perf_counter() - began
         self._draw(now=True)
         cells = {line[2] for line in self.asked.config["cells"]}
-        return [self.asked, *(row for row in self.ledger.rows() if row.cell in cells)]
+        cells |= {mechanism_laws.key(entry) for entry in own}
+        asked = self.ledger.asked(question.name)
+        return [*asked, *(row for row in self.ledger.rows() if row.cell in cells)]
 
     def _ask(self, met: Mapping[int, str], *, last: bool = True) -> Row:
         """The record, kept in the ledger before anything of it is run; anew unless it was asked like this before, or `last`."""

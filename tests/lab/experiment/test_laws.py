@@ -12,6 +12,7 @@ from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.results import Results
+from regard.lab.report import told
 from regard.lab.train import TrainConfig
 from regard.mixers import HeadGroup
 from tests.command import refused as refused_line
@@ -132,6 +133,7 @@ def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):
     with clean(), Ledger(tmp_path / "l.sqlite") as ledger:
         outcome = run.Outcome(question="tiny")
         rows = ask(TINY, ledger, tmp_path, outcome=outcome)
+        assert told(rows) == told(ledger.rows())
         found = Results(rows[0], rows)
         assert set(found.config["laws"]) == {str(law) for law in range(1, 11)}
         assert outcome.new == len(ledger.rows()) - len(ledger.asked("tiny")) and outcome.left == 0

@@ -67,7 +67,7 @@ def few_pairs(folder):
 def asked(question: Question, ledger: Ledger, folder: Path) -> Row:
     """The record of the question, of which nothing was run."""
     with clean():
-        return ask(question, ledger, folder, hours=1e-9)[0]
+        return [row for row in ask(question, ledger, folder, hours=1e-9) if row.kind == "asked"][-1]
 
 
 def cells(record: Row) -> dict[str, str]:
