@@ -69,6 +69,10 @@ class Shell(Declared):
         check_named("shell", self.fields)
 
 
+ACCURACY = ("metric", "better", "smoothing", "answer", "loss", "columns", "compared", "measure")
+"""What a task has that a Short run does not ask."""
+
+
 class Column(Declared):
     """A task, the budget and the shell that every entry gets. The engine replaces the rate and the seed of `train`.
 
@@ -85,6 +89,14 @@ class Column(Declared):
     model: type[StackConfig] | None = None
     either: bool = False
     later: bool = False
+
+    def __post_init__(self):
+        own = [name for name in ACCURACY if getattr(type(self.task), name) != getattr(Task, name)]
+        if own and isinstance(self.train, Short):
+            raise OptionError(
+                f"column {self.name}: a Short run is judged by accuracy and a cross-entropy, and {self.task.name} has a "
+                f"{own[0]} of its own: give the column a TrainConfig"
+            )
 
     @property
     def causal(self) -> bool:

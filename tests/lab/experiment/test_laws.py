@@ -12,7 +12,7 @@ from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.question import columns
 from regard.lab.experiment.results import Results
-from regard.lab.report import told
+from regard.lab.tasks import StdlibBytes
 from regard.lab.train import TrainConfig
 from regard.mixers import HeadGroup
 from tests.command import refused as refused_line
@@ -133,7 +133,7 @@ def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):
     with clean(), Ledger(tmp_path / "l.sqlite") as ledger:
         outcome = run.Outcome(question="tiny")
         rows = ask(TINY, ledger, tmp_path, outcome=outcome)
-        assert told(rows) == told(ledger.rows())
+        assert [row for row in rows if row.kind == "asked"] == ledger.asked("tiny")
         found = Results(rows[0], rows)
         assert set(found.config["laws"]) == {str(law) for law in range(1, 11)}
         assert outcome.new == len(ledger.rows()) - len(ledger.asked("tiny")) and outcome.left == 0
@@ -159,3 +159,5 @@ def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
         near("softmax", "local, window 4", within=-0.1)
     with pytest.raises(OptionError, match="a bound is on 'rank', and it has no `measures`"):
         replace(TINY, claims=bound(above("softmax", "local, window 4", measure="rank")))
+    with pytest.raises(OptionError, match="has a metric of its own: give the column a TrainConfig"):
+        replace(TINY.trained[0], task=StdlibBytes(length=8))
