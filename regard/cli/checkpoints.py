@@ -25,7 +25,7 @@ from regard.core import (
 from regard.core.files import plain
 from regard.explore.attribution import Answer, last_logits
 from regard.explore.inputs import Inputs, image_size
-from regard.lab.data.windows import BYTE_VOCABULARY, MASKED_VOCABULARY
+from regard.lab.data.windows import MASKED_VOCABULARY, START
 from regard.nn.fields import Field, Numeric, Sequence
 
 LONGEST = 100  # characters of a token
@@ -90,8 +90,10 @@ class Loaded(NamedTuple):
             with tokenizing(given.checkpoint):
                 found = self.tokenizer.encode(text).ids
         else:
-            size = getattr(getattr(self.model, "config", None), "vocab_size", 0)
-            if size not in (BYTE_VOCABULARY, MASKED_VOCABULARY):
+            config = getattr(self.model, "config", None)
+            size = getattr(config, "vocab_size", 0)
+            least = START + ("classify" in getattr(config, "kinds", ()))  # 256 shades, and padding
+            if not least <= size <= MASKED_VOCABULARY:
                 what = f"its {size} ids are no bytes" if size else "its ids need one"
                 raise OptionError(
                     f"explore: {given.checkpoint} has no tokenizer, and {what}. Give --tokens."

@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import zlib
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +21,16 @@ from playwright.sync_api import expect
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import regard
+from regard import OptionError
 from regard.cli import main
-from regard.cli.checkpoints import Likeness, _cell, load, words_of
+from regard.cli.checkpoints import Likeness, Loaded, _cell, load, words_of
+from regard.cli.explore import Explore
 from regard.explore.attribution import gradient_times_attention, rollout
 from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
-from regard.models import DINConfig, HANConfig, pad_documents
+from regard.models import ClassifierConfig, DINConfig, HANConfig, LanguageModelConfig, pad_documents
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
@@ -381,6 +385,15 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
         assert side["groups"][0]["rows"] == list(read)
         assert [sheet["mechanism"] for sheet in side["groups"][0]["sheets"]] == ["local"] * 2
     assert main(["explore", run, "--compare", run, "--tokens", "5 6 7", "--influence"]) == 0
+
+
+@pytest.mark.parametrize("config", [ClassifierConfig, LanguageModelConfig])
+def test_a_text_is_read_as_bytes_where_ids_are_bytes(config):
+    more = {"num_classes": 2} if config is ClassifierConfig else {}
+    for size, held in ((257, config is LanguageModelConfig), (258, True), (300, False)):
+        model = Loaded(config(vocab_size=size, dim=8, num_heads=2, num_layers=1, **more).build())
+        with nullcontext() if held else pytest.raises(OptionError, match="ids are no bytes"):
+            model.inputs(Explore(checkpoint=Path("run"), text="a"))
 
 
 WRONG = {
