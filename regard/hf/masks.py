@@ -145,7 +145,7 @@ class TokenMask(Tensor):
         if name not in _READS | _MOVES:
             raise UnsupportedError(
                 f"attn_implementation='regard_...' does not support {name} on its mask: this model changes masks "
-                "itself. Use attn_implementation='eager'."
+                "itself, or is compiled. Use attn_implementation='eager'."
             )
         with torch._C.DisableTorchFunctionSubclass():
             result = function(*args, **(kwargs or {}))

@@ -262,7 +262,7 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     ) -> Tensor:
         who = type(self).__name__
         N = ids.shape[1]
-        valid = None
+        valid, lengths = None, cache.lengths(len(ids))
         if attention_mask is not None:
             if attention_mask.ndim != 2 or attention_mask.shape[1] not in (N, cache.columns + N):
                 raise ShapeError(
@@ -272,13 +272,13 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
             every = marks("attention_mask", attention_mask)
             valid, before = every[:, -N:], every[:, :-N].sum(1, keepdim=True)
             if not valid.is_meta:
-                if every.shape[1] > N and (before != cache.length).any():
+                if every.shape[1] > N and (before != lengths).any():
                     raise UnsupportedError(
                         f"{who} does not support an attention_mask that hides other earlier tokens than the call that read "
                         "them: a state holds what it has read. Give the same mask to every call."
                     )
                 valid = None if valid.all() else valid
-        if self._documents(ids, valid, position, others, cache.length) is not None:
+        if self._documents(ids, valid, position, others, lengths) is not None:
             raise UnsupportedError(
                 f"{who} does not support documents in a row beside past_key_values. Pass use_cache=False."
             )

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import Cache
 
-from regard.core import UnsupportedError, checked
+from regard.core import ShapeError, UnsupportedError, checked
 from regard.models.generation import reorder, require_exact_streams
 from regard.models.tokens import Tokens, Valid
 
@@ -41,9 +41,12 @@ class StateCache(Cache):
         self.columns += tokens.shape[1]
         return y
 
-    @property
-    def length(self) -> Int[Tensor, "B 1"] | int:
-        """Valid tokens of each row so far."""
+    def lengths(self, rows: int) -> Int[Tensor, "B 1"] | int:
+        """Valid tokens of each row so far. Raises ShapeError where the states are of another number of rows."""
+        if self.batch_size not in (-1, rows):
+            raise ShapeError(
+                f"StateCache holds states of {self.batch_size} rows, and {rows} are given: call batch_repeat_interleave first"
+            )
         return 0 if self.state is None else self.state.length[:, None]
 
     def __len__(self) -> int:

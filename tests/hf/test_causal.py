@@ -122,6 +122,7 @@ def test_streams_that_would_differ_are_refused():
          lambda: regard.hf.convert(small.model("llama"), "forgetting")),
         (UnsupportedError, why, lambda: greedy(model, IDS[:1], prompt_lookup_num_tokens=2)),
         (UnsupportedError, why, lambda: StateCache().crop(-1)),
+        (ShapeError, "states of 3 rows, and 1 are", lambda: model(IDS[:1, 8:], attention_mask=VALID[:1].long(), past_key_values=cache)),
         (ShapeError, "beam_idx", lambda: StateCache().reorder_cache([0])),
         (OptionError, r"repeats \(-1\)", lambda: StateCache().batch_repeat_interleave(-1)),
         (OptionError, "takes one of past_key_values and cache", lambda: model(IDS, past_key_values=StateCache(), cache=StateCache())),

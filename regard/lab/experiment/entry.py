@@ -86,8 +86,13 @@ class Entry(Declared):
 
     @property
     def commit(self) -> str:
-        """The commit of the checkout, "+changes" also where a file that it needs is in no commit as it is now."""
-        return provenance.commit(*own_files(self.written))
+        return commit(*self.holds)
+
+    @property
+    def holds(self) -> tuple:
+        """What may hold code of one's own."""
+        before = self.before and self.before.holds
+        return self.written, self.make, self.options, self.model, before
 
     @property
     def is_softmax(self) -> bool:
@@ -187,5 +192,14 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def sources(*parts: Any) -> Facts:
     """{"sources": label -> source} of the classes and functions in these values, however deep; empty without any."""
-    held = [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]
+    held = functions(parts)
     return {"sources": {written(one): source(one) for one in held}} if held else {}
+
+
+def commit(*parts: Any) -> str:
+    """The commit of the checkout, "+changes" also where a file that one of their classes and functions needs is in no commit as it is now."""
+    return provenance.commit(*(path for one in functions(parts) for path in own_files(one)))
+
+
+def functions(parts: Any) -> list[Any]:
+    return [value for _, value in leaves(parts) if isinstance(value, type | FunctionType)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.core import Mixer, OptionError, UnsupportedError
 from regard.functional.patterns import Pattern
-from regard.lab.experiment.entry import Entry, Facts, leaves
+from regard.lab.experiment.entry import Entry, Facts, commit, leaves
 from regard.lab.experiment.lines import LINES
 from regard.lab.experiment.question import Column, Question, Shell
 from regard.lab.experiment.results import Results
@@ -286,18 +286,19 @@ def _small(question: Question, load: Load) -> str:
 
 
 def worst_commit(question: Question) -> str:
-    """Commit of all entries, "+changes" where one of them has some."""
-    return max((entry.commit for entry in question.entries), key=len)
+    """Commit of all that it holds, "+changes" where a part has some."""
+    held = [[one.holds for one in question.entries], [one.holds for one in question.trained]]
+    return commit(question.measures, held)
 
 
 def _same(question: Question, load: Load) -> str:
-    commit = worst_commit(question)
-    if question.kind == "comparison" and commit.endswith("+changes"):
+    found = worst_commit(question)
+    if question.kind == "comparison" and found.endswith("+changes"):
         raise _Broken(
             "the working tree, or a file that an entry needs, has changes that no commit holds, and its page could name none",
             "Commit them first",
         )
-    return f"commit {commit}"
+    return f"commit {found}"
 
 
 def check_page(results: Results) -> None:

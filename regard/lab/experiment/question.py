@@ -91,12 +91,24 @@ class Column(Declared):
     later: bool = False
 
     def __post_init__(self):
-        own = [name for name in ACCURACY if getattr(type(self.task), name) != getattr(Task, name)]
+        task = type(self.task)
+        scoring = (getattr(task, name) for name in ("score", "per_item", "item_scores"))
+        score, *items = (not function.__module__.startswith("regard.") for function in scoring)
+        if score and self.task.has_scores and not any(items):
+            raise OptionError(
+                f"column {self.name}: {self.task.name} has a score of its own, and its items' are of another metric: give it "
+                "`item_scores` too, or has_scores = False"
+            )
+        own = [name for name in ACCURACY if getattr(task, name) != getattr(Task, name)]
         if own and isinstance(self.train, Short):
             raise OptionError(
                 f"column {self.name}: a Short run is judged by accuracy and a cross-entropy, and {self.task.name} has a "
                 f"{own[0]} of its own: give the column a TrainConfig"
             )
+
+    @property
+    def holds(self) -> tuple:
+        return type(self.task), self.task, self.model, self.shell
 
     @property
     def causal(self) -> bool:

@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.core import OptionError, PathError, RegardError, StoredDataError
 from regard.lab.data.source import code, held
-from regard.lab.experiment.entry import Entry, leaves, sources
+from regard.lab.experiment.entry import Entry, commit, leaves, sources
 from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
@@ -144,7 +144,7 @@ def run(
     row = Row(
         kind="trained", question=question, column=column.name, cell=cell.id, **entry.facts,
         seed=seed, rate=rate, causal=column.causal, metric=task.metric, better=task.better, data=splits.sha256, chance=task.chance(splits),
-        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", of=entry.commit),
+        provenance=provenance(device=device, dtype="bfloat16" if bf16 else "float32", of=commit(measures, entry.holds, column.holds)),
     )  # fmt: skip
     try:
         with nullcontext(folder) if folder else TemporaryDirectory() as place:
@@ -201,7 +201,10 @@ def _fitted(
     on = next(model.parameters()).device
     batches = in_order(splits.test, train.batch_size, task.collate)
     moved = (send_to_device(batch, on) for batch in batches)
-    return result, task.item_scores(model, moved), result.tokens
+    with torch.autocast(
+        on.type, torch.bfloat16, enabled=train.precision == "bf16"
+    ):  # as `fit` does
+        return result, task.item_scores(model, moved), result.tokens
 
 
 EQUAL = 0.02

@@ -154,6 +154,11 @@ def test_a_comparison_that_keeps_all_laws_is_run_and_judged(tmp_path):
         assert again.new == 0 and len(ledger.asked("tiny")) <= 2
 
 
+class Percent(type(COLUMN.task)):
+    def score(self, model, batches):
+        return 100 * super().score(model, batches)
+
+
 def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
     with pytest.raises(OptionError, match=r"from 0\.1 to -0\.1 is met by nothing"):
         near("softmax", "local, window 4", within=-0.1)
@@ -161,3 +166,5 @@ def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
         replace(TINY, claims=bound(above("softmax", "local, window 4", measure="rank")))
     with pytest.raises(OptionError, match="has a metric of its own: give the column a TrainConfig"):
         replace(TINY.trained[0], task=StdlibBytes(length=8))
+    with pytest.raises(OptionError, match="and its items' are of another metric"):
+        replace(TINY.trained[0], task=Percent(), train=TrainConfig(steps=2))

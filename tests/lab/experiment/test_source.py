@@ -258,6 +258,9 @@ def test_a_mixer_that_no_commit_holds_is_a_change(folder, tmp_path, monkeypatch)
         entry = folder.load("base:Base")
         assert (entry.commit == head) == clean == (entry.commit != f"{head}+changes"), name
         assert Entry(make=partial(entry.mixer, 1), title="made").commit == entry.commit
+        assert Entry(mixer="scored", options={"score": entry.mixer}).commit == entry.commit
+        around = replace(SCREEN.trained[0], shell=Shell(fields={"mixer": entry.mixer}))
+        assert laws.worst_commit(replace(SCREEN, vary=(around,))) == entry.commit
         entries = (Entry(mixer="softmax"), entry)
         question = replace(SCREEN, entries=entries, rates=(1e-2,), seeds=(0,))
         rows = ask(question, tmp_path / f"{name}.sqlite", tmp_path)
