@@ -4,7 +4,6 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core import StoredDataError
-from regard.core.files import whole
+from regard.core.files import text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.data.sources.fetch import cache_folder
 
@@ -61,16 +60,14 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays])
 def path_of(name: str, options: Mapping[str, Any]) -> Path:
     """The file of this data."""
     text = json.dumps([name, options], sort_keys=True)
-    return cache_folder() / "generated" / f"{name}-{sha256(text.encode()).hexdigest()[:16]}.npz"
+    return cache_folder() / "generated" / f"{name}-{text_sha256(text)[:16]}.npz"
 
 
 def _read(path: Path) -> Arrays:
     try:
-        with zipfile.ZipFile(path) as members:
-            intact = members.testzip() is None  # by the checksum of each member
-        if intact:
-            with np.load(path, allow_pickle=False) as columns:
-                return {name: columns[name] for name in columns.files}
+        with zipfile.ZipFile(path) as members, np.load(path, allow_pickle=False) as columns:
+            if members.testzip() is None:  # by the checksum of each member
+                return dict(columns)
     except _DAMAGED:
         pass
     raise StoredDataError(

@@ -52,8 +52,10 @@ def owned(path: Path, *, wait: bool = False) -> Iterator[None]:
                         f"run_dir {path.parent}: another process trains here ({who}). Wait for it (`--wait` does), stop it, or pass another folder."
                     ) from None
     with lock:
-        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+        since = datetime.now(UTC)
+        who = (
+            f"process {os.getpid()} on {socket.gethostname()}, since {since:%Y-%m-%d %H:%M:%S UTC}"
+        )
         with reported(path), whole(note) as partial:
             partial.write_text(
                 json.dumps({"who": who, "pid": os.getpid(), "space": space()}), "utf-8"

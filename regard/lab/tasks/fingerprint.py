@@ -162,9 +162,8 @@ class Address(SaidAgain):
 
     @property
     def needed(self) -> Bool[Tensor, "T T"]:
-        needed = torch.zeros(self.max_len, self.max_len, dtype=torch.bool)
-        needed[self.length :, : self.length] = True
-        return needed
+        told = torch.arange(self.max_len) < self.length
+        return ~told[:, None] & told
 
     def draw(self, count: int, rng: Generator) -> Rows:
         symbols = rng.integers(0, self.symbols, (count, self.length))

@@ -133,8 +133,8 @@ class GreekEnglish(TextPairs):
         from_source = _is_of(batch["source_word"], V)
         to_target = _is_of(target_word, W)
         share = to_target / to_target.sum(1, keepdim=True).clamp(min=1)
-        there = from_source.any(1)
-        return ((scores @ from_source).mT @ share).masked_fill(~there[:, :, None], -torch.inf)
+        there = from_source.any(1)[..., None]
+        return ((scores @ from_source).mT @ share).masked_fill(~there, -torch.inf)
 
     def trivial_baseline(self, splits: Splits) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""

@@ -144,13 +144,11 @@ class Pathfinder(Drawn, Classify):
 
     def load(self) -> Splits:
         drawing = published(self.size, self.contour_length)
-        count = self.total
-        seed = self.seed
-        told = asdict(drawing) | {"seed": seed, "count": count, "rule": _PATHFINDER_RULE}
+        told = {"seed": self.seed, "count": self.total, "rule": _PATHFINDER_RULE}
 
         def make() -> Arrays:
-            drawn = generate_pathfinder(drawing, count, seed=seed)
+            drawn = generate_pathfinder(drawing, self.total, seed=self.seed)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
-        pictures = Images(**generated(self.name, told, make))
+        pictures = Images(**generated(self.name, asdict(drawing) | told, make))
         return Splits(*(pixel_rows(pictures, rows) for rows in self.parts))

@@ -75,7 +75,7 @@ class LanguageModelling(Task):
 
     def load(self) -> Splits:
         draw = Draws(default_rng(self.seed), torch.Generator().manual_seed(self.seed))
-        parts: list[Records] = []
+        parts = list[Records]()
         for texts in self.texts(draw.rng):
             found = cut(self.name, texts, self.length)
             size = (len(found.tokens), self.valid_size, self.test_size)[len(parts)]
@@ -120,18 +120,19 @@ def stdlib_root() -> Path:
 
 def read_modules(root: Path) -> dict[str, bytes]:
     """ "json/decoder.py" -> its bytes, in the order of the names; empty files and repetitions are left out."""
-    names: list[str] = []
+    names = list[str]()
     for folder, folders, files in os.walk(root):
-        kept = (name for name in folders if name not in LEFT_OUT)
-        folders[:] = [name for name in kept if not name.startswith(_GENERATED)]
+        folders[:] = [
+            name for name in folders if name not in LEFT_OUT and not name.startswith(_GENERATED)
+        ]
         names += (
             Path(folder, name).relative_to(root).as_posix()
             for name in files
             if name.endswith(".py") and not name.startswith(_GENERATED)
         )
     texts = ((name, (root / name).read_bytes()) for name in sorted(names))
-    some = ((name, text) for name, text in texts if text.strip())
-    modules = dict(first_of_each(some, key=itemgetter(1)))
+    once = first_of_each(texts, key=itemgetter(1))
+    modules = {name: text for name, text in once if text.strip()}
     if not modules:
         raise OptionError(
             f"stdlib_bytes: no Python source under {root}. This interpreter comes without it; use one that has its library as .py files."

@@ -59,7 +59,7 @@ class ListOps(Drawn, Classify):
         depth = 1
         while longest <= self.min_length and depth < self.max_depth:
             longest = 2 + self.max_args * longest
-            depth = depth + 1
+            depth += 1
         if longest <= self.min_length:
             raise OptionError(
                 f"listops: min_length ({self.min_length}) is out of reach: at max_depth {self.max_depth} and max_args "
@@ -79,8 +79,7 @@ class ListOps(Drawn, Classify):
         told = self.grammar | {"seed": self.seed, "count": self.total, "rule": _RULE}
         found = generated(self.name, told, self.draw)
         tokens = Ragged(found["tokens"], found["lengths"])
-        values = found["values"]
-        return Splits(*(Examples(tokens[rows], values[rows]) for rows in self.parts))
+        return Splits(*(Examples(tokens[rows], found["values"][rows]) for rows in self.parts))
 
     def draw(self) -> dict[str, Integers]:
         """Different expressions, in an order shuffled by the seed: tokens [N] end to end, lengths [n], values [n] in 0..9.
@@ -89,7 +88,7 @@ class ListOps(Drawn, Classify):
         """
         rng = Random(self.seed)
         count = self.total
-        found: dict[bytes, int] = {}  # expression -> value
+        found = dict[bytes, int]()  # expression -> value
         draws = before = 0
         with bar("listops", count) as show:
             while len(found) < count:
@@ -117,7 +116,7 @@ class ListOps(Drawn, Classify):
     def expression(self, rng: Random) -> tuple[bytes, int]:
         """A tree in prefix form, and its value; none of either where it outgrows max_length."""
         tokens = bytearray()
-        open_: list[tuple[int, int, list[int]]] = []  # operator, how many arguments, their values
+        open_ = list[tuple[int, int, list[int]]]()  # operator, how many arguments, their values
         while len(tokens) < self.max_length:
             grows = len(open_) + 1 < self.max_depth and rng.random() <= self.operator_probability
             value = rng.randrange(4 if grows else 10)

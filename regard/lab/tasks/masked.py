@@ -39,7 +39,7 @@ class MaskedLanguageModelling(LanguageModelling):
         return super().loss(model, batch)
 
     def _corrupted(
-        self, tokens: Tensor, valid: Valid = None, draw: torch.Generator | None = None
+        self, tokens: Tensor, valid: Valid, draw: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         return corrupt(
             tokens,
@@ -56,8 +56,8 @@ class MaskedLanguageModelling(LanguageModelling):
         if training:
             labels = np.where(windows.tokens == START, np.int32(IGNORED), windows.tokens)
             return Examples.windows(windows.tokens, labels)
-        tokens, again = (torch.from_numpy(z) for z in (windows.tokens, windows.again))
-        hidden = self._corrupted(tokens.long(), ~again, draw.torch)
+        tokens = torch.from_numpy(windows.tokens).long()
+        hidden = self._corrupted(tokens, torch.from_numpy(~windows.again), draw.torch)
         return Examples.windows(*(part.numpy() for part in hidden))
 
 

@@ -150,7 +150,7 @@ def read_turns(text: str) -> list[Turn]:
         lines = [line.strip() for line in _DIRECTION.sub("", paragraph).strip().split("\n")]
         first = lines[0]
         if _SCENE.match(first) or (len(lines) == 1 and _HEADING.fullmatch(first)):
-            scene = scene + 1
+            scene += 1
             going_on = False
             continue
         if not scene or lines == [""]:

@@ -38,10 +38,12 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
         np.put_along_axis(order, asked, np.arange(asked.shape[1], dtype=np.int32)[None], axis=1)
         order[spared] = CONTEXT
         labels = np.where(order == CONTEXT, np.int32(IGNORED), tokens)
-        columns = {"tokens": tokens, "order": order, "label": labels}
-        return Records(
-            {name: Ragged.even(column) for name, column in columns.items()}, counted=("tokens",)
-        )
+        columns = {
+            "tokens": Ragged.even(tokens),
+            "order": Ragged.even(order),
+            "label": Ragged.even(labels),
+        }
+        return Records(columns, counted=("tokens",))
 
     def collate(self, items: Items) -> Batch:
         return super().collate(items) | {"order": torch.stack([item["order"] for item in items])}

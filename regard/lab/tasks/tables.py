@@ -155,8 +155,8 @@ class PlantedHistories(Drawn, TableTask):
             )
 
     def load(self) -> Splits:
-        rng = default_rng(self.seed)
-        drawn = rng.integers(0, self.num_items, (self.total, self.history + 1))
+        size = (self.total, self.history + 1)
+        drawn = default_rng(self.seed).integers(0, self.num_items, size)
         history = drawn[:, :-1]
         item = drawn[:, -1]
         liked = (history % self.num_kinds == item[:, None] % self.num_kinds).any(1, keepdims=True)

@@ -26,7 +26,7 @@ Columns = tuple[Tensor, ...]
 """What `measure` reads: values of each item."""
 
 
-KINDS: Mapping[str, str] = {
+KINDS = {
     "classify": "model(tokens [B T], valid=) -> logits [B num_classes]",
     "language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token after each",
     "masked_language_model": "model(tokens [B T], valid=) -> logits [B T vocab_size] of the token at each",
@@ -81,7 +81,7 @@ DataSeed = Annotated[int, Range(0, 2**32 - 1, "an integer of at least 0 and belo
 """A seed that every generator takes."""
 
 
-_CHANCES: dict[tuple[type, str, str], float] = {}
+_CHANCES = dict[tuple[type, str, str], float]()
 
 
 class Task(Declared):
@@ -154,9 +154,8 @@ class Task(Declared):
 
     def compared(self, answers: Tensor, labels: Tensor) -> Columns:
         """Right answers of each item, and its labels: the metric is the ratio of their sums. No answer is IGNORED."""
-        right = answers == labels
-        asked = labels != IGNORED
-        return tuple(found.reshape(len(labels), -1).sum(1) for found in (right, asked))
+        both = (answers == labels, labels != IGNORED)
+        return tuple(found.reshape(len(labels), -1).sum(1) for found in both)
 
     def measure(self, *columns: Tensor) -> float:
         """The metric of all items: the ratio of the sums of two columns. Raises OptionError where there is nothing to take it over."""
@@ -231,9 +230,9 @@ class Task(Declared):
 
     def count(self, batch: Batch) -> int:
         """Tokens in a batch, padding left out: what a budget of tokens is spent on."""
-        found = [(batch[name], batch[valid]) for name, valid in self.sides.items()]
         return sum(
-            tokens.numel() if valid is None else int(valid.sum()) for tokens, valid in found
+            batch[name].numel() if batch[valid] is None else int(batch[valid].sum())
+            for name, valid in self.sides.items()
         ) or len(batch["labels"])
 
 

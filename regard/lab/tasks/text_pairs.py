@@ -1,6 +1,6 @@
 """Tasks from one text to another: the base of translation, summaries and dialogue, and how answers are scored."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -42,7 +42,7 @@ def rouge_l(found: Texts, references: Texts) -> float:
     return 100 * sum(scores) / len(scores)
 
 
-METRICS: Mapping[str, Callable[[Texts, Texts], float]] = {"bleu": bleu, "rouge_l": rouge_l}
+METRICS = {"bleu": bleu, "rouge_l": rouge_l}
 
 
 Metric = Literal["bleu", "rouge_l", "bits_per_byte"]
@@ -191,7 +191,7 @@ class TextPairs(Task):
         if self.metric not in METRICS:
             return super().score(model, batches)
         found = []
-        references: list[str] = []
+        references = list[str]()
         with evaluating(model), torch.no_grad():
             for batch in batches:
                 found += self.generate(model, batch)

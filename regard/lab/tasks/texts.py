@@ -189,11 +189,10 @@ class DebianSections(Classify):
 
     def _part(self, documents: Iterable[tuple[Sequence[Sequence[int]], int]]) -> Records:
         kept = [(sentences, label) for sentences, label in documents if sentences]
-        lengths = [[len(words) for words in sentences] for sentences, _ in kept]
         return Records(
             {
                 "tokens": Ragged.of([np.concatenate(sentences) for sentences, _ in kept]),
-                "lengths": Ragged.of(lengths),
+                "lengths": Ragged.of([[*map(len, sentences)] for sentences, _ in kept]),
                 "label": np.array([label for _, label in kept]),
             },
             counted=("tokens",),
