@@ -140,12 +140,10 @@ class Arena(Declared):
             yield
             return
         torch.set_num_threads(1)
-        environment = os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "regard", "arena", *self._words()]
         others = [
             subprocess.Popen(
-                command,
-                env=environment,
+                [sys.executable, "-m", "regard", "arena", *self._words()],
+                env=os.environ | {_PART: str(os.getpid()), "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,  # it ends with this process, and so do they
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -146,7 +146,7 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
 
 def given_options(words: Sequence[str], types: Types = NO_TYPES) -> dict[str, Any]:
     """Returns what words NAME=VALUE give. Raises OptionError where a name comes twice."""
-    found: Any = {}
+    found = {}
     for name, value in (option(word, types) for word in words):
         if name in found:
             raise OptionError(f"{name} is given twice")

@@ -82,7 +82,7 @@ class Bench(Declared):
         choices = self._choices()
         faults = {} if self.unchecked else self._faults(choices)
         timed = []
-        not_run: dict[tuple[str, str], str] = {}
+        not_run = dict[tuple[str, str], str]()
         for setting in settings:
             why = {one.name: faults.get(one.name) or obstacle(one, setting) for one in choices}
             not_run |= {(setting.kind, name): said for name, said in why.items() if said}

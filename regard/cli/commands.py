@@ -108,8 +108,8 @@ class Report(Declared):
         if self.document and (asked := told(rows)["questions"]):  # of which it is
             name = asked[0]["name"]
             of_one = [row for row in rows if row.kind != "asked" or row.question == name]
-        drawn = picture(of_one, self.picture) if self.picture else None
-        written = document(of_one, self.document, drawn) if self.document else None
+        drawn = self.picture and picture(of_one, self.picture)
+        written = self.document and document(of_one, self.document, drawn)
         if self.json:
             print_json(told(rows) | {"page": page, "picture": drawn, "document": written})
         else:

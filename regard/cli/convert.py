@@ -116,7 +116,7 @@ class Convert(Declared):
             return found | ({f"perplexity{when}": whole.perplexity(student)} if spoken else {})
 
         found = quality(" untaught")
-        kept: list[str] = []
+        kept = list[str]()
         error = whole.score(student, whole.held_out("valid"))
         each_lr, whole_lr = (self.lr, self.lr / 10) if self.lr else rates(error)
         facts = ("mixer", "options", "max_len", "layers", "steps")  # equal where a teaching goes on

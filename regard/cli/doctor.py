@@ -24,7 +24,7 @@ def examine() -> list[Row]:
 def required(extra: str) -> dict[str, str]:
     """Distribution -> oldest version, of the library or of one of its extras, as the installed package declares them."""
     pattern = r"([\w.-]+)>=([\w.]+)" + (f"; extra == ['\"]{extra}['\"]" if extra else "")
-    declared = requires("regard") if version("regard") else ()
+    declared = version("regard") and requires("regard")
     found = (re.fullmatch(pattern, one) for one in declared or ())
     return {match[1]: match[2] for match in found if match}
 

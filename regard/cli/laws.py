@@ -53,7 +53,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
     from regard.testing import LAWS, judge_mixer, judge_pool
 
     kind, cls = own(name, ("mixers", "pools")) if ":" in name else ("mixers", entry("mixers", name))
-    slow = None if oracle is None else imported(oracle)
+    slow: Any = oracle and imported(oracle)
     if oracle is not None and (kind == "pools" or not callable(slow)):
         raise OptionError(f"--oracle {oracle} must be a function, and the reference of a mixer")
     asked = laws or "all"
@@ -85,7 +85,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
 def _row(law: str, by_variant: "Mapping[str, Verdict]") -> Facts:
     outcomes = {verdict.outcome for verdict in by_variant.values()}
     outcome = next(outcome for outcome in OUTCOMES if outcome in outcomes)
-    said: dict[str, list[str]] = {}
+    said = dict[str, list[str]]()
     for variant, verdict in by_variant.items():
         if verdict.outcome == outcome and verdict.sentence:
             said.setdefault(verdict.sentence, []).append(variant)

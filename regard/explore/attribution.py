@@ -213,7 +213,7 @@ def integrated_gradients(
             total = total + value(start + (step + 0.5) / steps * (x - start))[1]
         scores = ((x - start) * total / steps).sum(-1)
         gap = scores.flatten(1).sum(1) - (value(x)[0] - value(start)[0])
-    return Gradients(scores.detach(), gap.detach())
+    return Gradients(scores, gap)
 
 
 def gradient_times_attention(
@@ -232,8 +232,7 @@ def gradient_times_attention(
     check_taken(model, *args, **kwargs)
     with evaluating(model), torch.enable_grad():
         with recorded(model) as calls:
-            of = _answered(model, kwargs, kwargs.get("valid"))
-            logits = answer(model(*args, **kwargs), of)
+            logits = answer(model(*args, **kwargs), _answered(model, kwargs, kwargs.get("valid")))
         require_calls("gradient_times_attention", model, calls)
         for call in calls:
             call.mixer.require("attention_map")
@@ -257,9 +256,8 @@ def _product(call: Call, gradient: Hidden | None) -> Weights:
     with torch.no_grad():
         seen: Any = call.mixer.observe(call.x, context=call.context, mask=call.mask)
         S = seen.v.shape[2]
-        H = seen.weights.shape[1]
         weights = seen.weights[..., -S:]
-        v = grouped(seen.v, H)
+        v = grouped(seen.v, weights.shape[1])
     if gradient is None:  # the answer does not depend on this layer
         return torch.zeros_like(weights)
     mixed = (weights @ v).requires_grad_()
@@ -311,8 +309,7 @@ def leave_one_out(
                     lambda z: z[row].expand(len(shown), *z.shape[1:]),
                     ((tokens, *args), kwargs),
                 )
-                of = _answered(model, rest, shown)
-                return answer(model(*own, valid=shown, **rest), of)
+                return answer(model(*own, valid=shown, **rest), _answered(model, rest, shown))
 
             whole = values(valid[row : row + 1])
             chosen = _chosen(whole, label)[0, 0]
@@ -337,7 +334,7 @@ def _looked_up(
     model: nn.Module, tokens: Tensor, valid: Valid, point: Tensor | None = None
 ) -> Iterator[list[nn.Embedding]]:
     """While open, the first look-up of these tokens gives `point`, where that is given; its table enters the list."""
-    seen: list[nn.Embedding] = []
+    seen = list[nn.Embedding]()
 
     def note(table: nn.Embedding, ids: tuple[Tensor], y: Tensor) -> Tensor | None:
         if seen or ids[0].numel() != tokens.numel():

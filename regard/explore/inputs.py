@@ -150,7 +150,7 @@ def numbered(
 
 
 def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
-    gathered: dict[tuple, dict[int, Layer]] = {}
+    gathered = dict[tuple, dict[int, Layer]]()
     for place, layer in enumerate(read):
         name = _group_name(layer, model)
         shape = tuple(layer.found.values.shape[1:])

@@ -127,9 +127,8 @@ def influence(
     squares = x.new_zeros(T, B, S)
     for rows in torch.arange(T * n, device=x.device).split(chunk):
         token = rows // n
-        direction = rows % n
         given = y.new_zeros(len(rows), B, T, E)
-        given[torch.arange(len(rows), device=x.device), :, token] = directions[direction][:, None]
+        given[torch.arange(len(rows), device=x.device), :, token] = directions[rows % n][:, None]
         (gradient,) = vmap(backward)(given)
         squares.index_add_(0, token, gradient.square().sum(-1).detach())
     return (squares / (1 if probes is None else n)).sqrt().transpose(0, 1)

@@ -200,7 +200,7 @@ def _error(y: Hidden, want: Hidden, valid: Valid) -> Error:
 
 
 def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> Mixer:
-    heads: Any = getattr(old, "heads", None)
+    heads = getattr(old, "heads", None)
     if not isinstance(heads, Heads) or heads.key is None:
         raise UnsupportedError(
             f"convert does not support {old.name}: it has no projections to re-use"

@@ -8,7 +8,7 @@ padding on the right. Weights come from safetensors alone, and nothing is run fr
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +39,7 @@ SHARDS = f"model-{'[0-9]' * 5}-of-{'[0-9]' * 5}"
 COPIES = 8  # bytes of tensors that a saved config may tell of, for each byte of its weights
 LONGEST = 200  # characters of another library's error
 
-KINDS: dict[str, Callable[[LoadRequest], Stack | EncoderDecoder]] = {
+KINDS = {
     **dict.fromkeys(("bert", "roberta", "longformer", "big_bird", "fnet"), bert.bert),
     "gpt2": decoders.gpt2,
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), decoders.llama),
@@ -253,7 +253,7 @@ def _there(folder: Path, name: str) -> Path:
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json, or the copy in the weights, where a save was killed before the file had its name."""
     path = folder / CONFIG
-    text: bytes | str | None = None
+    text = None
     if not path.exists() and (folder / WEIGHTS).is_file():
         with suppress(SafetensorError), safe_open(folder / WEIGHTS, "pt") as weights:
             text = (weights.metadata() or {}).get(CONFIG)
@@ -282,9 +282,8 @@ def _gguf(path: Path) -> tuple[Tensors, dict[str, Any]]:
     except Exception as error:  # its reader and Transformers have many
         why = visible(str(error))[:LONGEST]
         raise StoredDataError(f"load: {path} is no GGUF file, or damaged: {why}") from None
-    model = found[0]
-    missing = sorted(found[1]["missing_keys"])
-    if missing:
+    model, told = found
+    if missing := sorted(told["missing_keys"]):
         raise StoredDataError(f"load: {path} lacks {', '.join(missing)}")
     config = model.config.to_dict()
     del config["quantization_config"]  # what was quantised is float32 now

@@ -314,7 +314,7 @@ class RegardForSequenceClassification(RegardModel):
     auto = AutoModelForSequenceClassification
 
 
-WRAPPERS: dict[str, type[RegardModel]] = {
+WRAPPERS = {
     cls.kind.name: cls
     for cls in (RegardForCausalLM, RegardForMaskedLM, RegardForSequenceClassification)
 }

@@ -203,7 +203,7 @@ def _timed(case: Case, rows: Sequence[Row]) -> tuple[dict[str, list[Row]], int]:
     chosen = [row for row in rows if group(row) == best]
     wanted = case.causal or case.decode
     exact = {row.entry for row in chosen if row.causal == wanted}
-    found: dict[str, dict[int, Row]] = {}
+    found = dict[str, dict[int, Row]]()
     for row in chosen:
         if row.causal == wanted or row.entry not in exact:
             found.setdefault(row.entry, {})[row.setting["length"]] = row

@@ -31,14 +31,14 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
     assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
     call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
     text, numbers = (ast.literal_eval(argument) for argument in call.args[1:3])
-    cut: list[list[str]] = []
+    cut = list[list[str]]()
     pieces = _VERSE.split(text.strip())
     for number, verse in zip(pieces[1::2], pieces[2::2], strict=True):
         if number == "1":
             cut.append([])
         cut[-1].append(_PARAGRAPH_TAG.sub(" ", verse).strip())
     places = sorted({number // 1000 for number in numbers})
-    chapters: dict[tuple[int, int], list[str]] = {}
+    chapters = dict[tuple[int, int], list[str]]()
     key = (0, 0)
     for place, verses in zip(places, cut, strict=True):
         book = place // 1000

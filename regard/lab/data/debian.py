@@ -98,7 +98,7 @@ def read_documents(archive: Mapping[str, bytes], *, min_count: int = 500) -> lis
 
 def split_sentences(paragraph: str) -> list[str]:
     """Ends are marks before a space and a capital or digit; well-known short forms end nothing."""
-    sentences: list[str] = []
+    sentences = list[str]()
     for piece in _SENTENCE_END.split(paragraph):
         if sentences and sentences[-1].endswith(_SHORT_FORMS):
             sentences[-1] += f" {piece}"

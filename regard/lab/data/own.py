@@ -117,7 +117,7 @@ def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
     with reported(path, "read"):
         there = sorted(need(path, TEXT_FILES).iterdir())
     found = {}
-    languages: list[str] = []
+    languages = list[str]()
     for part in ("train", "valid", "test"):
         files = [one for one in there if one.name.startswith(f"{part}.")]
         if len(files) != 2 and (files or part == "train"):

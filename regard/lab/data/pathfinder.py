@@ -68,12 +68,12 @@ def generate_pathfinder(drawing: Drawing, count: int, *, seed: int = 0) -> Pictu
     Raises OptionError where the paths find no room.
     """
     size = CHUNK * 32**2 // drawing.size**2  # as many pixels at every size
-    chunks: list[Pictures] = []
+    chunks = list[Pictures]()
     with bar("pathfinder", count) as show:
         while len(chunks) * size < count:
             rng = np.random.default_rng([seed, len(chunks)])
             barren = 0
-            rounds: list[Pictures] = []
+            rounds = list[Pictures]()
             while sum(len(one.labels) for one in rounds) < size:
                 rounds.append(_round(drawing, max(32, size), rng))
                 barren = 0 if len(rounds[-1].labels) else barren + 1

@@ -81,7 +81,7 @@ class Schema:
                 raise OptionError(
                     f"of: {name!r} is {kinds[name]} and {source!r} is {kinds[source]}; a sequence shares the vocabulary of a categorical column"
                 )
-        seen: dict[str, Counter] = {}
+        seen = dict[str, Counter]()
         scales = {}
         rows = _rows(train, range(len(next(iter(columns.values())))))
         for name, column in columns.items():

@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 def first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
     """The items whose key is new."""
-    found: dict[Hashable, Item] = {}
+    found = dict[Hashable, Item]()
     for item in items:
         found.setdefault(key(item), item)
     return list(found.values())

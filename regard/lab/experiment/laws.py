@@ -320,7 +320,7 @@ def _sources(question: Question, load: Load) -> str:
     return f"sources of {len(question.entries)} entries, what trains them, the engine and torch are part of each row's key"
 
 
-LAWS: dict[int, tuple[str, Callable[[Question, Load], str]]] = {
+LAWS = {
     1: ("one shell, one baseline at its best", _shell),
     2: ("equal budgets", _budgets),
     3: ("rates are searched until the best is inside", _rates),

@@ -297,7 +297,7 @@ def _create(path: Path) -> None:
 
 def _rows_of(path: Path) -> Collection[Kept]:
     """Key, kind and text of each row of such a file. StoredDataError for a line that is none, or that tells of a trial otherwise than another."""
-    given: dict[str, Kept] = {}
+    given = dict[str, Kept]()
     with reported(path, "read"):
         lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):

@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_map_only
 
 from regard.core import Mask, OptionError
 from regard.lab.experiment.entry import Entry
-from regard.lab.experiment.stored import Pass
 from regard.models import StackConfig, count_parameters, match_parameters
 from regard.models.blocks import make_blocks
 from regard.models.tokens import Hidden
@@ -76,7 +75,7 @@ def _decode(unit: Any, setting: "Setting", mask: Mask) -> Call:
 
 
 PASSES = {"forward": _forward, "train": _train, "prefill": _prefill, "decode": _decode}
-STREAMING: tuple[Pass, ...] = ("prefill", "decode")
+STREAMING = ("prefill", "decode")
 
 
 def tokens(setting: "Setting", length: int) -> Tensor:

@@ -31,7 +31,7 @@ def rate_means(rows: Iterable[Row]) -> dict[float, float]:
         if row.rate is not None and row.valid_value is not None
     }
     tried = Counter(seed for _, seed in found)
-    values: dict[float, list[float]] = {}
+    values = dict[float, list[float]]()
     for (rate, seed), value in found.items():
         if tried[seed] == max(tried.values()):
             values.setdefault(rate, []).append(value)
@@ -156,7 +156,7 @@ class Results:
         self.trained = [name for name, one in self.columns.items() if one["kind"] == "trained"]
         self.accuracies = [n for n in self.trained if self.columns[n]["metric"] == "accuracy"]
         self.lines = config["lines"]
-        self.old: dict[str, int] = Counter()
+        self.old = Counter[str]()
         self.history = list[Row]()
         self.laws = dict[str, Row]()
         places = {line[2]: self.columns[line[1]] for line in config["cells"]}
@@ -164,8 +164,8 @@ class Results:
             cell: (column, column in self.trained and causal)
             for _, column, cell, causal, *_ in config["cells"]
         }
-        by_cell: dict[str, list[Row]] = {}
-        newest: Any = {}  # what rows of a column, trained in either form, share
+        by_cell = dict[str, list[Row]]()
+        newest = {}  # what rows of a column, trained in either form, share
         for row in sorted(rows, key=_started):
             mine = row.question == asked.question
             if row.kind == "laws":
@@ -274,14 +274,13 @@ class Results:
     @cached_property
     def gained(self) -> list[str]:
         """The columns of accuracy in which every entry has been asked: a gain is of the same columns for all."""
-        first = [name for name in self.accuracies if not self.columns[name]["later"]]
         left = {
             cell.column
             for cell in self.cells.values()
             if cell.entry in self.labels
             if self.share(cell) is None and not (cell.reason or cell.failed)
         }
-        return [name for name in first if name not in left]
+        return [n for n in self.accuracies if not (self.columns[n]["later"] or n in left)]
 
     def at_equal_time(self, column: str) -> dict[str, float]:
         """Entry -> validation score at the time at which the fastest of them ended, read off the curves."""

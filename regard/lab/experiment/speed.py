@@ -125,7 +125,7 @@ class _Timing:
         unit = _built(choice, setting, self.causal)
         self.parameters = sum(p.numel() for p in unit.parameters() if p.requires_grad)
         unit = unit.to(device=setting.device, dtype=getattr(torch, setting.dtype)).eval()
-        self.times: list[float] = []
+        self.times = list[float]()
         with self.mode():
             self.call = PASSES[setting.kind](unit, setting, Mask(causal=self.causal))
             self.peak_bytes, self.flops = self._cost()

@@ -191,8 +191,9 @@ def _fitted(
     task = cell.column.task
     train = cell.column.train
     if isinstance(train, Short):
-        lr = rate or train.lr
-        short = short_fit(model, splits, train, lr=lr, seed=seed, name=task.name, device=device)
+        short = short_fit(
+            model, splits, train, lr=rate or train.lr, seed=seed, name=task.name, device=device
+        )
         return short, short.correct, short.steps * train.batch_size * task.max_len
     config = replace(_training(train, cell.entry, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
@@ -247,8 +248,8 @@ def needs(column: Column, splits: Splits) -> list[str]:
         generates = column.place == "decoder" and not task.metric.startswith("bits")
         return _PLACES[column.place] + ["streaming"] * generates
     direction = "causal" if column.causal else "bidirectional"
-    lengths = [part.lengths for part in (splits.train, splits.valid, splits.test)]
-    equal = all(of.min() == of.max() for of in lengths)
+    parts = (splits.train, splits.valid, splits.test)
+    equal = all(len(part.lengths.unique()) == 1 for part in parts)
     return [direction] if equal else [direction, "padding"]
 
 

@@ -149,7 +149,7 @@ def share_on_ray(
         else:
             waiting.append(job)
     sent = {}  # data, once for all jobs
-    running: dict[Any, Job] = {}
+    running = dict[Any, Job]()
     while running or (waiting and not late()):
         have = ray.cluster_resources()
         most = max(1, int(min(have.get("CPU", 0), have.get("GPU", 0) / gpus if gpus else math.inf)))

@@ -183,7 +183,7 @@ class Bubble(NamedTuple):
 
 def place_labels(bubbles: Sequence[Bubble], width: float, height: float) -> list[Point]:
     """The middle of each bubble's label, on the nearest line on which it meets no other, to the right or to the left."""
-    placed: list[Point] = []
+    placed = list[Point]()
     for bubble in bubbles:
         free = (
             (x, y)

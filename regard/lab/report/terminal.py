@@ -17,7 +17,7 @@ _STYLES = {"reached": "bold green", "not reached": "dim", "line": "dim"}
 
 def terminal(rows: Iterable[Row]) -> RenderableType:
     """Headline, grid, claims and what is missing of every question, the newest first."""
-    parts: list[RenderableType] = []
+    parts = list[RenderableType]()
     for question in told(rows)["questions"]:
         parts += [_text(f"{question['name']}: {question['headline']}", "bold"), Text("")]
         if question["rows"]:

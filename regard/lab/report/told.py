@@ -19,7 +19,7 @@ def told(rows: Iterable[Row]) -> Told:
 
 def of_question(results: Results) -> Told:
     asked = results.asked
-    timed = [name for name in results.columns if name not in results.trained]
+    columns = dict.fromkeys([*results.trained, *results.columns])
     shown = dict.fromkeys([*results.lines, *results.labels])
     rows = [_row(results, label) for label in shown]
     ran = [row for cell in results.cells.values() for row in cell.rows]
@@ -30,7 +30,7 @@ def of_question(results: Results) -> Told:
         "commit": asked.provenance.commit,
         "asked": asked.provenance.started,
         "device": " and ".join(dict.fromkeys(row.provenance.device for row in ran or [asked])),
-        "columns": [_column(results, name) for name in (*results.trained, *timed)],
+        "columns": [_column(results, name) for name in columns],
         "rows": [row for row in rows if row["cells"] or row["timed"] or row["breaks"]],
         "gained": results.gained,
         "claims": results.judged(),

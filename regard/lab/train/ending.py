@@ -54,9 +54,8 @@ def draw(result: FitResult, path: Path) -> None:
     for title, points in series.items():
         values = [{"step": step, "value": value} for step, value in points]
         chart = alt.Chart(alt.Data(values=values), title=title, width=320, height=220)
-        x = alt.X("step:Q")
         y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
-        charts.append(chart.mark_line(point=len(points) < 30).encode(x, y))
+        charts.append(chart.mark_line(point=len(points) < 30).encode(x="step:Q", y=y))
     with whole(path) as partial:
         alt.hconcat(*charts).save(partial, format="png", scale_factor=2)
 

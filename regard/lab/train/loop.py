@@ -104,9 +104,8 @@ def fit(
         if main and progress and (columns := task.read_as(splits)):
             print(f"Read as: {columns}.")
         done = trainer.state.step
-        steps = trainer.steps
         with (
-            bar_of(main and progress, task.name, steps, done) as show,
+            bar_of(main and progress, task.name, trainer.steps, done) as show,
             log_to(log_dir if main else None, done) as log,
         ):
             told = asdict(config) | {"task": task.name, **origin.get("model", {})}
@@ -176,7 +175,6 @@ class _Trainer:
     def run(self, show: Callable[..., None], log: Callable[..., None]) -> None:
         state = self.state
         config = self.config
-        metric = f"valid/{self.task.metric}"
         rank = self.accelerator.process_index
         processes = self.accelerator.num_processes
         shares = (
@@ -196,7 +194,7 @@ class _Trainer:
             improved = False
             if last or state.step % config.eval_every == 0:
                 improved = self._evaluate()
-                values[metric] = state.curve[-1][1]
+                values[f"valid/{self.task.metric}"] = state.curve[-1][1]
             for told in (log, self.accelerator.log):
                 told(values, step=state.step)
             show(state.step, loss, state.curve[-1][1] if state.curve else None, speed)

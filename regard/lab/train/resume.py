@@ -117,7 +117,7 @@ class Keeper:
         run.pop("processes", None)
         self._require_same("", run | {"config": usual | run["config"]}, ours)
         self.take(stored.model)
-        held: dict[str, dict[str, Tensor]] = {}
+        held = dict[str, dict[str, Tensor]]()
         for key, value in stored.optimizer.items():
             name, slot = key.rsplit("/", 1)
             held.setdefault(name, {})[slot] = value
@@ -160,10 +160,9 @@ class Keeper:
 def capture() -> checkpoint.State:
     """The state of every random generator that training may draw from, as plain JSON values."""
     numbers = np.random.get_state(legacy=False)
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {
         "torch": _encode(torch.get_rng_state()),
-        "cuda": list(map(_encode, devices)),
+        "cuda": list(map(_encode, torch.cuda.get_rng_state_all())),
         "python": random.getstate(),
         "numpy": json.loads(json.dumps(numbers, default=np.ndarray.tolist)),
     }
@@ -171,7 +170,7 @@ def capture() -> checkpoint.State:
 
 def restore(state: checkpoint.State) -> None:
     torch.set_rng_state(_decode(state["torch"]))
-    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+    if len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(map(_decode, state["cuda"]))
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from regard.core import Declared, OptionError, RegardError, checked, tuples
-from regard.core.files import check_writable
+from regard.core.files import check_writable, text_sha256
 from regard.core.memory import require_memory
 from regard.functional.patterns import Pattern
 from regard.functional.rows import Form
@@ -104,11 +103,10 @@ def train(
         origin["start_from"] = taken.sha256
         if progress and is_main():
             print(f"from {run.start_from}: {taken}", file=sys.stderr)
-    result = fit(
+    return built, fit(
         built, run.task, run.train, run_dir,
         splits=splits, wait=wait, progress=progress, origin=origin, report_to=report_to,
     )  # fmt: skip
-    return built, result
 
 
 @checked
@@ -169,25 +167,21 @@ def _field(told: Mapping[str, Any]) -> Field:
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name, one of your own with its module and a checksum of its code."""
-    return json.loads(json.dumps({"name": model.name} | _fields(model), default=_named))
-
-
-def _fields(one: Any) -> dict[str, Any]:
-    return {field.name: getattr(one, field.name) for field in fields(one)}
+    return json.loads(json.dumps({"name": model.name} | vars(model), default=_named))
 
 
 def _named(one: Any) -> Any:
     if isinstance(one, partial):
         return [one.func, one.args, one.keywords]
     if is_dataclass(one) and not isinstance(one, type | Pattern | Form):
-        return _fields(one)
+        return vars(one)
     if callable(one) and not hasattr(one, "__qualname__"):
         one = type(one)
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")
     if not isinstance(one, type | FunctionType) or module.startswith("regard."):
         return name
     told = json.dumps([own_code(one), held(one)], default=_named)
-    return f"{module}:{name} {sha256(told.encode()).hexdigest()[:16]}"
+    return f"{module}:{name} {text_sha256(told)[:16]}"
 
 
 def _check_memory(config: ModelConfig) -> None:
