@@ -18,8 +18,10 @@ from regard.cli.arguments import Flag, Json, parse
 from regard.cli.bench import LEDGER, PAGE, Bench, check_outputs
 from regard.cli.convert import Convert
 from regard.cli.data import Data
+from regard.cli.describe import SOURCES, about, details, kinds, overview
 from regard.cli.explore import Explore
 from regard.cli.laws import Laws
+from regard.cli.names import own, run as named
 from regard.cli.printing import console, print_details, print_facts, print_json, print_table
 from regard.cli.recommend import Recommend
 from regard.core import Declared, OptionError, RegardError, UnknownNameError, blamed, visible_lines
@@ -35,8 +37,6 @@ class Ls(Declared):
     json: Json = False
 
     def run(self) -> None:
-        from regard.cli.describe import SOURCES, kinds, overview
-
         found = {kind: overview(kind) for kind in ([self.kind] if self.kind else kinds())}
         if self.json:
             print_json(found[self.kind] if self.kind else found)
@@ -55,9 +55,6 @@ class Show(Declared):
     json: Json = False
 
     def run(self) -> None:
-        from regard.cli.describe import about, details
-        from regard.cli.names import own
-
         found = [about(*own(self.name))] if ":" in self.name else details(self.name)
         if self.json:
             print_json(found)
@@ -243,7 +240,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _train(name: str, *args: str) -> int:
-    from regard.cli.names import run as named
     from regard.lab.tasks import Splits
     from regard.lab.train import Run, load, train
     from regard.lab.train.ending import beside, ending

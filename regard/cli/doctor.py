@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
+import torch
+
 from regard.core.packages import numbers, version
+from regard.lab.experiment.provenance import VARIABLES, cores, describe
 
 EXTRAS = ("", "lab", "hf")
 """Parts of the package whose requirements are looked for: the library's own, regard.lab's and regard.hf's."""
@@ -35,11 +38,8 @@ def missing(rows: list[Row]) -> list[str]:
 
 
 def _machine() -> Iterator[Row]:
-    import torch
-
     from regard import __version__
     from regard.core.memory import free_bytes, spelled_bytes
-    from regard.lab.experiment.provenance import cores, describe
 
     available = cores()
     free = free_bytes(torch.device("cpu"))
@@ -66,8 +66,6 @@ def _machine() -> Iterator[Row]:
 
 def _implementations() -> Iterator[Row]:
     """What `impl="auto"` takes here in the place of plain forms, operation by operation."""
-    import torch
-
     from regard.functional.rows import replacements
 
     here = "cuda" if torch.cuda.is_available() else "cpu"
@@ -91,8 +89,6 @@ def _packages() -> Iterator[Row]:
 
 
 def _environment() -> Iterator[Row]:
-    from regard.lab.experiment.provenance import VARIABLES
-
     for name in (*THREADS, *VARIABLES):
         value = os.environ.get(name)
         retained = value and name in VARIABLES

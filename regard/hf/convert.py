@@ -121,8 +121,9 @@ def teach(
             if not loss.requires_grad:
                 raise OptionError("teach: no parameter of the student that the loss needs learns")
             if weights is None and not loss.isfinite():
-                found = f"the loss of step {number} is {loss.item()}"
-                raise OptionError(f"teach: {found}: lower the rate")
+                raise OptionError(
+                    f"teach: the loss of step {number} is {loss.item()}: lower the rate"
+                )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -225,10 +226,11 @@ def _like(old: Mixer, cls: type[Mixer], max_len: int | None, given: Options) -> 
         taken.rotation = position
         new.declare(cross=No("rotary positions are those of one sequence"))
         if new.capabilities.streaming == "segment" or getattr(new, "sort_net", new) is None:
-            why = (
-                "its heads turn means or memories, which a stream has at other places than forward"
+            new.declare(
+                streaming=No(
+                    "its heads turn means or memories, which a stream has at other places than forward"
+                )
             )
-            new.declare(streaming=No(why))
     if getattr(new, "sinks", None) is not None and getattr(old, "sinks", None) is not None:
         new.sinks = old.sinks
     new.dim = old.dim

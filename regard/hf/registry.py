@@ -84,8 +84,9 @@ def patch_transformers() -> None:
 
     @wraps(plain)
     def to_dict(self: PretrainedConfig) -> Record:
-        names, records = named(self), used(self)
-        return plain(self) | ({"attn_implementation": names, FIELD: records} if records else {})
+        records = used(self)
+        more = {"attn_implementation": named(self), FIELD: records} if records else {}
+        return plain(self) | more
 
     PretrainedConfig.to_dict = to_dict  # type: ignore[method-assign]
     for method in ("get_correct_attn_implementation", "set_attn_implementation"):
@@ -136,8 +137,9 @@ def named(config: PretrainedConfig) -> str | Record | None:
 
 def used(config: PretrainedConfig) -> Record:
     """Name -> record of each mechanism that this config or a sub-config names."""
-    names = _all_names(config)
-    return {name: record(made) for name in names if name and (made := registered(name))}
+    return {
+        name: record(made) for name in _all_names(config) if name and (made := registered(name))
+    }
 
 
 def record(config: AttentionConfig) -> Record:

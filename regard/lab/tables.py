@@ -92,8 +92,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise OptionError("TableClassifier.fit trains in one process, without a launcher")
         kept = dict(vars(self))
         self._set(splits.schema, names, single)
-        task = Given(labels=names)
-        config = self._training(len(parts[0]))
         before = capture()
         try:  # the caller's own generators go on as if nothing had been drawn or seeded
             torch.manual_seed(self.seed)
@@ -101,7 +99,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
                 facts = {"fields": splits.schema.fields, "num_tasks": len(names)}
                 model = replace(self.model, **facts).build()
                 self.result_ = fit(
-                    model, task, config, folder, splits=splits, progress=self.progress
+                    model,
+                    Given(labels=names),
+                    self._training(len(parts[0])),
+                    folder,
+                    splits=splits,
+                    progress=self.progress,
                 )
         except BaseException:  # what was fitted before stays whole
             self.__dict__ = kept

@@ -24,8 +24,9 @@ def gpt2(request: LoadRequest) -> Stack:
     )
     at, dim = w.prefix("transformer."), c["n_embd"]
     norm = w.norms(nn.LayerNorm, c["layer_norm_epsilon"])
-    shapes = {"wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner"}  # fmt: skip
-    request.agree(at, shapes)
+    request.agree(at, {
+        "wte.weight": "vocab_size n_embd", "wpe.weight": "n_positions", "h.0.mlp.c_fc.weight": "n_embd n_inner",
+    })  # fmt: skip
     embedding = TokenEmbedding(w.embedding(f"{at}wte"), place=w.embedding(f"{at}wpe"))
     w.tensors |= {n: z.T for n, z in w.tensors.items() if n.endswith(STORED_TRANSPOSED)}
     blocks = []

@@ -112,13 +112,12 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
     w, c, _ = request
     at = f"{layer}.linear_attn."
     keys, values = "linear_num_key_heads*linear_key_head_dim", "linear_num_value_heads*linear_value_head_dim"  # fmt: skip
-    shapes = {
+    request.agree(at, {
         "A_log": "linear_num_value_heads",
         "norm.weight": "linear_value_head_dim",
         "in_proj_qkvz.weight": f"2*{keys}+2*{values}",
         "conv1d.weight": f"2*{keys}+{values} ? linear_conv_kernel_dim",
-    }
-    request.agree(at, shapes)
+    })  # fmt: skip
     G = c["linear_num_key_heads"]
     H = c["linear_num_value_heads"]
     K = c["linear_key_head_dim"]
@@ -131,23 +130,24 @@ def _gated_delta(request: LoadRequest, layer: str) -> Mixer:
     tensors = {f"{part}.weight": z for part, z in zip(parts, rows, strict=True)}
     tensors |= _named(request, at, GATED_DELTA)
     tensors["conv.weight"] = w[f"{at}conv1d.weight"][:, 0]
-    D, size = c["hidden_size"], c["linear_conv_kernel_dim"]
     mixer = build(
-        "gated_delta", dim=D, num_heads=H, num_key_heads=G, key_dim=K, value_dim=V, conv_size=size
-    )
+        "gated_delta", dim=c["hidden_size"], num_heads=H, num_key_heads=G, key_dim=K, value_dim=V,
+        conv_size=c["linear_conv_kernel_dim"],
+    )  # fmt: skip
     return _holding(mixer, c["rms_norm_eps"], tensors)
 
 
 def _softmax(request: LoadRequest, layer: str) -> Mixer:
     w, c, _ = request
     at = f"{layer}.self_attn."
-    shapes = {"q_proj.weight": "2*num_attention_heads*head_dim", "q_norm.weight": "head_dim"}
-    request.agree(at, shapes)
+    request.agree(
+        at, {"q_proj.weight": "2*num_attention_heads*head_dim", "q_norm.weight": "head_dim"}
+    )
     rope = c.get("rope_parameters") or {}
-    H, K = c["num_attention_heads"], c["head_dim"]
+    K = c["head_dim"]
     share = rope.get(SHARE, c.get(SHARE, 0.25))
     base = rotary_base(request, {n: z for n, z in rope.items() if n != SHARE}, "rope_theta")
-    joint = w[f"{at}q_proj.weight"].unflatten(0, (H, 2, K))  # a head's queries, then its gate
+    joint = w[f"{at}q_proj.weight"].unflatten(0, (-1, 2, K))  # a head's queries, then its gate
     w.tensors[f"{at}q_proj.weight"], gate = (joint[:, i].flatten(0, 1) for i in (0, 1))
     norm = w.norms(GainLessOne, c["rms_norm_eps"])
     mixer = rotary(request, layer, base=base, norm=norm, channels=int(K * share), gate=True)
@@ -158,12 +158,11 @@ def _softmax(request: LoadRequest, layer: str) -> Mixer:
 def _kimi_delta(request: LoadRequest, layer: str) -> Mixer:
     w, c, _ = request
     at = f"{layer}.self_attn."
-    shapes = {
+    request.agree(at, {
         "b_proj.weight": "linear_num_heads",
         "o_norm.weight": "linear_head_dim",
         "conv1d.weight": "3*linear_num_heads*linear_head_dim ? linear_conv_kernel_dim",
-    }
-    request.agree(at, shapes)
+    })  # fmt: skip
     H = c["linear_num_heads"]
     K = c["linear_head_dim"]
     size = c["linear_conv_kernel_dim"]
@@ -183,13 +182,12 @@ def _latent(request: LoadRequest, layer: str) -> Mixer:
     at = f"{layer}.self_attn."
     rank = c.get("q_lora_rank")
     query = "num_attention_heads*qk_nope_head_dim+num_attention_heads*qk_rope_head_dim"
-    shapes = {
+    request.agree(at, {
         "q_proj.weight": query,
         "q_b_proj.weight": f"{query} q_lora_rank",
         "kv_a_proj_with_mqa.weight": "kv_lora_rank+qk_rope_head_dim",
         "kv_b_proj.weight": "num_attention_heads*qk_nope_head_dim+num_attention_heads*v_head_dim kv_lora_rank",
-    }
-    request.agree(at, shapes)
+    })  # fmt: skip
     request.require(num_key_value_heads=c["num_attention_heads"])
     mixer: Any = build(
         "latent",
@@ -212,12 +210,11 @@ def _latent(request: LoadRequest, layer: str) -> Mixer:
 
 def _mamba2(request: LoadRequest, at: str) -> Mixer:
     w, c, _ = request
-    shapes = {
+    request.agree(at, {
         "in_proj.weight": "2*num_heads*head_dim+2*state_size+num_heads hidden_size",
         "out_proj.weight": "hidden_size expand*hidden_size",
         "D": "num_heads",
-    }
-    request.agree(at, shapes)
+    })  # fmt: skip
     H = c["num_heads"]
     N = c["state_size"]
     V = c["head_dim"]

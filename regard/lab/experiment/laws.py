@@ -71,12 +71,16 @@ def _shell(question: Question, load: Load) -> str:
         )
     base = question.base
     if not base:
-        why = f"it has no entry {question.baseline!r}"
-        raise _Broken(why, "Enter the baseline, or name another by `baseline`")
+        raise _Broken(
+            f"it has no entry {question.baseline!r}",
+            "Enter the baseline, or name another by `baseline`",
+        )
     for column in question.trained:
         if reason := obstacle(column, base, load(column.task)):
-            why = f"its baseline cannot be trained in {column.name}: {reason}"
-            raise _Broken(why, "Name another by `baseline`")
+            raise _Broken(
+                f"its baseline cannot be trained in {column.name}: {reason}",
+                "Name another by `baseline`",
+            )
     for shell in question.shells:
         around = {one.label: _around(one, shell) for one in question.entries if one.mixer}
         _crossed(question, base, shell, around)
@@ -242,7 +246,7 @@ def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
 def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Names and values of the options that are sizes of a structure, however deep."""
     for name, value in leaves(options):
-        if name in SIZES and isinstance(value, int) and not isinstance(value, bool):
+        if name in SIZES and type(value) is int:
             yield name, value
 
 

@@ -53,7 +53,6 @@ from regard.lab.train.short import Short
 from regard.models import StackConfig
 
 Place = Literal["encoder", "decoder", "cross"]
-Kind = Literal["screen", "comparison"]
 
 
 class Shell(Declared):
@@ -237,7 +236,7 @@ class Question(Declared):
     about: str = ""
     entries: tuple[Entry, ...]
     vary: tuple[Column | Setting, ...]
-    kind: Kind = "screen"
+    kind: Literal["screen", "comparison"] = "screen"
     claims: tuple[Claim, ...] = ()
     seeds: tuple[DataSeed, ...] = ()
     rates: tuple[Above0, ...] = ()

@@ -17,8 +17,6 @@ from regard.lab.experiment.stored import (
     holds,
 )
 
-Kind = Literal["trained", "timed", "laws", "asked"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -49,7 +47,7 @@ class Row:
     cells never meet in a mean, an interval or a curve.
     """
 
-    kind: Kind
+    kind: Literal["trained", "timed", "laws", "asked"]
     question: str  # by which it was first asked
     column: str
     entry: str  # label

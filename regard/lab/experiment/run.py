@@ -251,10 +251,11 @@ class Asking:
         tried = [self.plan.cell(base, replace(column, shell=one)) for one in self.question.shells]
         self._search([cell for cell in tried if not cell.reason])
         best = best_of(column.task.better)
-        scored = []
-        for cell in tried:
-            if means := rate_means(r for r in self._counted(cell) if r.seed in self.searched):
-                scored.append((best(means.values()), cell.column))
+        scored = [
+            (best(means.values()), cell.column)
+            for cell in tried
+            if (means := rate_means(r for r in self._counted(cell) if r.seed in self.searched))
+        ]
         return best(scored, key=itemgetter(0), default=(None, column))[1]
 
     def _train(self, trials: Iterable[tuple[Cell, float | None, int]]) -> None:

@@ -24,7 +24,6 @@ from regard.mixers import HeadGroup
 
 DIM = 32
 NUM_HEADS = 4
-RATES = (1e-2, 3e-2)
 SHELL = Shell(dim=DIM, num_heads=NUM_HEADS, num_layers=1, position="learned")
 _BY_CONTENT = frozenset({"hashed", "routed", "sorted"})
 """Families whose pairs are chosen by content."""
@@ -153,7 +152,7 @@ FINGERPRINT = Question(
             later=True,
         ),
     ),
-    rates=RATES,
+    rates=(1e-2, 3e-2),
     allowed=allowed_share,
     hours=0.155,
     limits=(

@@ -107,8 +107,7 @@ class DebianSummary(TextPairs):
 
 
 _DIRECTION = re.compile(r"\[[^\]]*\]?")
-_NAME = r"(?:[0-9]\. )?[A-Z][A-Za-z'&., -]{0,40}?"
-_ALONE = re.compile(rf"({_NAME})(\.?)")
+_ALONE = re.compile(r"((?:[0-9]\. )?[A-Z][A-Za-z'&., -]{0,40}?)(\.?)")
 _BEFORE_SPEECH = re.compile(r"([A-Z][A-Z' ]{2,40})\.\s+(?=\S)")
 _SCENE = re.compile(r"(?:ACT|SCENE)\b", re.IGNORECASE)
 _HEADING = re.compile(r"(?:PROLOGUE|EPILOGUE|INDUCTION|[IVX]+)\.?", re.IGNORECASE)

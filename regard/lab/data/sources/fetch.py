@@ -28,7 +28,6 @@ from regard.lab.data.sources.table import Package, Source
 Files = dict[str, bytes]  # name -> content
 RELEASE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_URL = "http://deb.debian.org/debian"
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60  # name 16, time 12, owner 6, group 6, mode 8, size 10, two bytes of end
 
@@ -174,7 +173,9 @@ def _apt_option(state: Path, package: Package) -> str:
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    (state / "sources.list").write_text(f"deb {signed}{_URL} {RELEASE} main\n", "utf-8")
+    (state / "sources.list").write_text(
+        f"deb {signed}http://deb.debian.org/debian {RELEASE} main\n", "utf-8"
+    )
     _, translated, language = package.name.partition("Translation-")
     lines = [
         "#clear Acquire::Languages;",

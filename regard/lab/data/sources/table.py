@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 
 from regard.core import Catalog
 
-Channel = Literal["pypi", "npm", "debian", "debian-index"]
 LICENCES = {
     "E": "open: public domain, CC0, CC BY, MIT or BSD",
     "F": "free, but share-alike or a mix of many licences: fetch it, do not copy it on",
@@ -16,7 +15,7 @@ LICENCES = {
 class Package(NamedTuple):
     """One archive of a package registry, to the byte."""
 
-    channel: Channel
+    channel: Literal["pypi", "npm", "debian", "debian-index"]
     name: str
     version: str
     file: str
