@@ -1,5 +1,7 @@
 """One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
 
+import sys
+
 from regard.core import Catalog, Mixer
 from regard.mixers._groups import HeadGroup
 from regard.mixers.bigbird import BigBird
@@ -96,5 +98,7 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
     ),
 )
 Mixer.catalogue = MIXERS
+for _mixer in MIXERS.values():
+    _mixer.__doc__ = sys.modules[_mixer.__module__].__doc__  # a mechanism is its file
 
 __all__ = ["MIXERS", "HeadGroup", "build"]

@@ -35,7 +35,6 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class Flash(ChunkedMixer):
-    __doc__ = __doc__
     name = "flash"
     family = "squared-relu"
     num_heads = 1
