@@ -11,9 +11,9 @@ from regard.core.errors import ShapeError
 from regard.core.mask import Mask
 from regard.core.options import Recorded
 from regard.core.request import check_mask, check_tokens, clear, first_parameter
-from regard.core.shapes import Marks
+from regard.core.shapes import Marks, OtherTokens
 
-Members = Float[Tensor, "B S D"]  # the tokens of a set
+Members = OtherTokens  # the tokens of a set
 Query = Float[Tensor, "B Q K"] | None  # None: the queries are the pool's own
 
 

@@ -33,8 +33,16 @@ Positions = Int[Tensor, "b T"]
 Queries = Float[Tensor, "B H T K"]
 Keys = Float[Tensor, "B H S K"]
 Values = Float[Tensor, "B H S V"]
+OwnKeys = Float[Tensor, "B H T K"]
+OwnValues = Float[Tensor, "B H T V"]
+"""Of the tokens of the queries: as many."""
+SharedKeys = Float[Tensor, "B G S K"]
+SharedValues = Float[Tensor, "B G S V"]
+"""Of G heads, each of which serves as many heads of queries."""
 Mixed = Float[Tensor, "B H T V"]
 """What the queries of each head have read."""
+MixedTile = Float[Tensor, "B H t V"]
+"""The same for the queries of a tile."""
 Weights = Float[Tensor, "B H T S"]
 """The share of each key in each query's output, by head."""
 Scalar = Float[Tensor, ""]

@@ -15,7 +15,10 @@ from regard.core import OPEN, Mask, ShapeError, longest
 from regard.functional.rows import plain_alone, upto
 
 Lengths = Int[Tensor, "B"]  # valid tokens of each row
+NewKeys = Float[Tensor, "B H N K"]  # of the next tokens, or their queries
+NewValues = Float[Tensor, "B H N V"]  # or what the next queries have read
 Valid = Bool[Tensor, "B N"] | None  # new tokens that are no padding; None: all
+Store = Float[Tensor, "B G C K"]  # C columns of keys, or of values
 
 
 class Columns(NamedTuple):
@@ -45,9 +48,7 @@ class Columns(NamedTuple):
         return Mask(pairwise=(self.key[:, None] <= self.query[..., None])[:, None])
 
 
-def columns(
-    state: Any, valid: Valid, N: int, store: Float[Tensor, "B G C K"], donate: bool
-) -> Columns:
+def columns(state: Any, valid: Valid, N: int, store: Store, donate: bool) -> Columns:
     """The columns of a store that the next N tokens after this state fill, and those that are read.
 
     Raises ShapeError for a length that the store does not hold.
@@ -74,7 +75,7 @@ def most_in(length: Lengths, known: int | None) -> int | None:
 
 
 def put(
-    store: Float[Tensor, "B G C K"], new: Float[Tensor, "B G N K"], at: Columns, donate: bool
+    store: Store, new: Float[Tensor, "B G N K"], at: Columns, donate: bool
 ) -> Float[Tensor, "B G C2 K"]:
     """The store with `new` in its columns."""
     if at.start is not None:
@@ -89,7 +90,7 @@ def put(
 
 
 def append(
-    store: Float[Tensor, "B G C K"], new: Float[Tensor, "B G N K"], filled: int, donate: bool
+    store: Store, new: Float[Tensor, "B G N K"], filled: int, donate: bool
 ) -> Float[Tensor, "B G C2 K"]:
     """`new` behind the first `filled` rows of `store`; room grows by doubling where the storage is ours to reuse."""
     end = filled + new.shape[2]

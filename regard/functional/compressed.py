@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, Queries, Streamed, Values, as_state
+from regard.core import OPEN, Keys, Mask, Mixed, Positions, Queries, Streamed, Values, as_state
 from regard.functional.cache import (
     Lengths,
+    NewKeys,
     Valid,
     advance,
     append,
@@ -32,7 +33,6 @@ from regard.functional.softmax import attend as attend_rows, softmax_rows
 
 Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
 Slots = Float[Tensor, "B H C K"]
-New = Float[Tensor, "B H N K"]  # tokens of a step
 One = Float[Tensor, "B H 1 K"]  # token of each row
 
 
@@ -80,7 +80,7 @@ def compressed_attention(
     return attend_rows(q, k[:, :, :C], v[:, :, :C], taken, impl=impl)
 
 
-def complete(z: Float[Tensor, "B H S K"], factor: int, compress: Compress) -> Slots:
+def complete(z: Keys, factor: int, compress: Compress) -> Slots:
     """The slots of all complete groups."""
     # The last group is dropped afterwards: a slice of z has a gradient full of zeros.
     return compress(filled(z, factor))[:, :, : z.shape[2] // factor]
@@ -95,7 +95,7 @@ def slot_attention(
     q: Queries,
     k: Slots,
     v: Float[Tensor, "B H C V"],
-    last: Int[Tensor, "b T"],
+    last: Positions,
     *,
     factor: int,
     first: First | None,
@@ -132,9 +132,9 @@ class State(Streamed):
 
 
 def extend(
-    q: New,
-    k: New,
-    v: New,
+    q: NewKeys,
+    k: NewKeys,
+    v: NewKeys,
     state: State,
     *,
     factor: int,
@@ -144,7 +144,7 @@ def extend(
     valid: Valid,
     donate: bool,
     impl: Impl,
-) -> tuple[New, State]:
+) -> tuple[NewKeys, State]:
     """The causal form for the next N tokens. first: the slot that a row gets with its first token."""
     N, lead = q.shape[2], int(first is not None)
     length = advance(state.length, valid, N)
@@ -222,7 +222,7 @@ def _extend_one(
 
 
 def _append_rest(
-    rest: Float[Tensor, "B H s K"], new: New, length: Lengths, factor: int
+    rest: Float[Tensor, "B H s K"], new: NewKeys, length: Lengths, factor: int
 ) -> Float[Tensor, "B H n K"]:
     """The waiting tokens and the new ones behind them, without a gap in any row."""
     column = upto(rest.shape[2] + new.shape[2], new)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mixed, Queries
+from regard.core import Mixed, OwnKeys, OwnValues, Queries
 from regard.functional.linear import accumulated, chosen_sums, weighted_sums
 from regard.functional.rows import (
     Impl,
@@ -35,6 +35,7 @@ from regard.functional.rows import (
     wide_type,
 )
 
+Sums = Float[Tensor, "B H K V"]  # of keys times values, decayed
 CHUNK = 64
 """Tokens of a chunk, C; with a decay for each channel a quarter, since D is then [C C K]."""
 
@@ -77,7 +78,7 @@ def _ranged(log_decay: Tensor, dtype: torch.dtype) -> Tensor:
     )  # a clamp would keep the numbers for its backward
 
 
-def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Float[Tensor, "B H K V"]:
+def _begun(at: Chunks, v: Tensor, state: Tensor | None) -> Sums:
     """The state before the first token."""
     if state is not None:
         return state.type_as(at.k)
@@ -92,13 +93,13 @@ def _carried(S: Tensor, read: Tensor, gain: Tensor, v: Tensor, g: Tensor) -> tup
 
 def decayed_attention(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     log_decay: Float[Tensor, "B H T *K"],
     *,
-    state: Float[Tensor, "B H K V"] | None = None,
+    state: Sums | None = None,
     impl: Impl = "auto",
-) -> tuple[Mixed, Float[Tensor, "B H K V"]]:
+) -> tuple[Mixed, Sums]:
     """What queries read of decayed sums in causal order, and the state after the last token, from that before the first (None: zero).
 
     log_decay (<= 0): one number a token, or one a channel of keys. impl: see `functional.rows`; it is for one number a token.
@@ -125,13 +126,13 @@ def decayed_attention(
 
 def delta_attention(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     beta: Float[Tensor, "B H T"],
     log_decay: Float[Tensor, "B H T *K"] | None = None,
     *,
-    state: Float[Tensor, "B H K V"] | None = None,
-) -> tuple[Mixed, Float[Tensor, "B H K V"]]:
+    state: Sums | None = None,
+) -> tuple[Mixed, Sums]:
     """What queries read after the delta rule in causal order, and the state after the last token, from that before the first (None: zero).
 
     beta: how much of the erased is written anew, from 0 to 2 for keys of unit norm. log_decay (<= 0): as above; None: nothing decays. A token
@@ -157,9 +158,7 @@ def delta_attention(
     return in_time(y, T).type_as(v), S
 
 
-def scanned(
-    S: Float[Tensor, "B H K V"], *chunks: Tensor
-) -> tuple[Float[Tensor, "B H N C V"], Tensor]:
+def scanned(S: Sums, *chunks: Tensor) -> tuple[Float[Tensor, "B H N C V"], Tensor]:
     """What the chunks read, one after the other, and the state after the last. chunks: q, q k^T, U, W, k^T and what each keeps, [B H N _ _]."""
     read = []
     for q, qk, U, W, k, kept in zip(*(z.unbind(2) for z in chunks), strict=True):

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, Queries, Values
+from regard.core import OPEN, Keys, Marks, Mask, Mixed, OwnKeys, OwnValues, Queries, Values
 from regard.functional.cache import is_ours
 from regard.functional.features import lowest
 from regard.functional.linear import accumulated
@@ -39,7 +39,9 @@ CHUNK = 16
 LEAST = 0.5
 """Below the z of any key, since the largest counts 1: what z is divided as, where there is no key."""
 
-State = tuple[Float[Tensor, "B H K V"], Float[Tensor, "B H K"], Float[Tensor, "B H K"]]
+Sums = Float[Tensor, "B H K V"]  # of exponentials times values
+Channels = Float[Tensor, "B H K"]
+State = tuple[Sums, Channels, Channels]
 
 
 def efficient_attention(
@@ -69,12 +71,12 @@ def attend(q, k, v, *, mask: Mask, chunk: int = CHUNK) -> Tensor:
     return causal_means(rho, k, v, *state, chunk=chunk)[0]
 
 
-def present_keys(k: Keys, valid: Bool[Tensor, "#B S"] | None) -> Float[Tensor, "B H S K"]:
+def present_keys(k: Keys, valid: Bool[Tensor, "#B S"] | None) -> Keys:
     """Keys whose exponentials are zero where there is no token; half of them is above, and the m of no tokens."""
     return k if valid is None else k.masked_fill(~valid[:, None, :, None], lowest(k.dtype))
 
 
-def summed(k: Keys, v: Values, valid: Bool[Tensor, "B S"] | None) -> Float[Tensor, "B H K V"]:
+def summed(k: Keys, v: Values, valid: Marks | None) -> Sums:
     """Softmax over valid positions, channel by channel, times the values; zero if there are none."""
     return cleared(present_keys(k, valid).softmax(2), valid).mT @ v
 
@@ -86,12 +88,12 @@ def no_keys(like: Float[Tensor, "B H _ V"], channels: int) -> State:
 
 
 def causal_means(
-    rho: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    S: Float[Tensor, "B H K V"],
-    z: Float[Tensor, "B H K"],
-    m: Float[Tensor, "B H K"],
+    rho: Queries,
+    k: OwnKeys,
+    v: OwnValues,
+    S: Sums,
+    z: Channels,
+    m: Channels,
     *,
     chunk: int = CHUNK,
     donate: bool = False,

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import Catalog
+from regard.core import Catalog, Marks, Queries
 from regard.functional.rows import least, unit_norm, wide_type
 
 Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
@@ -114,9 +114,7 @@ def arc_cosine(x: Float[Tensor, "*b T K"], w: Float[Tensor, "*p M K"]) -> Float[
     return F.relu(x @ w.mT) * w.shape[-2] ** -0.5
 
 
-def unit_features(
-    x: Float[Tensor, "B H T K"], w: Projection, kernel: RandomKernel
-) -> Float[Tensor, "B H T m"]:
+def unit_features(x: Queries, w: Projection, kernel: RandomKernel) -> Float[Tensor, "B H T m"]:
     """Features of x / |x|: the factors exp(|x|^2 / 2) of the kernel are then the same for all tokens."""
     return (fourier if kernel == "fourier" else arc_cosine)(unit_norm(x, UNIT_EPS), w)
 
@@ -126,7 +124,7 @@ def unit_keys(
     w: Projection,
     kernel: RandomKernel,
     gate: Float[Tensor, "B H S"] | None,
-    valid: Bool[Tensor, "B S"] | None,
+    valid: Marks | None,
 ) -> Keys:
     """Features and decays of a gate in logits: (1 - g) phi(k) and log g, with g = sigmoid(gate). An absent token forgets nothing."""
     phi = present(unit_features(k, w, kernel), valid)
@@ -144,12 +142,7 @@ def kernel_of(features: Favor) -> Callable[[Tensor], Tensor] | None:
 
 
 def favor_queries(
-    q: Float[Tensor, "B H T K"],
-    w: Projection,
-    features: Favor,
-    stabiliser: Stabiliser,
-    *,
-    causal: bool,
+    q: Queries, w: Projection, features: Favor, stabiliser: Stabiliser, *, causal: bool
 ) -> Float[Tensor, "B H T m"]:
     wx, half = projected(q, w, features)
     if (kernel := kernel_of(features)) is not None:
@@ -168,7 +161,7 @@ def favor_keys(
     stabiliser: Stabiliser,
     *,
     causal: bool,
-    valid: Bool[Tensor, "B S"] | None,
+    valid: Marks | None,
     before: Float[Tensor, "B H"] | None = None,
 ) -> Keys:
     """before: c of the tokens that came earlier (none: there are none)."""
@@ -206,7 +199,7 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def projected(
-    x: Float[Tensor, "B H T K"], w: Projection, features: Favor
+    x: Queries, w: Projection, features: Favor
 ) -> tuple[Float[Tensor, "B H T m"], Float[Tensor, "B H T"]]:
     """w x and |x|^2 / 2 of the scaled tokens, in float32 at least where exponentials are to be taken."""
     scale = x.shape[-1] ** -0.25

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Mixed, Values
+from regard.core import OPEN, Mask, Mixed, MixedTile, Values
 from regard.functional.rows import Impl, tiled
 
 PATTERNS = {
@@ -60,7 +60,7 @@ def fixed_attention(
 ) -> Mixed:
     """Values under `fixed_weights`, one tile of queries at a time."""
 
-    def some(rows: slice, _: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, _: Tensor, v: Tensor) -> MixedTile:
         weights = fixed_weights(patterns, query, key, n, dtype=v.dtype, mask=mask, rows=rows)
         return weights.type_as(v) @ v
 

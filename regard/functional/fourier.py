@@ -11,18 +11,18 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Complex, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, permute
+from regard.core import OPEN, Mask, Tokens, permute
 from regard.functional.rows import Impl, choose, upto, wide_type
 
 Norm = Literal["backward", "ortho"]
 
 
 def fourier_mixing(
-    x: Float[Tensor, "B T D"], *, mask: Mask = OPEN, norm: Norm = "backward", impl: Impl = "auto"
-) -> Float[Tensor, "B T D"]:
+    x: Tokens, *, mask: Mask = OPEN, norm: Norm = "backward", impl: Impl = "auto"
+) -> Tokens:
     """Real part of the transform over tokens and channels; a row with padding is transformed at its own length.
 
     With `mask.valid`, valid tokens come first in every row. norm: "backward" leaves sums as they are, "ortho" divides

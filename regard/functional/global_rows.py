@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixed, Queries, compaction
+from regard.core import Mask, Mixed, OwnKeys, OwnValues, Queries, compaction
 from regard.functional.rows import Impl, pick, upto
 from regard.functional.softmax import attend as attend_rows
 
@@ -24,11 +24,7 @@ class Prefix(NamedTuple):
 
 
 def prefix_keys(
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    learned: KeysAndValues | None,
-    mask: Mask,
-    max_global: int | None,
+    k: OwnKeys, v: OwnValues, learned: KeysAndValues | None, mask: Mask, max_global: int | None
 ) -> tuple[Prefix | None, list[tuple[Tensor, Tensor]]]:
     """Keys before those of the tokens; positions of the global tokens among them, and which of these exist."""
     E = 0 if learned is None else learned[0].shape[2]
@@ -55,8 +51,8 @@ def global_places(
 def replace_rows(
     y: Mixed,
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     mask: Mask,
     at: Int[Tensor, "B M"],
     present: Bool[Tensor, "B M"],

@@ -27,16 +27,13 @@ def standardised(z: Float[Tensor, "*b K"]) -> Float[Tensor, "*b K"]:
     return F.layer_norm(z, z.shape[-1:])
 
 
-def nearest(z: Float[Tensor, "B H T K"], centroids: Centers) -> Int[Tensor, "B H T"]:
+def nearest(z: Queries, centroids: Centers) -> Int[Tensor, "B H T"]:
     """The cluster of each token."""
     return scores(z, centroids.expand(z.shape[0], -1, -1, -1), 1.0).argmax(-1)
 
 
 def members(
-    z: Float[Tensor, "B H T K"],
-    centroids: Centers,
-    window_size: int,
-    valid: Bool[Tensor, "B T"] | None,
+    z: Queries, centroids: Centers, window_size: int, valid: Bool[Tensor, "B T"] | None
 ) -> Int[Tensor, "B H N W"]:
     """The `window_size` tokens nearest to each centroid; -1 where there are fewer."""
     affinity = scores(centroids.expand(z.shape[0], -1, -1, -1), z, 1.0)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, Queries, UnsupportedError, Values
+from regard.core import OPEN, Keys, Mask, Mixed, OwnValues, Queries, UnsupportedError, Values
 from regard.functional.cache import is_ours
 from regard.functional.features import (
     Denominator,
@@ -52,7 +52,9 @@ from regard.functional.rows import (
 
 Decays = Float[Tensor, "B H S"] | None  # logarithms, at most 0; None: nothing decays
 Features = Float[Tensor, "B H T M"]  # of queries, or of as many keys
+KeyFeatures = Float[Tensor, "B H S M"]
 Sums = Float[Tensor, "B H M V"]  # of features times values
+Totals = Float[Tensor, "B H M"]  # of features
 Read = tuple[Tensor, Tensor, Tensor, Tensor]  # sums of the values, of the weights; S, z after them
 
 CHUNK = 64
@@ -138,11 +140,11 @@ def favor_attention(
 
 def weighted_sums(
     phi_q: Features,
-    phi_k: Float[Tensor, "B H S M"],
+    phi_k: KeyFeatures,
     v: Values,
     log_decay: Decays = None,
     S: Sums | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
+    z: Totals | None = None,
     *,
     mask: Mask = CAUSAL,
     chunk: int = CHUNK,
@@ -190,11 +192,11 @@ def _inside(a: Tensor, e: Tensor, v: Tensor, G: Tensor) -> tuple[Tensor, Tensor]
 
 def chosen_sums(
     phi_q: Features,
-    phi_k: Float[Tensor, "B H S M"],
+    phi_k: KeyFeatures,
     v: Values,
     log_decay: Decays = None,
     S: Sums | None = None,
-    z: Float[Tensor, "B H M"] | None = None,
+    z: Totals | None = None,
     *,
     mask: Mask = CAUSAL,
     impl: Impl,
@@ -220,11 +222,11 @@ def chosen_sums(
 def turned_sums(
     phi_q: Features,
     phi_k: Features,
-    v: Float[Tensor, "B H T V"],
+    v: OwnValues,
     a: Features,
     e: Features,
     S: Sums | None,
-    z: Float[Tensor, "B H M"] | None,
+    z: Totals | None,
     *,
     causal: bool,
     impl: Impl,
@@ -242,9 +244,7 @@ def turned_sums(
     return sums, total, S, z
 
 
-def summed(
-    phi_k: Float[Tensor, "B H S M"], v: Values, log_decay: Decays = None
-) -> tuple[Sums, Float[Tensor, "B H M"]]:
+def summed(phi_k: KeyFeatures, v: Values, log_decay: Decays = None) -> tuple[Sums, Totals]:
     """S and z of all keys, as after the last."""
     if log_decay is not None:
         G = log_decay.cumsum(-1, dtype=wide_type(log_decay))
@@ -254,7 +254,7 @@ def summed(
         return phi_k.mT @ v, phi_k.sum(2)
 
 
-def read(phi_q: Features, S: Sums, z: Float[Tensor, "B H M"]) -> tuple[Mixed, Total]:
+def read(phi_q: Features, S: Sums, z: Totals) -> tuple[Mixed, Total]:
     """Sums of the values, and of the weights."""
     phi_q = phi_q.type_as(S)
     with unrounded(S):

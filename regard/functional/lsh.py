@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from regard.core import OPEN, Count, Mask, Mixed, Queries
+from regard.core import OPEN, Count, Mask, Mixed, OwnKeys, OwnValues, Queries
 from regard.functional.rows import Impl, wide_type
 from regard.functional.sorted import Ranks, Window, chunks, last_of_group, sorted_attention
 
@@ -55,8 +55,8 @@ def sort_plan(
 
 def lsh_attention(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     *,
     buckets: Ranks,
     chunk_size: int,

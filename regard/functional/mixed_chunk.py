@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixed, Queries
+from regard.core import Mask, Mixed, OwnKeys, OwnValues, Queries
 from regard.functional.rows import (
     cleared,
     fitted,
@@ -66,7 +66,7 @@ def softmax_inside(
     return w.type_as(v) @ v
 
 
-def mixed_chunks(sums: Sums, v: Float[Tensor, "B H T V"], *, chunk_size: int, mask: Mask) -> Mixed:
+def mixed_chunks(sums: Sums, v: OwnValues, *, chunk_size: int, mask: Mask) -> Mixed:
     """y of all tokens; valid ones come first in each row."""
     y = []
     if sums.near is not None:
@@ -77,12 +77,7 @@ def mixed_chunks(sums: Sums, v: Float[Tensor, "B H T V"], *, chunk_size: int, ma
 
 
 def within(
-    inside: Inside,
-    q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    chunk_size: int,
-    mask: Mask,
+    inside: Inside, q: Queries, k: OwnKeys, v: OwnValues, chunk_size: int, mask: Mask
 ) -> Mixed:
     """Every token attends to its own chunk."""
     T = v.shape[2]
@@ -100,12 +95,7 @@ def within(
 
 
 def between(
-    share: Share,
-    q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
-    chunk_size: int,
-    mask: Mask,
+    share: Share, q: Queries, k: OwnKeys, v: OwnValues, chunk_size: int, mask: Mask
 ) -> Mixed:
     """a_i q_i M. M is kept in float32 at least: the same numbers are added to it many times."""
     T, wide = v.shape[2], wide_type(v)
@@ -122,7 +112,7 @@ def between(
     return in_time(y, T)
 
 
-def units(v: Float[Tensor, "B H T V"]) -> Float[Tensor, "B H T T"]:
+def units(v: OwnValues) -> Float[Tensor, "B H T T"]:
     """A value of its own for each token: mixed, they are the weights, which have signs between chunks."""
     T = v.shape[2]
     return torch.eye(T, dtype=v.dtype, device=v.device).expand(*v.shape[:2], T, T)

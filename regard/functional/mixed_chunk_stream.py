@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core import Streamed, as_state
-from regard.functional.cache import Lengths, Valid, advance, is_ours, same_in_all
+from regard.functional.cache import Lengths, NewValues, Valid, advance, is_ours, same_in_all
 from regard.functional.mixed_chunk import Sums
 from regard.functional.rows import cleared, in_chunks, in_time, pick, upto, wide_type, widened
 
@@ -40,8 +40,8 @@ def initial_state(
 
 
 def extend(
-    sums: Sums, v: Float[Tensor, "B H N V"], state: State, *, valid: Valid, donate: bool
-) -> tuple[Float[Tensor, "B H N V"], State]:
+    sums: Sums, v: NewValues, state: State, *, valid: Valid, donate: bool
+) -> tuple[NewValues, State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     C, (B, _, N, _) = state.k.shape[2], v.shape
     same = same_in_all(state.length) if N == 1 and valid is None else None

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, Queries, Values
+from regard.core import OPEN, Keys, Marks, Mask, Mixed, Queries, Values
 from regard.functional.projected import segment_means
 from regard.functional.rows import fitted, masked_softmax, ranged, upto
 
@@ -37,7 +37,7 @@ def nystrom_attention(
 
 
 def landmarks(
-    z: Float[Tensor, "B H S K"], count: int, valid: Bool[Tensor, "B S"] | None
+    z: Keys, count: int, valid: Marks | None
 ) -> tuple[Float[Tensor, "B H m K"], Bool[Tensor, "b m"]]:
     """Means of runs of valid tokens, and which there are: a row of fewer tokens has one for each."""
     S = z.shape[2]

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Mixed, Queries, ShapeError, shown
+from regard.core import OPEN, Mask, Mixed, OwnKeys, OwnValues, Queries, ShapeError, shown
 from regard.functional.global_rows import KeysAndValues, Prefix, joined, prefix_keys, replace_rows
 from regard.functional.patterns import Global, Pattern, PerHead, Scattered, picture
 from regard.functional.rows import (
@@ -42,8 +42,8 @@ TILE = 128
 
 def pattern_attention(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     *,
     pattern: Pattern,
     mask: Mask = OPEN,
@@ -262,7 +262,7 @@ def _pairs(
 
 def weights(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
+    k: OwnKeys,
     *,
     pattern: Pattern,
     mask: Mask = OPEN,

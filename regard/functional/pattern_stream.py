@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Streamed, as_state
-from regard.functional.cache import Lengths, Valid, advance, columns, put
+from regard.core import Keys, Streamed, as_state
+from regard.functional.cache import Lengths, NewKeys, NewValues, Valid, advance, columns, put
 from regard.functional.global_rows import KeysAndValues, joined
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
@@ -50,9 +50,9 @@ class State(Streamed):
 
 
 def extend(
-    q: Float[Tensor, "B H N K"],
-    k: Float[Tensor, "B H N K"],
-    v: Float[Tensor, "B H N V"],
+    q: NewKeys,
+    k: NewKeys,
+    v: NewValues,
     state: State,
     *,
     pattern: Pattern,
@@ -60,7 +60,7 @@ def extend(
     donate: bool,
     prefix: KeysAndValues | None,
     impl: Impl,
-) -> tuple[Float[Tensor, "B H N V"], State]:
+) -> tuple[NewValues, State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N = q.shape[2]
     reach = pattern.reach
@@ -81,7 +81,7 @@ def extend(
     length = advance(state.length, valid, N)
     last = (length - state.length)[:, None] + sinks + column[:reach]
 
-    def stored(first: Tensor, latest: Tensor, new: Tensor) -> Float[Tensor, "B H S K"]:
+    def stored(first: Tensor, latest: Tensor, new: Tensor) -> Keys:
         if sinks == 0:
             return torch.cat([latest, new], 2)
         first = pick(torch.cat([first, new[:, :, :sinks]], 2), sink)
@@ -98,9 +98,7 @@ def extend(
     return y, State(latest[0], latest[1], k[:, :, :sinks], v[:, :, :sinks], length)
 
 
-def attend_next(
-    q, k, v, *, pattern: Pattern, query, key, store=None, chunk=CHUNK
-) -> Float[Tensor, "B H N V"]:
+def attend_next(q, k, v, *, pattern: Pattern, query, key, store=None, chunk=CHUNK) -> NewValues:
     """Each query over the keys of its pattern, and those of the prefix, which come first.
 
     query, key: positions, -1 where there is no token. store: sinks and reach of the keys before those of the new tokens: a chunk of queries sees

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Keys, Mixed, Queries, Values
+from regard.core import Keys, Marks, Mixed, Queries, Values
 from regard.functional.rows import Impl, apart, cleared, side_by_side, upto
 from regard.functional.softmax import attend
 
@@ -19,7 +19,7 @@ def projected_attention(
     *,
     E: Float[Tensor, "#B #H M S"],
     F: Float[Tensor, "#B #H M S"],
-    valid: Bool[Tensor, "B S"] | None = None,
+    valid: Marks | None = None,
     slots: Bool[Tensor, "#B M"] | None = None,
     impl: Impl = "auto",
 ) -> Mixed:
@@ -51,7 +51,7 @@ def segment_means(
     return member / member.sum(-1, keepdim=True).clamp_min(1)
 
 
-def in_slots(E: Float[Tensor, "b h M S"], z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H M K"]:
+def in_slots(E: Float[Tensor, "b h M S"], z: Keys) -> Float[Tensor, "B H M K"]:
     """E z. A matrix shared by all heads multiplies them side by side: one product and one gradient, not H."""
     if E.shape[1] > 1:
         return E @ z

@@ -110,7 +110,7 @@ def relative_shift(every: Float[Tensor, "*b t n"], s: int) -> Float[Tensor, "*b 
     return flat[..., t - 1 : t - 1 + t * n].unflatten(-1, (t, n))[..., :s]
 
 
-def last_aligned(k: Keys, v: Values, mask: Mask) -> tuple[Float[Tensor, "B H S K"], Values, Mask]:
+def last_aligned(k: Keys, v: Values, mask: Mask) -> tuple[Keys, Values, Mask]:
     """The tokens of each row at its end, where the last query stands."""
     if mask.valid is None:
         return k, v, mask

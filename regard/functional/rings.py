@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from regard.core import Streamed, as_state
-from regard.functional.cache import Lengths, Valid, advance, is_ours
+from regard.functional.cache import Lengths, NewKeys, NewValues, Valid, advance, is_ours
 from regard.functional.rows import masked_softmax, scores
 from regard.functional.sorted import GAP, last_of_group
 
@@ -39,9 +39,9 @@ def empty(like: Float[Tensor, "B H 0 K"], rounds: int, groups: int, width: int) 
 
 
 def extend(
-    q: Float[Tensor, "B H N K"],
-    k: Float[Tensor, "B H N K"],
-    v: Float[Tensor, "B H N V"],
+    q: NewKeys,
+    k: NewKeys,
+    v: NewValues,
     group: Int[Tensor, "B H R N"],
     state: State,
     *,
@@ -50,7 +50,7 @@ def extend(
     count_once: bool = True,
     valid: Valid,
     donate: bool,
-) -> tuple[Float[Tensor, "B H N V"], State]:
+) -> tuple[NewValues, State]:
     """`attend` with `last_of_group` for the next N tokens, and the state after them."""
     W = state.k.shape[4]
     ours = is_ours(donate, k, state.k)

@@ -247,7 +247,7 @@ def upto(n: int, like: Tensor) -> Int[Tensor, "n"]:
     return torch.arange(n, device=like.device)
 
 
-def side_by_side(z: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T HK"]:
+def side_by_side(z: Queries) -> Float[Tensor, "B T HK"]:
     return z.transpose(1, 2).flatten(2)
 
 

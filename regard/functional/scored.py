@@ -11,7 +11,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Mixed, Values
+from regard.core import OPEN, Mask, Mixed, MixedTile, Values
 from regard.functional.rows import (
     TILE,
     Impl,
@@ -25,11 +25,12 @@ from regard.functional.rows import (
 
 Pairs = Callable[[Tensor, Tensor], Tensor]  # q [.. T A], k [.. S C] -> scores [.. T S]
 Normaliser = Literal["softmax", "sigmoid", "none"]
+Scores = Float[Tensor, "*b T S"]
 Interaction = Literal["outer", "elementwise", "din_code", "none"]
 """Products of a key and a query: see `regard.nn.scores.ActivationUnit`."""
 
 
-def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Float[Tensor, "*b T S"]:
+def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Scores:
     """q . k"""
     q, k = ranged(q, k) if q.dtype == torch.float16 else (q, k)
     return q @ k.mT
@@ -37,7 +38,7 @@ def dot_product(q: Float[Tensor, "*b T K"], k: Float[Tensor, "*b S K"]) -> Float
 
 def additive_score(
     q: Float[Tensor, "*b T A"], k: Float[Tensor, "*b S A"], v: Float[Tensor, "*c A"]
-) -> Float[Tensor, "*b T S"]:
+) -> Scores:
     """v . tanh(q + k), of queries and keys that were projected (Bahdanau et al. 2014, arXiv 1409.0473)."""
     return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v[..., None, :, None]).squeeze(-1)
 
@@ -82,7 +83,7 @@ def scored_attention(
     """
     T, S = q.shape[2], k.shape[2]
 
-    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> MixedTile:
         cols = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
         return normalise(pairs(q, k[:, :, cols]), allowed, normaliser).type_as(v) @ v[:, :, cols]
@@ -91,9 +92,7 @@ def scored_attention(
     return tiled(some, tile, q, k, v)
 
 
-def normalise(
-    scores: Float[Tensor, "*b T S"], allowed: Bool[Tensor, "*c S"], normaliser: Normaliser
-) -> Float[Tensor, "*b T S"]:
+def normalise(scores: Scores, allowed: Bool[Tensor, "*c S"], normaliser: Normaliser) -> Scores:
     """Weights from scores; zero where a pair is not allowed."""
     if normaliser == "softmax":
         return masked_softmax(scores, allowed)
@@ -136,7 +135,7 @@ def luong_attention(
     renormalise: weights are divided by their sum after the Gaussian. A query without a key gives zero.
     """
 
-    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+    def attend(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> MixedTile:
         some = None if pairwise is None else pairwise[:, :, rows]
         weights, index = _weights(q, k, windows.rows(rows), some, pairs, renormalise)
         return (weights[..., None, :].type_as(v) @ take_each(v, index))[..., 0, :]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import Mask, Mixed, Queries
+from regard.core import Mask, Mixed, MixedTile, Positions, Queries, SharedKeys, SharedValues
 from regard.functional.rows import in_chunks, masked_softmax, scores, tiled, unrounded, visible_keys
 
 ROOM = 1 << 24
@@ -22,6 +22,7 @@ ROOM = 1 << 24
 
 NEVER = -1e30
 """Score of a block that was not chosen."""
+LastKeys = Int[Tensor, "#b t"]  # of the queries of a tile, or their own places
 
 Index = Callable[[slice], tuple[Tensor, Tensor, Tensor | None]]
 """Queries -> scores of blocks [B c t N], the allowed ones, the forced ones; c divides the heads of keys, or is a multiple of them."""
@@ -29,12 +30,12 @@ Index = Callable[[slice], tuple[Tensor, Tensor, Tensor | None]]
 
 def selected_attention(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
+    k: SharedKeys,
+    v: SharedValues,
     index: Index,
     *,
     count: int,
-    last: Int[Tensor, "b T"],
+    last: Positions,
     block_size: int,
     tile: int,
 ) -> Mixed:
@@ -43,7 +44,7 @@ def selected_attention(
     block_size: tokens of a block, C. tile: queries whose keys are copied at once.
     """
 
-    def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, q: Tensor, keys: Tensor, values: Tensor) -> MixedTile:
         with torch.no_grad():
             at = largest(*index(rows), count)
         weights, places = chosen(q, keys, at, last[:, rows])
@@ -55,14 +56,14 @@ def selected_attention(
 def gated_blocks(
     q: Queries,
     gates: Float[Tensor, "B H T 3"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
+    k: SharedKeys,
+    v: SharedValues,
     block_keys: Float[Tensor, "B G N K"],
     block_values: Float[Tensor, "B G N V"],
     *,
     mask: Mask,
     count: int,
-    last: Int[Tensor, "b T"],
+    last: Positions,
     window: int,
     block_size: int,
     tile: int,
@@ -91,11 +92,11 @@ def gated_blocks(
 
 def divergence(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
+    k: SharedKeys,
     index: Index,
     *,
     count: int,
-    last: Int[Tensor, "b T"],
+    last: Positions,
     block_size: int,
     tile: int,
 ) -> Float[Tensor, "B 1 T 1"]:
@@ -147,7 +148,7 @@ def read(
     weights: Float[Tensor, "B g t r m"],
     values: Float[Tensor, "B G N CV"],
     places: Int[Tensor, "B g t n"],
-) -> Float[Tensor, "B H t V"]:
+) -> MixedTile:
     """The weighted values of the blocks at these places."""
     found = values.flatten(0, 2).index_select(0, places.flatten())
     found = found.view(*weights.shape[:3], weights.shape[4], -1)
@@ -195,8 +196,8 @@ def of_blocks(
     keys: Float[Tensor, "B G N K"],
     count: int,
     block_size: int,
-    last: Int[Tensor, "#b t"],
-    own: Int[Tensor, "#b t"],
+    last: LastKeys,
+    own: LastKeys,
 ) -> tuple[Float[Tensor, "B G r t N"], Int[Tensor, "B G t count"]]:
     """Weights of whole blocks, and the `count` blocks that they choose, after the first, the query's own and the one before."""
     found = scores(q.unflatten(1, (keys.shape[1], -1)), keys[:, :, None])
@@ -238,10 +239,7 @@ def index_of_keys(
 
 
 def marks(
-    found: Float[Tensor, "B c t N"],
-    block_size: int,
-    last: Int[Tensor, "#b t"],
-    own: Int[Tensor, "#b t"],
+    found: Float[Tensor, "B c t N"], block_size: int, last: LastKeys, own: LastKeys
 ) -> tuple[Bool[Tensor, "#b 1 t N"], Bool[Tensor, "#b 1 t N"]]:
     """The blocks that have a key which each query may see, and the query's own block."""
     block = torch.arange(found.shape[3], device=found.device)
@@ -249,9 +247,7 @@ def marks(
     return block <= seen, block == mine
 
 
-def block_means(
-    z: Float[Tensor, "B G S K"], block_size: int, last: Int[Tensor, "b T"]
-) -> Float[Tensor, "B G N K"]:
+def block_means(z: SharedKeys, block_size: int, last: Positions) -> Float[Tensor, "B G N K"]:
     """Means of blocks over the keys up to the last that any query sees; those behind it are zero, or in a block that none sees whole."""
     blocks = in_chunks(z, block_size)
     begin = block_size * torch.arange(blocks.shape[2], device=z.device)

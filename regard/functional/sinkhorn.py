@@ -15,13 +15,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core import OPEN, Keys, Mask, Mixed, Queries, Streamed, Values, as_state
-from regard.functional.cache import Lengths, Valid, columns, put
+from regard.functional.cache import Lengths, NewKeys, NewValues, Valid, columns, put
 from regard.functional.rows import cleared, fitted, in_time, masked_softmax, pick, upto, wide_type
 from regard.functional.softmax import attend as attend_rows
 
 NONE = -1e4  # a logarithm whose exponential is zero, and whose gradients are finite
 
 Join = Literal["joint", "separate"]
+Sorting = Float[Tensor, "B H G N"]  # of N source blocks
+BlockKeys = Float[Tensor, "B H G C K"]  # of G blocks of C tokens, or their queries
+BlockValues = Float[Tensor, "B H G C V"]  # or what the queries of blocks have read
 
 
 def balance(
@@ -41,9 +44,7 @@ def balance(
     return logits.exp()
 
 
-def earlier_blocks(
-    logits: Float[Tensor, "B H G N"], block: Int[Tensor, "#B G"] | None = None
-) -> Float[Tensor, "B H G N"]:
+def earlier_blocks(logits: Sorting, block: Int[Tensor, "#B G"] | None = None) -> Sorting:
     """The causal form: each row is a softmax over the blocks before its own, `block` (by default 0, 1, ..). The first has none."""
     source = upto(logits.shape[-1], logits)
     block = source[None] if block is None else block
@@ -91,23 +92,21 @@ def sinkhorn_attention(
     return in_time(y, T)
 
 
-def mixed(
-    sorting: Float[Tensor, "B H G N"], z: Float[Tensor, "B H N C K"]
-) -> Float[Tensor, "B H G C K"]:
+def mixed(sorting: Sorting, z: Float[Tensor, "B H N C K"]) -> BlockKeys:
     return (sorting.type_as(z) @ z.flatten(3)).unflatten(3, z.shape[3:])
 
 
 def beside_sorted(
-    q: Float[Tensor, "B H G C K"],
-    k: Float[Tensor, "B H G C K"],
-    v: Float[Tensor, "B H G C V"],
-    sorted_k: Float[Tensor, "B H G C K"],
-    sorted_v: Float[Tensor, "B H G C V"],
+    q: BlockKeys,
+    k: BlockKeys,
+    v: BlockValues,
+    sorted_k: BlockKeys,
+    sorted_v: BlockValues,
     own: Bool[Tensor, "#B #G c C"],
     shared: Bool[Tensor, "#B #G 1 C"],
     join: Join,
     scale: float | None = None,
-) -> Float[Tensor, "B H G C V"]:
+) -> BlockValues:
     """Queries of a block see its sorted block and the block itself."""
     parts = [(sorted_k, sorted_v, shared), (k, v, own)]
     if join == "joint":
@@ -139,9 +138,9 @@ Sort = Callable[[Float[Tensor, "b G D"], Float[Tensor, "b H S K"]], Float[Tensor
 
 
 def extend(
-    q: Float[Tensor, "B H N K"],
-    k: Float[Tensor, "B H N K"],
-    v: Float[Tensor, "B H N V"],
+    q: NewKeys,
+    k: NewKeys,
+    v: NewValues,
     state: State,
     *,
     summary: Float[Tensor, "B N D"],
@@ -149,7 +148,7 @@ def extend(
     valid: Valid,
     join: Join,
     donate: bool,
-) -> tuple[Float[Tensor, "B H N V"], State]:
+) -> tuple[NewValues, State]:
     """Causal outputs for the next N tokens, of which the absent come last; `total` is the caller's to advance.
 
     summary: of the block that begins with each token. The tokens touch G blocks, of which the first may have begun.

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Above0, Mask, Mixed, Queries, Rate
+from regard.core import OPEN, Above0, Mask, Mixed, Queries, Rate, SharedKeys, SharedValues
 from regard.functional.rows import (
     TILE,
     Impl,
@@ -32,8 +32,8 @@ Bias = Callable[[slice, slice], Tensor]
 
 def softmax_attention(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
+    k: SharedKeys,
+    v: SharedValues,
     *,
     mask: Mask = OPEN,
     scale: float | None = None,
@@ -99,8 +99,8 @@ def latent_attention(
 
 def attend(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
+    k: SharedKeys,
+    v: SharedValues,
     mask: Shaped[Tensor, "#B #H #T S"] | None = None,
     *,
     causal: bool = False,
@@ -155,7 +155,7 @@ def softmax_rows(
 
 def softmax_weights(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
+    k: SharedKeys,
     *,
     mask: Mask,
     scale: float | None,
@@ -181,8 +181,8 @@ def capped(scores: Float[Tensor, "*b T S"], c: float) -> Float[Tensor, "*b T S"]
 
 def behind_sink(
     q: Queries,
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S V"],
+    k: SharedKeys,
+    v: SharedValues,
     sinks: Float[Tensor, "H"],
     mask: Mask,
     how: dict[str, Any],

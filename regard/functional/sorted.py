@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import Mask, Mixed, Queries
+from regard.core import Mask, Mixed, MixedTile, OwnKeys, OwnValues, Queries
 from regard.functional.rows import (
     Impl,
     choose,
@@ -37,6 +37,7 @@ GAP = 1 << 32
 """Between the places of two groups: more than any window."""
 
 Ranks = Int[Tensor, "B H R T"]  # a number of each token in each round
+Places = Int[Tensor, "*#n"]
 
 
 class Window(NamedTuple):
@@ -47,7 +48,7 @@ class Window(NamedTuple):
     least: int
     most: int
 
-    def near(self, i: Int[Tensor, "*#n"], j: Int[Tensor, "*#n"]) -> Bool[Tensor, "*n"]:
+    def near(self, i: Places, j: Places) -> Bool[Tensor, "*n"]:
         """True where a query at place i sees a key at place j."""
         return (j <= i - self.least) & (j >= i - self.most)
 
@@ -64,8 +65,8 @@ def chunks(size: int, *, before: int = 1, after: int, same_group: bool) -> Windo
 
 def sorted_attention(
     q: Queries,
-    k: Float[Tensor, "B H T K"],
-    v: Float[Tensor, "B H T V"],
+    k: OwnKeys,
+    v: OwnValues,
     *,
     group: Ranks,
     window: Window,
@@ -99,7 +100,7 @@ def attend(
     rules = group, window, mask, scale, exclude_self, count_once
     if mask.global_tokens is not None:
 
-        def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+        def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> MixedTile:
             return _dense(q, k, rows, *rules).type_as(v) @ v
 
         return tiled(some, tile, q, k, v)
@@ -169,16 +170,14 @@ def _allowed(
     return allowed
 
 
-def pairs_at(
-    pairwise: Bool[Tensor, "b h T S"], i: Int[Tensor, "*#n"], j: Int[Tensor, "*#n"]
-) -> Bool[Tensor, "*n"]:
+def pairs_at(pairwise: Bool[Tensor, "b h T S"], i: Places, j: Places) -> Bool[Tensor, "*n"]:
     """The pairs of these queries and keys; of -1, any."""
     place = i.clamp_min(0) * pairwise.shape[3] + j.clamp_min(0)
     flat = pairwise.expand(*place.shape[:2], -1, -1).flatten(2)
     return flat.gather(2, place.flatten(2)).unflatten(2, place.shape[2:])
 
 
-def alone(v: Float[Tensor, "B H T V"], mask: Mask) -> Mixed:
+def alone(v: OwnValues, mask: Mask) -> Mixed:
     """What a token gets that sees no other: its own value, if it may see itself."""
     if mask.pairwise is not None:
         v = v.masked_fill(~mask.pairwise.diagonal(dim1=2, dim2=3)[..., None], 0)

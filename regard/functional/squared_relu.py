@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import OPEN, Above0, Keys, Mask, Mixed, Queries, Values
+from regard.core import OPEN, Above0, Keys, Mask, Mixed, MixedTile, Queries, Values
 from regard.functional.rows import Impl, tiled, visible_keys
 
 Bias = Callable[[slice], Tensor]
@@ -35,7 +35,7 @@ def squared_relu_attention(
     """
     T, S = q.shape[2], k.shape[2]
 
-    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, q: Tensor, k: Tensor, v: Tensor) -> MixedTile:
         cols = visible_keys(mask, T, S, rows)
         allowed = mask.dense(T, S, device=q.device, rows=rows, cols=cols)
         b = None if bias is None else bias(rows)[..., cols]

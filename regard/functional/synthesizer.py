@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, Mixed, ShapeError, Values
+from regard.core import OPEN, Mask, Mixed, MixedTile, ShapeError, Values
 from regard.functional.rows import (
     Impl,
     choose,
@@ -35,6 +35,7 @@ from regard.functional.rows import (
 
 TILE = 160
 """Queries whose weights are held at once."""
+LogitsTile = Float[Tensor, "b H t S"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,11 @@ class Logits:
     of_queries: tuple[Tensor, ...] = ()
     others: tuple[Tensor, ...] = ()
 
-    def __call__(self, rows: slice, S: int) -> Float[Tensor, "b H t S"]:
+    def __call__(self, rows: slice, S: int) -> LogitsTile:
         return self.make(rows, S, *(z[:, :, rows] for z in self.of_queries), *self.others)
 
 
-def table(rows: slice, S: int, R: Float[Tensor, "#b #H t M"]) -> Float[Tensor, "b H t S"]:
+def table(rows: slice, S: int, R: Float[Tensor, "#b #H t M"]) -> LogitsTile:
     return R[..., :S]
 
 
@@ -62,7 +63,7 @@ def product(
     R: Float[Tensor, "#b #H t F"],
     C: Float[Tensor, "#b #H M F"],
     b: Float[Tensor, "#b #H M"] | None = None,
-) -> Float[Tensor, "b H t S"]:
+) -> LogitsTile:
     R, C = ranged(R, C) if R.dtype == torch.float16 else (R, C)
     L = R @ C[:, :, :S].mT
     return L if b is None else L + b[:, :, None, :S]
@@ -91,9 +92,7 @@ def blended(shares: Float[Tensor, "M H"], members: Sequence[Logits]) -> Logits:
     return Logits(partial(blend, tuple(members)), tuple(of_queries), (shares, *others))
 
 
-def blend(
-    members: Sequence[Logits], rows: slice, S: int, *tensors: Tensor
-) -> Float[Tensor, "b H t S"]:
+def blend(members: Sequence[Logits], rows: slice, S: int, *tensors: Tensor) -> LogitsTile:
     given = iter(tensors)
     parts = [tuple(islice(given, len(member.of_queries))) for member in members]
     made = []
@@ -135,7 +134,7 @@ def attend(
     wide = wide_type(v)
     hides = mask.causal or mask.valid is not None or mask.pairwise is not None
 
-    def some(rows: slice, _: Tensor, *given: Tensor) -> Float[Tensor, "B H t V"]:
+    def some(rows: slice, _: Tensor, *given: Tensor) -> MixedTile:
         *own, v = given
         cols = visible_keys(mask, T, S, rows)
         L = logits.make(rows, cols.stop, *own)

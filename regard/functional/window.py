@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.core import OPEN, Above0, Mask, Mixed, Queries, Streamed, as_state
-from regard.functional.cache import Lengths, Valid, advance
+from regard.functional.cache import Lengths, NewKeys, NewValues, Valid, advance
 from regard.functional.rows import (
     Impl,
     choose,
@@ -130,7 +130,7 @@ class State(Streamed):
 
 
 def extend(
-    q: Float[Tensor, "B H N K"],
+    q: NewKeys,
     k: Float[Tensor, "B G N K"],
     v: Float[Tensor, "B G N V"],
     state: State,
@@ -141,7 +141,7 @@ def extend(
     sinks: Float[Tensor, "H"] | None,
     valid: Valid,
     impl: Impl,
-) -> tuple[Float[Tensor, "B H N V"], State]:
+) -> tuple[NewValues, State]:
     """Causal outputs for the next N tokens, valid ones first in each row, and the state after them."""
     N, R = q.shape[2], state.k.shape[2]
     k = torch.cat([state.k, k], 2)

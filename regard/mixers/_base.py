@@ -11,13 +11,18 @@ from torch import Tensor, nn
 
 from regard.core import (
     Capabilities,
+    Context,
+    Marks,
     Mask,
     Mixed,
     Mixer,
     No,
     Observation,
     OptionError,
+    OtherTokens,
+    Positions,
     Streamed,
+    Tokens,
     Values,
     as_state,
     existing,
@@ -79,18 +84,14 @@ class SplitMixer(Mixer):
         return self._merge(x, self._attend(q, k, v, mask))
 
     def _mixed(
-        self,
-        x: Float[Tensor, "B T D"],
-        context: Float[Tensor, "B S D"] | None,
-        mask: Mask,
-        of: Callable[[Tensor], Tensor] | None = None,
+        self, x: Tokens, context: Context, mask: Mask, of: Callable[[Tensor], Tensor] | None = None
     ) -> Mixed:
         """Outputs of the heads, for observers; of: other values, which it makes of v."""
         q, k, v = self._split(x, context)
         return self._attend(q, k, v if of is None else of(v), mask)
 
     def _split(
-        self, x: Tensor, context: Tensor | None, at: Int[Tensor, "b T"] | None = None
+        self, x: Tensor, context: Tensor | None, at: Positions | None = None
     ) -> tuple[Any, Any, Tensor]:
         """q of the tokens at these positions (None: the first), k and v of the context, or of the same tokens."""
         raise NotImplementedError
@@ -107,7 +108,7 @@ class SplitMixer(Mixer):
         """What queries read of keys at these positions (None: the first)."""
         raise NotImplementedError
 
-    def _merge(self, x: Float[Tensor, "B T D"], mixed: Tensor) -> Float[Tensor, "B T _"]:
+    def _merge(self, x: Tokens, mixed: Tensor) -> Float[Tensor, "B T _"]:
         raise NotImplementedError
 
     def _observe(self, x, context, mask):
@@ -156,7 +157,7 @@ class SplitMixer(Mixer):
         """What `_merge` gets for the next tokens, and the state after them."""
         raise NotImplementedError
 
-    def _keep(self, context: Float[Tensor, "B S D"], valid: Bool[Tensor, "B S"]) -> tuple:
+    def _keep(self, context: OtherTokens, valid: Marks) -> tuple:
         """What every query reads of the context."""
         raise NotImplementedError
 

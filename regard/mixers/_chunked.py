@@ -2,10 +2,9 @@
 
 from typing import Literal
 
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import No, OptionError
+from regard.core import Mixed, No, OptionError, Positions
 from regard.functional.cache import place
 from regard.functional.mixed_chunk import LinNorm, Share, Sums, mixed_chunks
 from regard.functional.mixed_chunk_stream import extend
@@ -44,9 +43,7 @@ class ChunkedMixer(SplitMixer):
         if parts == "global":
             self.delay = chunk_size
 
-    def _sums(
-        self, x: Tensor, causal: bool, position: Int[Tensor, "b T"]
-    ) -> tuple[Sums, Float[Tensor, "B H T V"]]:
+    def _sums(self, x: Tensor, causal: bool, position: Positions) -> tuple[Sums, Mixed]:
         """What the two sums of tokens at these positions are made of, and v."""
         raise NotImplementedError
 

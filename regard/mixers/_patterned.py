@@ -1,9 +1,8 @@
 """Base class of mixers over a pattern of positions: prefix tokens, streaming and maps."""
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import CAUSAL, Mask, Mixed, No, Observation, OptionError
+from regard.core import CAUSAL, Mask, Mixed, No, Observation, OptionError, Tokens
 from regard.functional.pattern import pattern_attention, weights
 from regard.functional.pattern_stream import State, extend
 from regard.functional.patterns import Pattern
@@ -71,7 +70,7 @@ class PatternMixer(HeadsMixer):
         )
         return self.heads.merge(y if mask.global_tokens is None else self._global_rows(y, x, mask))
 
-    def _global_rows(self, y: Mixed, x: Float[Tensor, "B T D"], mask: Mask) -> Mixed:
+    def _global_rows(self, y: Mixed, x: Tokens, mask: Mask) -> Mixed:
         """y, with other rows of global tokens where these have projections of their own."""
         return y
 

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, Streamed, as_state
+from regard.core import OPEN, Mask, No, OtherTokens, Queries, Streamed, as_state
 from regard.functional.cache import Lengths, advance
 from regard.functional.features import Keys
 from regard.functional.linear import Denominator, chosen_sums, read, summed
@@ -38,12 +38,12 @@ class RecurrentMixer(HeadsMixer):
     )
     denominator: Denominator
 
-    def _queries(self, q: Float[Tensor, "B H T K"], mask: Mask) -> Float[Tensor, "B H T M"]:
+    def _queries(self, q: Queries, mask: Mask) -> Float[Tensor, "B H T M"]:
         """phi(q), which may be another in causal order."""
         raise NotImplementedError
 
     def _keys(
-        self, k: Float[Tensor, "B H S K"], source: Float[Tensor, "B S D"], mask: Mask, state: Any
+        self, k: Float[Tensor, "B H S K"], source: OtherTokens, mask: Mask, state: Any
     ) -> Keys:
         """phi(k) and the decays, of tokens `source` that come after those of `state` (None: there were none)."""
         raise NotImplementedError

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, Queries, Streamed, as_state, check_divisible
+from regard.core import No, OwnKeys, OwnValues, Queries, Streamed, Tokens, as_state, check_divisible
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
@@ -82,12 +82,7 @@ class ScanMixer(SplitMixer):
         self.gate = projection(dim, self.widths[2], gate_rank, bias=bias) if gate else None
 
     def _terms(
-        self,
-        x: Float[Tensor, "B T D"],
-        q: Queries,
-        k: Float[Tensor, "B H T K"],
-        v: Float[Tensor, "B H T V"],
-        after: Lengths | None,
+        self, x: Tokens, q: Queries, k: OwnKeys, v: OwnValues, after: Lengths | None
     ) -> Terms:
         """q, k, v, b [B H T] (None: nothing is erased), log a [B H T] or [B H T K]; `after`: tokens before the first (None: there are none)."""
         raise NotImplementedError

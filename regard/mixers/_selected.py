@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask, No
+from regard.core import Mask, No, Queries, SharedKeys
 from regard.functional.rows import TILE
 from regard.functional.selected import ROOM, Index, bounds, divergence, largest, selected_attention
 from regard.mixers._base import ALL, HeadsMixer
@@ -38,7 +38,7 @@ class SelectedMixer(CachedMixer, HeadsMixer):
         """What scores blocks of keys."""
         raise NotImplementedError
 
-    def _pair(self, q: Any, k: Tensor) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"]]:
+    def _pair(self, q: Any, k: Tensor) -> tuple[Queries, SharedKeys]:
         """Queries and keys of the heads, if those of `_split` carry more."""
         return q, k
 

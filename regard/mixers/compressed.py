@@ -105,7 +105,7 @@ class Compressed(HeadsMixer):
             "impl": self.impl,
         }
 
-    def _convolve(self, conv: nn.Conv1d, z: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H C K"]:
+    def _convolve(self, conv: nn.Conv1d, z: Keys) -> Float[Tensor, "B H C K"]:
         """A product over the tokens of a slot and their channels: a convolution would need the channels first."""
         G, H = read(self.name, conv).groups, self.num_heads
         assert conv.bias is not None

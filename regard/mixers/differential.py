@@ -16,10 +16,9 @@ import math
 from dataclasses import replace
 from typing import Any, Literal
 
-from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Count, Mixed, check_divisible
+from regard.core import Count, Mixed, Tokens, check_divisible
 from regard.functional.rows import Impl, apart, grouped, side_by_side
 from regard.functional.softmax import softmax_attention
 from regard.mixers._base import ALL
@@ -79,7 +78,7 @@ class Differential(CachedMixer):
             mask = replace(mask, pairwise=mask.pairwise.repeat_interleave(2, 1))
         return softmax_attention(q, k, v, mask=mask, impl=self.impl)
 
-    def _differences(self, x: Float[Tensor, "B T D"], read: Tensor) -> Mixed:
+    def _differences(self, x: Tokens, read: Tensor) -> Mixed:
         one, other = read[:, ::2], read[:, 1::2]
         if self.factors is None:
             return one - self.share(x).sigmoid().mT[..., None] * other

@@ -90,7 +90,7 @@ class Efficient(HeadsMixer):
         return y.type_as(x), State(S, z, m, advance(state.length, valid, x.shape[1]))
 
 
-def scaled(k: Keys, mask: Mask) -> Float[Tensor, "B H S K"]:
+def scaled(k: Keys, mask: Mask) -> Keys:
     """The valid keys over their number; zero where there is none."""
     if mask.valid is None:
         return k / k.shape[2]

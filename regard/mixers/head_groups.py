@@ -16,15 +16,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import (
     OPEN,
+    Context,
     Mask,
     Observation,
     OptionError,
+    Scalar,
     Streamed,
+    Tokens,
     UnsupportedError,
     as_state,
     bounded,
@@ -94,13 +96,7 @@ class HeadGroups(HeadsMixer):
         """True if a group has centroids, and so a commitment loss."""
         return any(hasattr(member, "commitment_loss") for member in self.groups)
 
-    def commitment_loss(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Float[Tensor, "B S D"] | None = None,
-        mask: Mask = OPEN,
-    ) -> Float[Tensor, ""]:
+    def commitment_loss(self, x: Tokens, *, context: Context = None, mask: Mask = OPEN) -> Scalar:
         """Sum over the groups that have centroids. Raises UnsupportedError where none has."""
         if not self.routed:
             raise UnsupportedError(

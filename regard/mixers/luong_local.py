@@ -23,10 +23,9 @@ Args:
 from typing import Literal
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, OptionError
+from regard.core import OPEN, Mask, No, OptionError, Positions
 from regard.functional.cache import advance, place
 from regard.functional.held import as_now
 from regard.functional.rows import Impl, pick, upto, wide_type
@@ -125,9 +124,7 @@ class LuongLocal(CachedMixer, HeadsMixer):
             impl=self.impl,
         )
 
-    def _windows(
-        self, q: Tensor, k: Tensor, mask: Mask, query: Int[Tensor, "b T"] | None = None
-    ) -> Windows:
+    def _windows(self, q: Tensor, k: Tensor, mask: Mask, query: Positions | None = None) -> Windows:
         T = q.shape[2]
         S = k.shape[2]
         D_w = self.window_size

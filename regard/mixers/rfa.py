@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, OptionError
+from regard.core import No, OptionError, Tokens
 from regard.functional.features import RandomKernel, unit_features, unit_keys
 from regard.functional.linear import random_feature_attention, signed
 from regard.functional.rows import Impl
@@ -117,7 +117,7 @@ class RFA(RecurrentMixer):
             w = w[self.drawn] if self.training else w[: self.num_heads]
         return self.sigma[:, None] * w
 
-    def _gate(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T"] | None:
+    def _gate(self, x: Tokens) -> Float[Tensor, "B H T"] | None:
         return None if self.gate is None else self.gate(x).mT
 
     def _queries(self, q, mask):

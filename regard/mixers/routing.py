@@ -32,10 +32,21 @@ Args:
 from dataclasses import replace
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import OPEN, Mask, No, OptionError, Seed, Share, check_request
+from regard.core import (
+    OPEN,
+    Context,
+    Mask,
+    No,
+    OptionError,
+    Scalar,
+    Seed,
+    Share,
+    Tokens,
+    check_request,
+)
 from regard.functional.kmeans import Assigned, assign, attend, standardised
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
@@ -114,13 +125,7 @@ class Routing(HeadsMixer):
         y = attend(*given, mask=mask, impl=self.impl, **self._rules)
         return self.heads.merge(y if counts is None else self.centroids.count(y, counts))
 
-    def commitment_loss(
-        self,
-        x: Float[Tensor, "B T D"],
-        *,
-        context: Float[Tensor, "B S D"] | None = None,
-        mask: Mask = OPEN,
-    ) -> Float[Tensor, ""]:
+    def commitment_loss(self, x: Tokens, *, context: Context = None, mask: Mask = OPEN) -> Scalar:
         """mean |q^ - mu|^2 + mean |k^ - mu|^2 to the nearest centroids, which get no gradient; the official weight is 1e-4."""
         check_request(self, x, context, mask)
         of = self.centroids.distance

@@ -33,11 +33,13 @@ from torch import Tensor
 
 from regard.core import (
     OPEN,
+    Context,
     Mask,
     No,
     Rate,
     ShapeError,
     Streamed,
+    Tokens,
     UnsupportedError,
     as_state,
     bounded,
@@ -105,13 +107,13 @@ class TransformerXL(HeadsMixer):
 
     def relate(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Tokens,
         query_segment: Int[Tensor, "B T"],
         key_segment: Int[Tensor, "B S"],
         *,
-        context: Float[Tensor, "B S D"] | None = None,
+        context: Context = None,
         mask: Mask = OPEN,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Tokens:
         """The same as `forward`, for tokens of several segments. Padding is hidden by `mask.pairwise`, and not by `mask.valid`.
 
         Raises UnsupportedError for a mixer without segments or for `mask.valid`, ShapeError for what does not fit.

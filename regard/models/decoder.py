@@ -11,8 +11,7 @@ from dataclasses import field
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.core import (
     CheckedModule,
@@ -20,6 +19,7 @@ from regard.core import (
     Mask,
     Mixer,
     OptionError,
+    OtherTokens,
     Rate,
     Streamed,
     UnsupportedError,
@@ -35,7 +35,7 @@ from regard.models.config import AnyMixer, Options, StackConfig, check_mixer
 from regard.models.tokens import Hidden, SourceValid, Valid, check_state
 from regard.nn import NORMS
 
-Memory = Float[Tensor, "B S D"]
+Memory = OtherTokens
 """What the encoder made of the source."""
 
 

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Marks, OptionError, Scalar, ShapeError, is_dense, shown
+from regard.core import Marks, OptionError, OtherTokens, Scalar, ShapeError, is_dense, shown
 from regard.mixers import build
 from regard.models.config import FieldsConfig, FieldsModel, Logits, Options
 from regard.nn.dice import Dice
@@ -121,9 +121,7 @@ class DIN(FieldsModel):
                 )
         return self.embedding.batch_l2(batch, counts)
 
-    def _interest(
-        self, batch: FieldBatch
-    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B 1 D"], Marks]:
+    def _interest(self, batch: FieldBatch) -> tuple[OtherTokens, Float[Tensor, "B 1 D"], Marks]:
         self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}

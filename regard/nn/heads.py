@@ -17,6 +17,8 @@ from regard.core import (
     OtherTokens,
     Queries,
     ShapeError,
+    SharedKeys,
+    SharedValues,
     TensorMap,
     Tokens,
     UnsupportedError,
@@ -108,13 +110,13 @@ class Heads(CheckedModule):
         """Queries of tokens that come after so many others, of the first by default; their places matter to a rotation."""
         return self._heads("query", x, after)
 
-    def keys(self, x: OtherTokens, after: After = None) -> Float[Tensor, "B G S K"]:
+    def keys(self, x: OtherTokens, after: After = None) -> SharedKeys:
         """Keys, G = H where they are repeated; with `shared_qk`, the queries scaled to unit norm (arXiv 2001.04451)."""
         if self.key is None:
             return unit_norm(self._heads("query", x, after))
         return self._heads("key", x, after)
 
-    def values(self, x: OtherTokens) -> Float[Tensor, "B G S V"]:
+    def values(self, x: OtherTokens) -> SharedValues:
         return self._heads("value", x)
 
     def split(
@@ -273,9 +275,7 @@ class LatentHeads(Merged):
         return torch.cat([k, r.expand(-1, k.shape[1], -1, -1)], -1), v
 
 
-def split_heads(
-    z: Tokens, num_heads: int, head_dim: int, *, alike: bool = False
-) -> Float[Tensor, "B H T K"]:
+def split_heads(z: Tokens, num_heads: int, head_dim: int, *, alike: bool = False) -> Queries:
     """The heads of a projection; ShapeError for another width, unless it is that of a part of heads that are alike."""
     width = z.shape[2]
     if width != num_heads * head_dim:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import ShapeError
+from regard.core import Marks, ShapeError
 from regard.functional.scored import normalise
 from regard.nn.scores import ActivationUnit, Score, build_score
 from regard.nn.starts import unset
@@ -35,9 +35,7 @@ class LearnedQueries(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.query)
 
-    def forward(
-        self, keys: Float[Tensor, "B S A"], valid: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "B Q S"]:
+    def forward(self, keys: Float[Tensor, "B S A"], valid: Marks) -> Float[Tensor, "B Q S"]:
         B, S, _ = keys.shape
         longest = self.score.max_len
         if longest is not None and longest < S:

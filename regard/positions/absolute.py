@@ -4,10 +4,10 @@
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Above0, ShapeError, check_tokens, is_dense, shown
+from regard.core import Above0, Positions, ShapeError, Tokens, check_tokens, is_dense, shown
 from regard.functional.cache import readable
 from regard.functional.positions.rotary import Pairing, sinusoid
 from regard.positions.base import Position
@@ -20,9 +20,7 @@ class AbsolutePosition(Position):
     max_len: int | None = None
     dim: int
 
-    def forward(
-        self, x: Float[Tensor, "B T D"], position: Int[Tensor, "b T"]
-    ) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Tokens, position: Positions) -> Tokens:
         """Raises ShapeError for what does not fit, and beyond `max_len` (read off the values where that costs no device synchronisation)."""
         who = f"{self.name} positions"
         check_tokens(who, "x", x, self.dim)
@@ -45,7 +43,7 @@ class AbsolutePosition(Position):
                 raise ShapeError(f"{who}: length ({last + 1}) exceeds max_len ({self.max_len})")
         return x + self.encode(position, x.dtype)
 
-    def encode(self, position: Int[Tensor, "b T"], dtype: torch.dtype) -> Float[Tensor, "b T D"]:
+    def encode(self, position: Positions, dtype: torch.dtype) -> Float[Tensor, "b T D"]:
         raise NotImplementedError
 
 

@@ -16,7 +16,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core import Above0, Keys, Queries, check_divisible
+from regard.core import Above0, Keys, Positions, Queries, Weights, check_divisible
 from regard.functional.positions.distance import (
     alibi_slopes,
     constants,
@@ -48,7 +48,7 @@ class Rotary(Position):
         self.pairing = pairing
         self.channels = channels
 
-    def rotate(self, x: Float[Tensor, "B H T K"], position: Int[Tensor, "*b T"]) -> Queries:
+    def rotate(self, x: Queries, position: Int[Tensor, "*b T"]) -> Queries:
         turned = x[..., : self.channels]
         still = x[..., self.channels or x.shape[-1] :]
         turned = rotate(turned, position, self.base, self.pairing)
@@ -63,7 +63,7 @@ class BiasPosition(Position):
     @abstractmethod
     def bias(
         self,
-        query_position: Int[Tensor, "b T"],
+        query_position: Positions,
         key_position: Int[Tensor, "b S"],
         dtype: torch.dtype = torch.float32,
     ) -> Float[Tensor, "b H T S"]:
@@ -167,12 +167,8 @@ class RelativePosition(Position):
         return rearrange(self.distance(table), "n (h k) -> n h k", h=self.num_heads)
 
     def scores(
-        self,
-        q: Queries,
-        k: Keys,
-        query_position: Int[Tensor, "b T"],
-        key_position: Int[Tensor, "b S"],
-    ) -> Float[Tensor, "B H T S"]:
+        self, q: Queries, k: Keys, query_position: Positions, key_position: Int[Tensor, "b S"]
+    ) -> Weights:
         far = max(q.shape[2], k.shape[2]) - 1
         r = self.keys(torch.arange(-far, far + 1, device=q.device), q.dtype)
         distance = _distance(query_position, key_position)
@@ -192,7 +188,5 @@ class SegmentTerm(nn.Module):
         nn.init.zeros_(self.b)
 
 
-def _distance(
-    query_position: Int[Tensor, "b T"], key_position: Int[Tensor, "b S"]
-) -> Int[Tensor, "b T S"]:
+def _distance(query_position: Positions, key_position: Int[Tensor, "b S"]) -> Int[Tensor, "b T S"]:
     return query_position[:, :, None] - key_position[:, None, :]

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, OwnKeys
 from regard.fast.cpu.favor import KEPT, TILE
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.efficient import LEAST, no_keys, present_keys
@@ -45,7 +45,7 @@ def attend(q, k, v, *, mask: Mask, form: Form) -> Tensor:
     return torch.cat(y, 2).type_as(v)
 
 
-def piece_sizes(k: Float[Tensor, "B H T K"], m: Float[Tensor, "B H K"], tile: int) -> list[int]:
+def piece_sizes(k: OwnKeys, m: Float[Tensor, "B H K"], tile: int) -> list[int]:
     """Lengths of pieces within which no channel's largest key, from m on, moves by more than RANGE; NaN counts as no move."""
     left = [z.shape[2] for z in k.split(tile, 2)][::-1]
     sizes: list[int] = []

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Queries
 from regard.fast.cpu.sums import chunk_sums, unfit_sums
 from regard.functional.features import EPS, Favor, Projection, kernel_of, lowest, present, projected
 from regard.functional.linear import CHUNK, floored
@@ -57,7 +57,7 @@ def unfit(q, k, v, w, *, features, stabiliser, mask: Mask, form: Form) -> str | 
     return unfit_sums(q, k, v, w.shape[1], mask, form)
 
 
-def _cut(z: Float[Tensor, "B H T K"], tile: int) -> list[Tensor]:
+def _cut(z: Queries, tile: int) -> list[Tensor]:
     """Pieces of time. Neighbours in memory are the heads of a token, as in the layers around: so nothing is copied between them."""
     return [part.transpose(1, 2) for part in z.transpose(1, 2).split(tile, 1)]
 

@@ -1,17 +1,14 @@
 """Re(F x F) of rows without padding: the matrices F are symmetric, so that it is its own gradient."""
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, Tokens
 from regard.functional.fourier import Norm, transform as plain
 from regard.functional.rows import Form
 
 
-def transform(
-    x: Float[Tensor, "B T D"], *, mask: Mask, norm: Norm, form: Form
-) -> Float[Tensor, "B T D"]:
+def transform(x: Tokens, *, mask: Mask, norm: Norm, form: Form) -> Tokens:
     return _Transform.apply(x, norm)
 
 

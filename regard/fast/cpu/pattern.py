@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.core import Mask, Mixed, Queries
+from regard.core import Keys, Mask, Mixed, Queries
 from regard.fast.cpu.tiles import EVEN, Tile, tiles, window_tiles
 from regard.functional.pattern import beside
 from regard.functional.patterns import Pattern
@@ -65,7 +65,7 @@ def _tiled(call: Call, q, k, v, first_k=None, first_v=None) -> Mixed:
     return _Tiles.apply(call, *sides)[..., :V]
 
 
-def _take(z: Float[Tensor, "B H S K"], tile: Tile, first: Tensor | None) -> Tensor:
+def _take(z: Keys, tile: Tile, first: Tensor | None) -> Tensor:
     """The tile's rows of z, those of `first` before them."""
     parts = [] if first is None or not tile.first else [first]
     for at in tile.keys:
@@ -76,7 +76,7 @@ def _take(z: Float[Tensor, "B H S K"], tile: Tile, first: Tensor | None) -> Tens
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
-def _add(dz: Float[Tensor, "B H S K"], tile: Tile, dfirst: Tensor | None, part: Tensor) -> None:
+def _add(dz: Keys, tile: Tile, dfirst: Tensor | None, part: Tensor) -> None:
     """`part` to the rows of dz, and of dfirst, that `_take` took."""
     if dfirst is not None and tile.first:
         dfirst += part[:, :, : dfirst.shape[2]]

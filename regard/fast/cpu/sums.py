@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, MixedTile
 from regard.functional.rows import Form, unrounded
 
 LEAST = 1 << 21
@@ -28,10 +28,10 @@ def unfit_sums(q, k, v, width: int, mask: Mask, form: Form) -> str | None:
 def chunk_sums(
     a: Float[Tensor, "B H t M"],
     e: Float[Tensor, "B H t M"],
-    v: Float[Tensor, "B H t V"],
+    v: MixedTile,
     S: Float[Tensor, "B H M V"],
     chunk: int,
-) -> tuple[Float[Tensor, "B H t V"], Float[Tensor, "B H M V"]]:
+) -> tuple[MixedTile, Float[Tensor, "B H M V"]]:
     """Sums of the values up to each query, and S after them, from that before."""
     return _Sums.apply(a, e, v, S, chunk)
 

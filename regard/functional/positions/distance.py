@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OptionError, Queries
+from regard.core import OptionError, Queries, Weights
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -50,7 +50,7 @@ def t5_borders(num_buckets: int, max_distance: int, bidirectional: bool) -> list
 
 def relative_scores(
     q: Queries, r: Float[Tensor, "N H K"], distance: Int[Tensor, "b T S"]
-) -> Float[Tensor, "B H T S"]:
+) -> Weights:
     """q_i . r_(i-j), where r holds distances -(N-1)/2 .. (N-1)/2 (Dai et al. 2019, arXiv 1901.02860).
 
     Each query meets each distance once, T N K, and its pairs are then looked up: no [T S K] is made. Distances out of

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.core import OptionError, ShapeError
+from regard.core import OptionError, ShapeError, Vectors
 
 Pairing = Literal["half", "adjacent"]
 AXES = {"half": -2, "adjacent": -1}
@@ -72,7 +72,7 @@ def sinusoid(
     base: float = 10000.0,
     pairing: Pairing,
     dtype: torch.dtype,
-) -> Float[Tensor, "*b D"]:
+) -> Vectors:
     """|PE(p)|^2 = D/2, and PE(p) . PE(p + k) depends on k alone; where D is odd the last column is dropped."""
     turn = angles(position, dim + dim % 2, base, torch.promote_types(dtype, torch.float32))
     table = torch.stack([turn.sin(), turn.cos()], AXES[pairing]).flatten(-2)
