@@ -296,8 +296,7 @@ def _check_fields(who: str, wanted: str, state: Streamed, x: Tensor) -> None:
             raise ShapeError(
                 f"{who}: state.{name} is on {value.device}, x on {x.device}. Move one of them."
             )
-        fits = casts or value.dtype in _types(name in sums, x)
-        if value.is_floating_point() and not fits:
+        if value.is_floating_point() and not (casts or value.dtype in _types(name in sums, x)):
             raise ShapeError(
                 f"{who}: state.{name} has dtype {value.dtype}, x {x.dtype}. Convert one, or begin a new state."
             )

@@ -298,8 +298,7 @@ def _products(
     apart = torch.where(ahead, d[..., None], 0).cumsum(-2)  # R n m
     factors = apart.masked_fill(ahead.mT, -torch.inf).exp()
     x = sources.type_as(d).unflatten(-2, (R, -1)).movedim(-3, -4)  # R N M/R V
-    y = (factors @ x.flatten(-2)).view_as(x)
-    return y.movedim(-4, -3).flatten(-3, -2).type_as(sources)
+    return (factors @ x.flatten(-2)).view_as(x).movedim(-4, -3).flatten(-3, -2).type_as(sources)
 
 
 def _beside_queries(

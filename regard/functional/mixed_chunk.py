@@ -90,8 +90,7 @@ def within(
         if here is None and (of_any_length(T) or T % C):  # chunks are filled up
             here = v.new_ones(1, T, dtype=torch.bool)
         allowed = None if here is None else in_chunks(here[:, None, :, None], C).mT
-    y = inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead)
-    return in_time(y, T)
+    return in_time(inside(in_chunks(q, C), in_chunks(k, C), in_chunks(v, C), allowed, ahead), T)
 
 
 def between(

@@ -35,8 +35,7 @@ def initial_state(
     heads = len(length), num_heads
     M = like.new_zeros(*heads, K, V)
     k = like.new_zeros(*heads, chunk_size, near)
-    v = like.new_zeros(*heads, chunk_size, V)
-    return State(M, torch.zeros_like(M), k, v, length)
+    return State(M, torch.zeros_like(M), k, like.new_zeros(*heads, chunk_size, V), length)
 
 
 def extend(

@@ -181,8 +181,7 @@ def _part(
         pairs = _masked(beside(*own) & there[..., None, :], mask, query, at[None, ..., None, :])
         if prefix is not None:
             first, present = (z[:, None, None, None, None] for z in (prefix.at, prefix.present))
-            seen = _masked(present, mask, query, first.clamp_min(0)) | (first < 0)
-            pairs = beside(seen, pairs)
+            pairs = beside(_masked(present, mask, query, first.clamp_min(0)) | (first < 0), pairs)
         found = scores(q, k, scale)
         a = masked_softmax(found, pairs)
         y = a.type_as(v) @ v

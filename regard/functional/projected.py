@@ -55,5 +55,4 @@ def in_slots(E: Float[Tensor, "b h M S"], z: Keys) -> Float[Tensor, "B H M K"]:
     """E z. A matrix shared by all heads multiplies them side by side: one product and one gradient, not H."""
     if E.shape[1] > 1:
         return E @ z
-    together = E[:, 0] @ side_by_side(z)
-    return apart(together, z.shape[3])
+    return apart(E[:, 0] @ side_by_side(z), z.shape[3])

@@ -75,8 +75,7 @@ def relative_attention(
         t, s = rows.stop - rows.start, cols.stop - cols.start
         first = T - rows.stop + cols.start
         count = s if mask.causal and T <= S else t + s - 1
-        every = turned[:, :, rows] @ r[:, first : first + count].mT
-        distance = relative_shift(every, s)
+        distance = relative_shift(turned[:, :, rows] @ r[:, first : first + count].mT, s)
         return distance if segment is None else distance + segment(rows, cols)
 
     return softmax_attention(

@@ -93,8 +93,7 @@ def latent_attention(
     plain, turned = q.split([K - rest, rest], -1)
     of_k, of_v = weight.tensor_split([K - rest], 1)
     q = torch.cat([plain @ of_k, turned], -1)
-    y = softmax_attention(q, z, z[..., :M], mask=mask, scale=K**-0.5, impl=impl)
-    return y @ of_v.mT
+    return softmax_attention(q, z, z[..., :M], mask=mask, scale=K**-0.5, impl=impl) @ of_v.mT
 
 
 def attend(

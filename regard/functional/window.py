@@ -99,8 +99,7 @@ def attend(
     if mask.pairwise is not None:
         allowed = allowed & mask.pairwise[:, :, i[..., None], j[..., None, :]]
 
-    a = _weights(take(q, i), take(k, j), allowed, soft_cap, sinks)
-    y = a.type_as(v) @ take(v, j)
+    y = _weights(take(q, i), take(k, j), allowed, soft_cap, sinks).type_as(v) @ take(v, j)
     return y.transpose(3, 4).flatten(2, 4)[:, :, :T]  # from N d c back to the order of time
 
 

@@ -121,8 +121,7 @@ class GMLP(CachedMixer):
         gate = spatial_mixing(weight, v[:, 0], bias=bias, mask=mask, impl=self.impl)
         if self.tiny_out is not None:
             k, v = k.chunk(2, -1)
-            tiny = softmax_attention(q, k, v, mask=mask, impl=self.impl)
-            gate = gate + self.tiny_out(tiny[:, 0])
+            gate = gate + self.tiny_out(softmax_attention(q, k, v, mask=mask, impl=self.impl)[:, 0])
         return z1 * gate
 
     def _merge(self, x, mixed):

@@ -81,8 +81,7 @@ class Linear(RecurrentMixer):
     def _step(self, x, state, valid, donate):
         if self.position is None:
             return super()._step(x, state, valid, donate)
-        mask = Mask(causal=True, valid=valid)
-        mixed, S, z = self._turned(*self.heads.split(x), mask, state)
+        mixed, S, z = self._turned(*self.heads.split(x), Mask(causal=True, valid=valid), state)
         return mixed, State(S, z, advance(state.length, valid, x.shape[1]))
 
     def _queries(self, q, mask):

@@ -130,8 +130,7 @@ class Linformer(HeadsMixer):
 
 
 def _check(sharing: Sharing, projection: object, max_len: int, num_slots: int | None) -> None:
-    given = isinstance(projection, LengthProjection)
-    if given != (sharing == "layerwise"):
+    if isinstance(projection, LengthProjection) != (sharing == "layerwise"):
         raise OptionError(
             f"linformer: sharing='layerwise' and a LengthProjection as projection go together, got sharing={sharing!r} "
             f"and projection={projection!r}. Give one object to every layer: projection=LengthProjection({max_len}, 128)"

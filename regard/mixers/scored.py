@@ -71,8 +71,7 @@ class Scored(CachedMixer, HeadsMixer):
 
     def _split(self, x, context, at=None):
         q, k, v = super()._split(x, context, at)
-        keys = self.score.keys(k, at if context is None else None)
-        return self.score.queries(q), keys, v
+        return self.score.queries(q), self.score.keys(k, at if context is None else None), v
 
     def _attend(self, q, k, v, mask, query=None, key=None):
         of = self.score

@@ -168,8 +168,7 @@ class Search(metaclass=CheckedOptions):
                 break
             sums, kept = best.masked_fill(ends, -math.inf).topk(beams)
             tokens = candidates[rows, kept]
-            source = rows * beams + parent[rows, kept]
-            state = reorder(state, source.flatten())
+            state = reorder(state, (rows * beams + parent[rows, kept]).flatten())
             logits, state = step(tokens[..., -1].reshape(-1, 1), state)
         return hypotheses
 

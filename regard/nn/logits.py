@@ -90,8 +90,7 @@ class RandomLogits(PositionLogits):
         glorot_matrices(self.table)
 
     def forward(self, x, position=None, keys=None):
-        whole = longer(self.table, x.shape[1], 2)
-        return Logits(table, (by_position(whole, x, position),))
+        return Logits(table, (by_position(longer(self.table, x.shape[1], 2), x, position),))
 
 
 class FactorizedRandomLogits(PositionLogits):

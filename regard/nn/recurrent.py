@@ -72,6 +72,5 @@ class Decay(nn.Module):
 
     def forward(self, x: Tokens) -> tuple[Float[Tensor, "B H T R"], Float[Tensor, "B H T R"]]:
         """log a and the steps; R channels."""
-        softplus = -F.logsigmoid(*ranged(-(self.project(x) + self.bias)))
-        step = apart(softplus, self.channels)
+        step = apart(-F.logsigmoid(*ranged(-(self.project(x) + self.bias))), self.channels)
         return -self.A_log.exp()[:, None, None] * step, step

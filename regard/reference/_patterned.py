@@ -39,7 +39,6 @@ def heads_over(
         tokens = [
             E + j for j in row.keys(h, i) if pairs(h, i, j) or row.is_global[i] or row.is_global[j]
         ]
-        seen = [*range(E), *tokens]
-        return beside_sink(products(q, k, h, i, seen), params, options, h)
+        return beside_sink(products(q, k, h, i, [*range(E), *tokens]), params, options, h)
 
     return mix(row, v, weigh)

@@ -54,8 +54,7 @@ def oracle(mix_row: Callable) -> Callable:
     def whole(params, options, x, *, context=None, **request):
         y, weights = torch.zeros_like(x), None
         S = (x if context is None else context).shape[1]
-        H = options.get("num_heads") or 1
-        for row, queries, keys in _rows(x, context, H, **request):
+        for row, queries, keys in _rows(x, context, options.get("num_heads") or 1, **request):
             mixed, found = mix_row(params, options, row)
             external = 0 if found is None else found.shape[2] - len(keys)  # learned keys come first
             columns = [*range(external), *(external + j for j in keys)]
@@ -204,8 +203,7 @@ def softmax(scores: Numbers) -> Numbers:
 def products(q: Tensor, k: Tensor, h: int, i: int, keys: Iterable[int]) -> Numbers:
     """q_i . k_j / sqrt(K) of these keys in head h."""
     keys = list(keys)
-    scores = k[keys, h] @ q[i, h] / q.shape[-1] ** 0.5
-    return dict(zip(keys, scores, strict=True))
+    return dict(zip(keys, k[keys, h] @ q[i, h] / q.shape[-1] ** 0.5, strict=True))
 
 
 def beside_sink(

@@ -29,8 +29,7 @@ def factorized_dense_logits(p, options, row: Row, h: int, i: int) -> Tensor:
     """A_ip C_iq with j = p b + q, or p = j mod a, q = j mod b"""
     a = options.get("first_factor") or math.isqrt(options["max_len"])
     b = math.ceil(options["max_len"] / a)
-    hidden = _hidden(p, row, h, i)
-    both = p["weight"][h, : a + b] @ hidden + p["bias"][h, : a + b]
+    both = p["weight"][h, : a + b] @ _hidden(p, row, h, i) + p["bias"][h, : a + b]
     outer = options.get("tiling", "outer") == "outer"
     left = [j // b if outer else j % a for j in range(row.T)]
     right = [a + j % b for j in range(row.T)]

@@ -12,7 +12,6 @@ def efficient(params, options, row):
         keys = row.keys(h, i)
         if options["normaliser"] == "scaling":
             return {j: q[i, h] @ k[j, h] / row.S for j in keys}
-        rho = q[i, h].softmax(0)
-        return dict(zip(keys, k[keys, h].softmax(0) @ rho, strict=True))
+        return dict(zip(keys, k[keys, h].softmax(0) @ q[i, h].softmax(0), strict=True))
 
     return attend(params, row, v, weigh)

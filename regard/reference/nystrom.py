@@ -30,8 +30,7 @@ def nystrom(params, options, row):
     for h in range(row.H):
         Q, K = q[:, h] / q.shape[2] ** 0.5, k[:, h]
         Ql, Kl = means(Q, count), means(K, count)
-        A = (Ql @ Kl.T).softmax(1)
-        W = (Q @ Kl.T).softmax(1) @ inverse(A) @ (Ql @ K.T).softmax(1)
+        W = (Q @ Kl.T).softmax(1) @ inverse((Ql @ Kl.T).softmax(1)) @ (Ql @ K.T).softmax(1)
         if size and not row.is_cross:
             for ahead, tap in enumerate(params["filters"][h], -(size // 2)):
                 W = W + tap * torch.ones_like(W).tril(ahead).triu(ahead)  # one diagonal

@@ -37,8 +37,7 @@ def transformer_xl(params, options, row):
             score = of_content @ tokens[j] + of_distance @ r_of[distance][h]
             if row.plan:
                 two = row.plan["query"][row.index][i] != row.plan["key"][row.index][j]
-                of_segment = query + params["segment.b"][h]
-                score = score + of_segment @ params["segment.s"][int(two), h]
+                score = score + (query + params["segment.b"][h]) @ params["segment.s"][int(two), h]
             scores[j] = score * q.shape[2] ** -0.5
         return softmax(scores)
 
