@@ -6,7 +6,6 @@ Slots are counted from the first token, whatever the length. Causal: a query see
 first slot that all see. Time grows as T^2 K / s.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, Positions, Queries, Streamed, Values, as_state
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, Streamed, TensorMap, Values, as_state
 from regard.functional.cache import (
     Lengths,
     NewKeys,
@@ -31,7 +30,7 @@ from regard.functional.cache import (
 from regard.functional.rows import TILE, Impl, choose, cleared, in_chunks, pick, tiled, upto
 from regard.functional.softmax import attend as attend_rows, softmax_rows
 
-Compress = Callable[[Tensor], Tensor]  # [B H (n s) K] -> [B H n K], s the factor
+Compress = TensorMap  # [B H (n s) K] -> [B H n K], s the factor
 Slots = Float[Tensor, "B H C K"]
 One = Float[Tensor, "B H 1 K"]  # token of each row
 
@@ -95,7 +94,7 @@ def slot_attention(
     q: Queries,
     k: Slots,
     v: Float[Tensor, "B H C V"],
-    last: Positions,
+    last: Int[Tensor, "b T"],
     *,
     factor: int,
     first: First | None,

@@ -14,7 +14,6 @@ cancels, and takes no gradient. Otherwise 1e-6, which is not in the paper, is ad
 published code, stabiliser="published" takes the largest w x.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -23,10 +22,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.core import Catalog, Marks, Queries
+from regard.core import Catalog, Marks, Queries, TensorMap
 from regard.functional.rows import least, unit_norm, wide_type
 
-Favor = Literal["positive", "hyperbolic", "relu"] | Callable[[Tensor], Tensor]
+Favor = Literal["positive", "hyperbolic", "relu"] | TensorMap
 Stabiliser = Literal["strict", "published"]
 RandomKernel = Literal["fourier", "arc_cosine"]
 Total = Float[Tensor, "B H T 1"]  # what the sum of a query's values is divided by
@@ -52,7 +51,7 @@ class FeatureMap:
     """A named map without parameters."""
 
     name: str
-    function: Callable[[Tensor], Tensor]
+    function: TensorMap
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.function(x)
@@ -73,7 +72,7 @@ FEATURE_MAPS = Catalog(
 )
 
 
-def feature_map(choice: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def feature_map(choice: str | TensorMap) -> TensorMap:
     """A map of the catalogue by name; a function is itself."""
     return FEATURE_MAPS[choice].function if isinstance(choice, str) else choice
 
@@ -83,7 +82,7 @@ def present(z: Float[Tensor, "B H S *M"], valid: Bool[Tensor, "b S"] | None) -> 
     return z if valid is None else z * valid.view(valid.shape[0], 1, -1, *[1] * (z.ndim - 3))
 
 
-Denominator = Callable[[Tensor], Tensor]  # sum of a row's weights -> what its values are divided by
+Denominator = TensorMap  # sum of a row's weights -> what its values are divided by
 
 
 def positive(total: Total) -> Total:
@@ -136,7 +135,7 @@ def unit_keys(
 # ------------------------------------------------------------------ FAVOR+
 
 
-def kernel_of(features: Favor) -> Callable[[Tensor], Tensor] | None:
+def kernel_of(features: Favor) -> TensorMap | None:
     """f of a generalised kernel; None where exponentials estimate softmax."""
     return F.relu if features == "relu" else features if callable(features) else None
 

@@ -10,14 +10,12 @@ is its running sum: gates (Peng et al. 2021, arXiv 2103.02143) and the running s
 A stream is the same function: S and z after some tokens are the state before the next.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import OPEN, Keys, Mask, Mixed, OwnValues, Queries, UnsupportedError, Values
+from regard.core import OPEN, Keys, Mask, Mixed, Queries, TensorMap, UnsupportedError, Values
 from regard.functional.cache import is_ours
 from regard.functional.features import (
     Denominator,
@@ -72,7 +70,7 @@ def linear_attention(
     v: Values,
     *,
     mask: Mask = OPEN,
-    feature_map: Callable[[Tensor], Tensor] = elu_plus_one,
+    feature_map: TensorMap = elu_plus_one,
     denominator: Denominator = positive,
     impl: Impl = "auto",
 ) -> Mixed:
@@ -222,7 +220,7 @@ def chosen_sums(
 def turned_sums(
     phi_q: Features,
     phi_k: Features,
-    v: OwnValues,
+    v: Float[Tensor, "B H T V"],
     a: Features,
     e: Features,
     S: Sums | None,

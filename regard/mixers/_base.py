@@ -1,6 +1,5 @@
 """Base classes: mixers that split tokens into queries, keys and values, and those whose heads make the split."""
 
-from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,9 +18,11 @@ from regard.core import (
     No,
     Observation,
     OptionError,
+    Options,
     OtherTokens,
     Positions,
     Streamed,
+    TensorMap,
     Tokens,
     Values,
     as_state,
@@ -35,9 +36,6 @@ from regard.nn.heads import Heads
 from regard.nn.starts import unset
 from regard.positions.inside import inside
 from regard.positions.relative import BiasPosition
-
-Options = Mapping[str, Any]
-"""Names and values of the options of positions or of a score."""
 
 ALL = Capabilities(
     causal=True,
@@ -83,9 +81,7 @@ class SplitMixer(Mixer):
         q, k, v = self._split(x, context)
         return self._merge(x, self._attend(q, k, v, mask))
 
-    def _mixed(
-        self, x: Tokens, context: Context, mask: Mask, of: Callable[[Tensor], Tensor] | None = None
-    ) -> Mixed:
+    def _mixed(self, x: Tokens, context: Context, mask: Mask, of: TensorMap | None = None) -> Mixed:
         """Outputs of the heads, for observers; of: other values, which it makes of v."""
         q, k, v = self._split(x, context)
         return self._attend(q, k, v if of is None else of(v), mask)

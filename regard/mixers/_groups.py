@@ -1,10 +1,10 @@
 """Groups of heads of unlike mechanisms: what a group is, and what several say together of what they can do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from regard.core import Capabilities, CheckedOptions, Mixer, No, OptionError
+from regard.core import Capabilities, CheckedOptions, Mixer, No, OptionError, Options
 from regard.mixers.build import build
 from regard.nn.given_heads import with_given_heads
 
@@ -15,7 +15,7 @@ class HeadGroup(metaclass=CheckedOptions):
 
     mixer: str | type[Mixer]
     num_heads: int
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
 
 WHOLE = {"dim", "num_heads", "max_len"}

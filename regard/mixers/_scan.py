@@ -1,13 +1,21 @@
 """Base class of mixers whose keys and values pass into a state that decays: convolution, heads, norm, gate, and streaming."""
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import No, OwnKeys, OwnValues, Queries, Streamed, Tokens, as_state, check_divisible
+from regard.core import (
+    No,
+    OwnKeys,
+    OwnValues,
+    Queries,
+    Streamed,
+    TensorMap,
+    Tokens,
+    as_state,
+    check_divisible,
+)
 from regard.functional.cache import Lengths, advance, last_rows
 from regard.functional.delta import decayed_attention, delta_attention
 from regard.functional.features import present
@@ -18,7 +26,6 @@ from regard.nn.recurrent import ShortConv
 from regard.nn.starts import Glorot, glorot, projection
 
 ORDER = No("its state forgets in the order of the tokens")
-Activation = Callable[[Tensor], Tensor]
 Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
 
 
@@ -46,8 +53,8 @@ class ScanMixer(SplitMixer):
         memory="T H V",
         state="H K V",
     )
-    activation: Activation = staticmethod(F.silu)
-    gate_of: Activation = staticmethod(F.silu)
+    activation: TensorMap = staticmethod(F.silu)
+    gate_of: TensorMap = staticmethod(F.silu)
     skip: nn.Parameter | None  # [H]: how much of its own value each token adds to its output
 
     def __init__(

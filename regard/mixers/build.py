@@ -1,10 +1,9 @@
 """Making a mixer from its name (or class) and options, with errors that name what is wrong."""
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
-from regard.core import Mixer, OptionError, check_option, shown
+from regard.core import Mixer, OptionError, Options, check_option, shown
 from regard.functional.rows import Impl, check_impl
 
 
@@ -39,7 +38,7 @@ def build(
     return cls(**taken | options)
 
 
-def check_own(who: str, options: Mapping[str, Any], *facts: str) -> None:
+def check_own(who: str, options: Options, *facts: str) -> None:
     """Raise OptionError for a mechanism's option that is the caller's to give."""
     if taken := sorted({"mixer", "dim", "num_heads", "max_len", *facts} & {*options}):
         raise OptionError(

@@ -21,13 +21,13 @@ Args:
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Keys, No, Values
+from regard.core import Keys, No, Options, Values
 from regard.functional.compressed import First, State, compressed_attention, extend, filled
 from regard.functional.rows import Impl, apart, in_chunks, side_by_side
 from regard.functional.softmax import attend
@@ -90,7 +90,7 @@ class Compressed(HeadsMixer):
         q, k, v = self.heads.split(x, context)
         return self.heads.merge(compressed_attention(q, k, v, mask=mask, **self._options(k, v)))
 
-    def _options(self, k: Keys, v: Values) -> dict[str, Any]:
+    def _options(self, k: Keys, v: Values) -> Options:
         first = None
         if self.first_slot == "token0":
             first = First(k[:, :, :1], v[:, :, :1], late=True)

@@ -12,11 +12,9 @@ Args:
     feature_map: map of queries and keys to positive features, by name or as a function
 """
 
-from collections.abc import Callable
-
 from torch import Tensor
 
-from regard.core import Mask
+from regard.core import Mask, TensorMap
 from regard.functional.cache import advance
 from regard.functional.features import Keys, feature_map as resolve, present
 from regard.functional.linear import linear_attention, positive, turned_sums
@@ -44,7 +42,7 @@ class Linear(RecurrentMixer):
         *,
         num_heads: int,
         num_kv_heads: int | None = None,
-        feature_map: str | Callable[[Tensor], Tensor] = "elu_plus_one",
+        feature_map: str | TensorMap = "elu_plus_one",
         position: str | None = None,
         position_options: Options | None = None,
         impl: Impl = "auto",

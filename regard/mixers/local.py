@@ -15,8 +15,6 @@ Args:
     dilation: tokens from one key of a window to the next
 """
 
-from typing import Any
-
 from regard.core import Above0
 from regard.functional.rows import Impl
 from regard.functional.window import State, extend, window_attention
@@ -83,11 +81,7 @@ class Local(HeadsMixer):
         )
         self.window_size = window_size
         self.reach = window_size * dilation
-        self._how: dict[str, Any] = {
-            "window": window_size,
-            "dilation": dilation,
-            "soft_cap": soft_cap,
-        }
+        self._how: Options = {"window": window_size, "dilation": dilation, "soft_cap": soft_cap}
 
     def mix(self, x, context, mask):
         how = {"sinks": self.sinks, "impl": self.impl, **self._how}

@@ -32,13 +32,12 @@ Args:
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Count, No, OptionError, Seed
+from regard.core import Count, No, OptionError, Options, Seed
 from regard.functional.lsh import angular_hash, sort_plan
 from regard.functional.rings import empty, extend
 from regard.functional.rows import Impl
@@ -102,7 +101,7 @@ class Reformer(HeadsMixer):
             chunks_after=chunks_after,
             same_bucket_only=same_bucket_only,
         )
-        self._rules: dict[str, Any] = {"scale": scale, "exclude_self": True, "count_once": dedup}
+        self._rules: Options = {"scale": scale, "exclude_self": True, "count_once": dedup}
         for n, factor in enumerate(self.factors):
             shape = (num_hashes, num_heads, self.heads.head_dim, factor // 2)
             self.register_buffer(f"rotations_{n}", torch.empty(shape))

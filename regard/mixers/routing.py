@@ -30,7 +30,6 @@ Args:
 """
 
 from dataclasses import replace
-from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
@@ -41,6 +40,7 @@ from regard.core import (
     Mask,
     No,
     OptionError,
+    Options,
     Scalar,
     Seed,
     Share,
@@ -112,7 +112,7 @@ class Routing(HeadsMixer):
         self.shared_qk = shared_qk
         self.attend_raw = attend_raw
         self.published = published_causal
-        self._rules: dict[str, Any] = {"scale": scale, "exclude_self": not allow_self}
+        self._rules: Options = {"scale": scale, "exclude_self": not allow_self}
         if published_causal:
             why = No("later tokens push earlier ones out of the clusters")
             self.declare(causal=why, streaming=why, cross=No("its clusters are of one axis"))

@@ -28,14 +28,13 @@ Args:
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import Above0, Mask, No, OptionError
+from regard.core import Above0, Mask, No, OptionError, Options
 from regard.functional.cache import place
 from regard.functional.rows import apart, plain_alone, side_by_side, upto, widened
 from regard.functional.sinkhorn import (
@@ -100,7 +99,7 @@ class Sinkhorn(HeadsMixer):
         self.temperature = temperature
         self.mixture = mixture
         self.num_iterations = num_iterations
-        self._how: dict[str, Any] = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
+        self._how: Options = {"block_size": block_size, "join": join, "sort_cut": sort_cut}
         self.sort_net = None
         if max_len is not None and sort_net != "attention":
             blocks = -(-max_len // block_size)

@@ -6,7 +6,6 @@
 that the parameters match. No biases unless asked for, as in the GLU paper; the Transformer paper has them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Catalog, CheckedModule, Rate, Tokens, Vectors
+from regard.core import Catalog, CheckedModule, Rate, TensorMap, Tokens, Vectors
 from regard.functional.rows import recomputed
-
-Activation = Callable[[Tensor], Tensor]
 
 
 class FeedForward(CheckedModule):
@@ -29,7 +26,7 @@ class FeedForward(CheckedModule):
         dim: int,
         hidden_dim: int | None = None,
         *,
-        activation: Activation,
+        activation: TensorMap,
         gated: bool,
         bias: bool = False,
         dropout: Rate = 0.0,
@@ -56,7 +53,7 @@ class FeedForwardKind:
     """An entry of FEED_FORWARDS: `FEED_FORWARDS["swiglu"](dim, hidden_dim)` makes the layer."""
 
     name: str
-    activation: Activation
+    activation: TensorMap
     gated: bool
 
     def __call__(

@@ -11,12 +11,9 @@ Args:
     norm_keys: True: a layer norm stands before the keys
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import nn
 
-from regard.core import Pool
+from regard.core import Options, Pool
 from regard.nn.scores import Score
 from regard.pools.learned import LearnedQueries
 
@@ -31,7 +28,7 @@ class AttentionQueryGate(Pool):
         *,
         num_queries: int,
         score: str | type[Score] = "scaled_dot",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         max_len: int | None = None,
         norm_keys: bool = False,
     ):

@@ -9,13 +9,10 @@ Args:
     hidden_dim: channels of the hidden layer; None: a multiple of dim
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import nn
 
-from regard.core import Pool
+from regard.core import Options, Pool
 from regard.nn.scores import Score
 from regard.pools.learned import LearnedQueries
 
@@ -31,7 +28,7 @@ class ContextQuery(Pool):
         hidden_dim: int | None = None,
         num_queries: int = 1,
         score: str | type[Score] = "dot",
-        score_options: Mapping[str, Any] | None = None,
+        score_options: Options | None = None,
         max_len: int | None = None,
     ):
         super().__init__(dim, num_queries=num_queries)

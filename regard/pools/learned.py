@@ -1,12 +1,9 @@
 """Queries that are parameters, and their weights over a set: what context vectors and attention-query gates share."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Marks, ShapeError
+from regard.core import Marks, Options, ShapeError
 from regard.functional.scored import normalise
 from regard.nn.scores import ActivationUnit, Score, build_score
 from regard.nn.starts import unset
@@ -24,7 +21,7 @@ class LearnedQueries(nn.Module):
         num_queries: int,
         *,
         score: str | type[Score],
-        score_options: Mapping[str, Any] | None,
+        score_options: Options | None,
         max_len: int | None,
     ):
         super().__init__()

@@ -1,10 +1,9 @@
 """The base of every kind of position, and how one is made from its options."""
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from regard.core import CheckedModule, OptionError
+from regard.core import CheckedModule, OptionError, Options
 
 Kind = Literal["absolute", "rotation", "bias", "scores"]
 
@@ -22,7 +21,7 @@ class Position(CheckedModule):
     kind: ClassVar[Kind]
 
 
-def make(cls: type[Position], facts: Mapping[str, Any], options: Mapping[str, Any]) -> Position:
+def make(cls: type[Position], facts: Options, options: Options) -> Position:
     """`facts` of the stack (dim, num_heads, max_len) go to those that take them; `options` are the kind's own.
 
     Raises UnknownNameError for an option that the kind lacks, OptionError where one is missing.

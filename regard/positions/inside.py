@@ -1,9 +1,6 @@
 """Positions that a mixer takes into its scores, made from a name and options."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core import Mixer, OptionError, Options, UnsupportedError
 from regard.positions import POSITIONS, Position, make
 
 
@@ -11,7 +8,7 @@ def inside(
     mixer: Mixer,
     num_heads: int,
     name: str | None,
-    options: Mapping[str, Any] | None,
+    options: Options | None,
     head_dim: int | None = None,
 ) -> Position | None:
     """The module of this kind for `mixer`; None where no name is given.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu
+from torch.nn.functional import silu, softplus
 
 from regard.reference._rows import Params, Row, linear, of_groups
 
@@ -16,6 +16,12 @@ def low_rank(params: Params, name: str, x: Tensor) -> Tensor:
 def unit(z: Tensor) -> Tensor:
     """Unit vectors, as the released code has them."""
     return z / (z.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def decays(params: Params, row: Row) -> tuple[Tensor, Tensor]:
+    """Steps softplus(W x + c) [T H], and what each leaves of the state: exp(-exp(A) step)."""
+    step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])
+    return step, (-params["decay.A_log"].exp() * step).exp()
 
 
 def split(

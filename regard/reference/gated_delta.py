@@ -1,10 +1,10 @@
 """Oracle of `gated_delta` (arXiv 2412.06464): the state, token by token."""
 
 import torch
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import silu
 
 from regard.reference._rows import linear, normed, oracle
-from regard.reference._scan import all_heads, split, unit
+from regard.reference._scan import all_heads, decays, split, unit
 
 
 @oracle
@@ -15,8 +15,7 @@ def gated_delta(params, options, row):
     b = 2 * b if options["negative_eigenvalues"] else b
     a = torch.ones_like(b)
     if options["decay"]:
-        step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])
-        a = (-params["decay.A_log"].exp() * step).exp()
+        _, a = decays(params, row)
     o, weights = all_heads(unit(q) / q.shape[2] ** 0.5, unit(k), v, a, b)
     y = normed(params, "norm", o).flatten(1)
     if options["gate"]:

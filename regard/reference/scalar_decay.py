@@ -1,11 +1,11 @@
 """Oracle of `scalar_decay` (arXiv 2307.08621, 2401.04658, 2405.21060): the state, token by token, with one decay a head."""
 
 import torch
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import silu
 
 from regard.reference._rotary import turned
 from regard.reference._rows import linear, normed, oracle
-from regard.reference._scan import all_heads, split
+from regard.reference._scan import all_heads, decays, split
 
 
 @oracle
@@ -18,8 +18,7 @@ def scalar_decay(params, options, row):
     gate = linear(params, "gate", row.x)
     head = torch.arange(H, dtype=q.dtype).expand(row.T, H)
     if form == "mamba2":
-        step = softplus(linear(params, "decay.project", row.x) + params["decay.bias"])  # [T H]
-        a = (-params["decay.A_log"].exp() * step).exp()
+        step, a = decays(params, row)
         o, weights = all_heads(q, k * step[..., None], v, a)
         o = o + params["skip"][:, None] * v
         weights = weights + params["skip"][:, None, None] * torch.eye(row.T, dtype=q.dtype)
