@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from regard.cli import main
 
@@ -50,8 +51,17 @@ def run_code(code: str, name: str) -> dict[str, Any]:
     return vars(module)
 
 
-def in_four_processes(function: Callable[..., None], *arguments: Any) -> None:
-    """`function(rank, *arguments)` in each; they come from one that has imported what they need."""
+def in_four_processes(function: Callable[[int, str], None], folder: str) -> None:
+    """`function(rank, folder)` in each, as one group; they come from one that has imported what they need."""
     callers = ["tests.mixers.test_routing", "tests.parallel.test_models"]
     multiprocessing.set_forkserver_preload(callers)
-    torch.multiprocessing.start_processes(function, arguments, nprocs=4, start_method="forkserver")
+    given = function, folder
+    torch.multiprocessing.start_processes(_in_a_group, given, nprocs=4, start_method="forkserver")
+
+
+def _in_a_group(rank: int, function: Callable[[int, str], None], folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/it", rank=rank, world_size=4)
+    function(rank, folder)
+    dist.barrier()
+    dist.destroy_process_group()

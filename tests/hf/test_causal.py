@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.hf import small
 from tests.hf.small import as_stack, greedy, tokenizer, transformers
+from tests.models.small import DOCUMENTS, streamed
 from tests.refused import assert_refused
 
 import regard.hf  # isort: skip
@@ -177,17 +178,11 @@ def test_maps_are_those_of_their_own_thread():
 
 
 def test_documents_of_a_stream_are_those_of_a_row():
-    """Learned positions and rotary ones; the last token comes without a number, which is that of the last document."""
-    numbers = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
+    """Learned positions and rotary ones."""
     for name in ("gpt2", "llama"):
         model = regard.hf.convert(as_stack(small.model(name)), "linear")
-        state, parts = model.initial_state(3), []
-        for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
-            given = numbers[:, at] if at.start < 11 else None
-            part, state = model.extend(IDS[:, at], state, valid=VALID[:, at], documents=given)
-            parts.append(part)
-        want = model(IDS, valid=VALID, documents=numbers)
-        torch.testing.assert_close(torch.cat(parts, 1)[VALID], want[VALID], rtol=0, atol=1e-10)
+        found, want = streamed(model, IDS, VALID), model(IDS, valid=VALID, documents=DOCUMENTS)
+        torch.testing.assert_close(found[VALID], want[VALID], rtol=0, atol=1e-10)
 
 
 def letters():

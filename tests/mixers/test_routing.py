@@ -140,8 +140,6 @@ def _moved(x, step, wrap=lambda mixer: mixer):
 
 def _several(rank, folder):
     """Writes where centroids move to: by halves over all, one half in each of two pairs, all the data in every process."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/it", rank=rank, world_size=4)
     half = X[2:] if rank % 2 else X[:2]  # of the mesh's columns; its rows hold the same data
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("same", "split"))
     split, (alone, _) = mesh["split"].get_group(), dist.new_subgroups(group_size=1)
@@ -157,8 +155,6 @@ def _several(rank, folder):
         with pytest.raises(OptionError, match="that this process is part of, got"):
             _moved(X, lambda model: after_step(model, dist.GroupMember.NON_GROUP_MEMBER))
     torch.save(found, f"{folder}/{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def test_processes_add_up_what_they_counted_over_the_group_that_splits_the_data(tmp_path):

@@ -43,26 +43,33 @@ def assert_same(found: Tensor, expected: Tensor, model: torch.nn.Module, atol: f
     torch.testing.assert_close(*gradients, rtol=0, atol=10 * atol)
 
 
-def prompts(T: int = 7, B: int = 3) -> Tensor:
-    return torch.randint(0, VOCAB, (B, T), generator=torch.Generator().manual_seed(1))
+def prompts(T: int = 7, B: int = 3, *, seed: int = 1) -> Tensor:
+    return torch.randint(0, VOCAB, (B, T), generator=torch.Generator().manual_seed(seed))
 
 
-def ragged(T: int = 7) -> Tensor:
+def ragged(T: int = 7, left: int = 4, right: int = 2, inside: int = 2) -> Tensor:
     """Rows padded left, right and inside."""
     valid = torch.ones(3, T, dtype=torch.bool)
-    valid[0, :4] = False
-    valid[1, -2:] = False
-    valid[2, 2] = False
+    valid[0, :left] = valid[1, -right:] = valid[2, inside] = False
     return valid
 
 
 def targets(T: int = 6) -> Tensor:
-    return torch.randint(0, VOCAB, (3, T), generator=torch.Generator().manual_seed(5))
+    return prompts(T, seed=5)
 
 
 def ragged_targets() -> Tensor:
-    valid = torch.ones(3, 6, dtype=torch.bool)
-    valid[0, :3] = False
-    valid[1, -1:] = False
-    valid[2, 4] = False
-    return valid
+    return ragged(6, 3, 1, 4)
+
+
+DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
+
+
+def streamed(model: Any, tokens: Tensor, valid: Tensor) -> Tensor:
+    """Logits of DOCUMENTS in a stream, whose last token comes without a number: it belongs to the last document."""
+    state, parts = model.initial_state(3), []
+    for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
+        numbers = DOCUMENTS[:, at] if at.start < 11 else None
+        part, state = model.extend(tokens[:, at], state, valid=valid[:, at], documents=numbers)
+        parts.append(part)
+    return torch.cat(parts, 1)

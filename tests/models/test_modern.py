@@ -9,9 +9,7 @@ from torch import Tensor
 
 import regard.models as m
 from regard import ShapeError
-from tests.models.small import STACK, VOCAB, language_model, prompts, ragged
-
-DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
+from tests.models.small import DOCUMENTS, STACK, VOCAB, language_model, prompts, ragged, streamed
 
 
 def test_a_pattern_is_repeated_over_the_layers():
@@ -47,7 +45,6 @@ def test_a_pattern_is_repeated_over_the_layers():
     ],
 )
 def test_packed_documents_are_separate_rows_and_so_are_those_of_a_stream(options, padded):
-    """The last token of the stream comes without a number: it belongs to the last document."""
     config = {**STACK, **options}
     kind = m.MaskedLanguageModelConfig if config.pop("masked", False) else m.LanguageModelConfig
     torch.manual_seed(0)
@@ -68,12 +65,8 @@ def test_packed_documents_are_separate_rows_and_so_are_those_of_a_stream(options
     expected = {name: parameter.grad for name, parameter in model.named_parameters()}
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
     if kind is m.LanguageModelConfig:
-        state, parts = model.initial_state(3), []
-        for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
-            numbers = DOCUMENTS[:, at] if at.start < 11 else None
-            part, state = model.extend(tokens[:, at], state, valid=valid[:, at], documents=numbers)
-            parts.append(part)
-        torch.testing.assert_close(torch.cat(parts, 1)[valid], packed[valid], rtol=0, atol=1e-10)
+        found = streamed(model, tokens, valid)
+        torch.testing.assert_close(found[valid], packed[valid], rtol=0, atol=1e-10)
 
 
 def test_max_len_bounds_a_document():

@@ -158,8 +158,6 @@ def tensor_parallel(model, mesh, *inputs, **masks):
 
 
 def _process(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/it", rank=rank, world_size=4)
     pair, found, divided = dist.new_group([0, 1]), {}, []
     for size, group in ((4, dist.group.WORLD), (2, pair)):
         for name, config in EXCHANGES.items() if rank < size else ():
@@ -187,8 +185,6 @@ def _process(rank, folder):
         config = LanguageModelConfig(mixer="softmax", feed_forward="swiglu", **FOUR)
         tensor_parallel(built(config), mesh, TOKENS, valid=VALID)
     torch.save((found, divided), f"{folder}/{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def test_two_and_four_processes_train_as_one(tmp_path):
