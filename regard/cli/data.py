@@ -3,15 +3,16 @@
 import math
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from regard.cli.arguments import Flag, Json, Words
 from regard.cli.printing import print_facts, print_json, print_table
 from regard.core import Above0, Declared, MissingDataError, OptionError, StoredDataError
-from regard.lab.data.own import OWN
-from regard.lab.data.sources.table import LICENCES, SOURCES, Source
+
+if TYPE_CHECKING:
+    from regard.lab.data.sources.table import Source
 
 
 class DataLs(Declared):
@@ -20,6 +21,9 @@ class DataLs(Declared):
     json: Json = False
 
     def run(self) -> None:
+        from regard.lab.data.own import OWN
+        from regard.lab.data.sources.table import LICENCES, SOURCES
+
         rows = [_row(source) for source in SOURCES.values()]
         own = [
             {"name": form.name, "what": form.about, "path": form.layout} for form in OWN.values()
@@ -51,6 +55,7 @@ class DataGet(Declared):
 
     def run(self) -> None:
         from regard.lab.data.sources.fetch import cache_folder, check_licence, get, missing
+        from regard.lab.data.sources.table import SOURCES
 
         if not self.names and not self.all_open:
             raise OptionError("name the sources, or say --all-open; `regard data ls` lists them")
@@ -93,6 +98,9 @@ class DataShow(Declared):
     json: Json = False
 
     def run(self) -> None:
+        from regard.lab.data.own import OWN
+        from regard.lab.data.sources.table import SOURCES
+
         about: dict[str, Any]
         if self.path:
             form = OWN[self.name]
@@ -126,7 +134,7 @@ class Data(Declared):
         self.command.run()
 
 
-def _row(source: Source) -> dict[str, Any]:
+def _row(source: "Source") -> dict[str, Any]:
     from regard.lab.data.sources.fetch import missing
 
     return {

@@ -18,7 +18,6 @@ from torch import nn
 from regard.core import OptionError, PathError, RegardError, StoredDataError
 from regard.lab.data.source import code, held
 from regard.lab.experiment.entry import Entry, commit, leaves, sources
-from regard.lab.experiment.models import FeaturesConfig
 from regard.lab.experiment.provenance import provenance, versions
 from regard.lab.experiment.question import Column, Fitted
 from regard.lab.experiment.row import Row, as_json
@@ -26,6 +25,7 @@ from regard.lab.tasks import Splits
 from regard.lab.train import DivergedError, Run, TrainConfig, fit, train
 from regard.lab.train.batches import Batches, in_order
 from regard.lab.train.checkpoint import take_weights
+from regard.lab.train.models import FeaturesConfig
 from regard.lab.train.optimizer import make_optimizer
 from regard.lab.train.resume import MAY_DIFFER
 from regard.lab.train.short import Short, short_fit

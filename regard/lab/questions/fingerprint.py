@@ -15,10 +15,10 @@ from regard.core import Mask, Mixer
 from regard.explore.readout import influence
 from regard.functional.patterns import First, Window
 from regard.lab import Column, Entry, Question, Setting, Shell
-from regard.lab.experiment.models import TokenReaderConfig
 from regard.lab.tasks import StdlibBytes
 from regard.lab.tasks.fingerprint import Ability, Address, Capacity, Counting, Lookup, Order
 from regard.lab.train import TrainConfig
+from regard.lab.train.models import TokenReaderConfig
 from regard.lab.train.short import Short
 from regard.mixers import HeadGroup
 

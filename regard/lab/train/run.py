@@ -20,6 +20,7 @@ from regard.functional.patterns import Pattern
 from regard.functional.rows import Form
 from regard.lab.data.source import held, own_code
 from regard.lab.tasks.task import DataSeed, Splits, Task
+from regard.lab.train import models  # noqa: F401  `from_json` finds their configurations
 from regard.lab.train.checkpoint import newest, take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
@@ -139,8 +140,6 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
 
 def from_json(told: Any) -> ModelConfig | None:
     """The configuration that `as_json` told; None for anything else, and for one that holds classes or functions of one's own."""
-    import regard.lab.experiment.models  # noqa: F401  whose configurations are below, too
-
     classes = {cls.name: cls for cls in _below(ModelConfig) if "name" in vars(cls)}
     with suppress(LookupError, TypeError, AttributeError, RegardError):
         cls = classes[told["name"]]
