@@ -1,7 +1,5 @@
 """One mechanism per file. MIXERS lists them; a user's own class needs no entry: pass the class to `build`."""
 
-import sys
-
 from regard.core import Catalog, Mixer
 from regard.mixers._groups import HeadGroup
 from regard.mixers.bigbird import BigBird
@@ -98,7 +96,5 @@ MIXERS: Catalog[type[Mixer]] = Catalog(
     ),
 )
 Mixer.catalogue = MIXERS
-for _mixer in MIXERS.values():
-    _mixer.__doc__ = sys.modules[_mixer.__module__].__doc__  # a mechanism is its file
 
 __all__ = ["MIXERS", "HeadGroup", "build"]

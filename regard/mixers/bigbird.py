@@ -35,6 +35,7 @@ from regard.mixers._patterned import PatternMixer
 
 
 class BigBird(PatternMixer):
+    __doc__ = __doc__
     name = "bigbird"
     family = "block-sparse"
     paper = "Zaheer et al. 2020, arXiv 2007.14062"

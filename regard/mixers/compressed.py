@@ -37,6 +37,7 @@ from regard.nn.starts import unset
 
 
 class Compressed(HeadsMixer):
+    __doc__ = __doc__
     name = "compressed"
     family = "low-rank"
     paper = "Liu et al. 2018, arXiv 1801.10198"

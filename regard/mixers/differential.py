@@ -28,6 +28,7 @@ from regard.nn.starts import NormalRows, normal_rows, projection
 
 
 class Differential(CachedMixer):
+    __doc__ = __doc__
     name = "differential"
     family = "softmax"
     operations = ("softmax",)

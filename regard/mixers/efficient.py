@@ -41,6 +41,7 @@ class State(Streamed):
 
 
 class Efficient(HeadsMixer):
+    __doc__ = __doc__
     name = "efficient"
     family = "linear"
     paper = "Shen et al. 2018, arXiv 1812.01243"

@@ -31,6 +31,7 @@ SEVEN = ("current", "previous", "next", "left", "right", "end", "start")
 
 
 class FixedPatterns(ValuesMixer):
+    __doc__ = __doc__
     name = "fixed_patterns"
     family = "score-free"
     paper = "Raganato et al. 2020, arXiv 2002.10260"

@@ -35,6 +35,7 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class Flash(ChunkedMixer):
+    __doc__ = __doc__
     name = "flash"
     family = "squared-relu"
     num_heads = 1

@@ -17,6 +17,7 @@ from regard.mixers._base import ALL
 
 
 class FNet(Mixer):
+    __doc__ = __doc__
     name = "fnet"
     family = "fourier"
     paper = "Lee-Thorp et al. 2021, arXiv 2105.03824"

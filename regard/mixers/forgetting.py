@@ -24,6 +24,7 @@ from regard.nn.starts import projection
 
 
 class Forgetting(CachedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "forgetting"
     family = "softmax"
     paper = "Lin et al. 2025, arXiv 2503.02130"

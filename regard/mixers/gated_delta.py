@@ -25,6 +25,7 @@ from regard.nn.starts import projection
 
 
 class GatedDelta(ScanMixer):
+    __doc__ = __doc__
     name = "gated_delta"
     paper = "Yang et al. 2024, arXiv 2412.06464"
     variants = {

@@ -30,6 +30,7 @@ RANK, POWER = 16, 1 / 16
 
 
 class GatedLinear(ScanMixer):
+    __doc__ = __doc__
     name = "gated_linear"
     paper = "Yang et al. 2023, arXiv 2312.06635"
     variants = {

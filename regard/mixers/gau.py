@@ -33,6 +33,7 @@ from regard.nn.gated import VIEW_STD, GatedUnit, RelativeBias, RelativeForm
 
 
 class GAU(CachedMixer):
+    __doc__ = __doc__
     name = "gau"
     family = "squared-relu"
     paper = "Hua et al. 2022, arXiv 2202.10447"

@@ -22,6 +22,7 @@ from regard.mixers._patterned import PatternMixer
 
 
 class Global(PatternMixer):
+    __doc__ = __doc__
     name = "global"
     paper = "Ainslie et al. 2020, arXiv 2004.08483"
     capabilities = PatternMixer.capabilities.but(

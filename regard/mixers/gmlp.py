@@ -30,6 +30,7 @@ NEAR_ZERO = 1e-3
 
 
 class GMLP(CachedMixer):
+    __doc__ = __doc__
     name = "gmlp"
     family = "score-free"
     paper = "Liu et al. 2021, arXiv 2105.08050"

@@ -50,6 +50,7 @@ class State(Streamed):
 
 
 class HeadGroups(HeadsMixer):
+    __doc__ = __doc__
     name = "head_groups"
     family = "banded"
     paper = "Roy et al. 2020, arXiv 2003.05997"

@@ -35,6 +35,7 @@ DEFAULT = (Window(64, 64), Window(64, 64, 8), Window(64, 64) | First(1))
 
 
 class HeadMix(PatternMixer):
+    __doc__ = __doc__
     name = "head_mix"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
     variants = {

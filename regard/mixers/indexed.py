@@ -29,6 +29,7 @@ from regard.nn.starts import projection
 
 
 class Indexed(SelectedMixer):
+    __doc__ = __doc__
     name = "indexed"
     paper = "DeepSeek-AI 2025, arXiv 2512.02556"
     variants = {

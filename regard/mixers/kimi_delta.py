@@ -23,6 +23,7 @@ from regard.nn.starts import projection
 
 
 class KimiDelta(ScanMixer):
+    __doc__ = __doc__
     name = "kimi_delta"
     paper = "Moonshot AI 2025, arXiv 2510.26692"
     variants = {"bounded": {"least_decay": -0.5, "conv_size": None}, "wide": {"value_dim": 10}}

@@ -29,6 +29,7 @@ from regard.nn.heads import LatentHeads, alone
 
 
 class Latent(CachedMixer):
+    __doc__ = __doc__
     name = "latent"
     family = "softmax"
     operations = ("softmax",)

@@ -24,6 +24,7 @@ from regard.mixers._recurrent import RecurrentMixer, State
 
 
 class Linear(RecurrentMixer):
+    __doc__ = __doc__
     name = "linear"
     paper = "Katharopoulos et al. 2020, arXiv 2006.16236"
     capabilities = RecurrentMixer.capabilities.but(

@@ -37,6 +37,7 @@ NUM_SLOTS = 128
 
 
 class Linformer(HeadsMixer):
+    __doc__ = __doc__
     name = "linformer"
     family = "low-rank"
     paper = "Wang et al. 2020, arXiv 2006.04768"

@@ -24,6 +24,7 @@ from regard.nn.heads import HeadBias, HeadNorm
 
 
 class Local(HeadsMixer):
+    __doc__ = __doc__
     name = "local"
     family = "banded"
     paper = "Parmar et al. 2018, arXiv 1802.05751"

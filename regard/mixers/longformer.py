@@ -32,6 +32,7 @@ from regard.mixers._patterned import PatternMixer
 
 
 class Longformer(PatternMixer):
+    __doc__ = __doc__
     name = "longformer"
     paper = "Beltagy et al. 2020, arXiv 2004.05150"
     capabilities = PatternMixer.capabilities.but(exchange="halo")

@@ -37,6 +37,7 @@ from regard.nn.starts import glorot_matrices, uniform, unset
 
 
 class LuongLocal(CachedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "luong_local"
     family = "banded"
     paper = "Luong et al. 2015, arXiv 1508.04025"

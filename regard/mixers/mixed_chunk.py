@@ -30,6 +30,7 @@ from regard.mixers._chunked import ChunkedMixer, Parts
 
 
 class MixedChunk(ChunkedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "mixed_chunk"
     family = "linear"
     capabilities = ChunkedMixer.capabilities.but(

@@ -37,6 +37,7 @@ SYNTHESIZERS: dict[str, Any] = {
 
 
 class Mixture(SynthesizerMixer):
+    __doc__ = __doc__
     name = "mixture"
     capabilities = ALL.but(
         cross=No("its synthetic members make weights for positions of one sequence"),

@@ -21,6 +21,7 @@ from regard.nn.heads import alone
 
 
 class MLPMixer(Mixer):
+    __doc__ = __doc__
     name = "mlp_mixer"
     family = "score-free"
     paper = "Tolstikhin et al. 2021, arXiv 2105.01601"

@@ -20,6 +20,7 @@ from regard.mixers._selected import SelectedMixer
 
 
 class MoBA(SelectedMixer):
+    __doc__ = __doc__
     name = "moba"
     paper = "Lu et al. 2025, arXiv 2502.13189"
     capabilities = SelectedMixer.capabilities.but(

@@ -28,6 +28,7 @@ from regard.nn.starts import projection
 
 
 class NativeSparse(SelectedMixer):
+    __doc__ = __doc__
     name = "native_sparse"
     paper = "Yuan et al. 2025, arXiv 2502.11089"
     capabilities = SelectedMixer.capabilities.but(

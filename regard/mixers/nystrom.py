@@ -21,6 +21,7 @@ from regard.nn.starts import unset
 
 
 class Nystrom(HeadsMixer):
+    __doc__ = __doc__
     name = "nystrom"
     family = "low-rank"
     paper = "Xiong et al. 2021, arXiv 2102.03902"

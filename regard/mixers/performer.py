@@ -56,6 +56,7 @@ class State(Streamed):
 
 
 class Performer(RecurrentMixer):
+    __doc__ = __doc__
     name = "performer"
     paper = "Choromanski et al. 2020, arXiv 2009.14794"
     capabilities = RecurrentMixer.capabilities.but(

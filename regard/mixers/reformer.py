@@ -47,6 +47,7 @@ from regard.nn.starts import normal
 
 
 class Reformer(HeadsMixer):
+    __doc__ = __doc__
     name = "reformer"
     family = "hashed"
     paper = "Kitaev et al. 2020, arXiv 2001.04451"

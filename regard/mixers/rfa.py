@@ -36,6 +36,7 @@ from regard.nn.starts import projection, unset
 
 
 class RFA(RecurrentMixer):
+    __doc__ = __doc__
     name = "rfa"
     paper = "Peng et al. 2021, arXiv 2103.02143"
     capabilities = RecurrentMixer.capabilities.but(

@@ -57,6 +57,7 @@ SHARED = {"shared_qk": True, "allow_self": False}
 
 
 class Routing(HeadsMixer):
+    __doc__ = __doc__
     name = "routing"
     family = "routed"
     paper = "Roy et al. 2020, arXiv 2003.05997"

@@ -31,6 +31,7 @@ from regard.nn.starts import unset
 
 
 class ScalarDecay(ScanMixer):
+    __doc__ = __doc__
     name = "scalar_decay"
     paper = "Sun et al. 2023, arXiv 2307.08621"
     capabilities = ScanMixer.capabilities.but(positions=frozenset({"absolute"}))

@@ -28,6 +28,7 @@ from regard.nn.scores import Score, build_score
 
 
 class Scored(CachedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "scored"
     family = "softmax"
     paper = "Luong et al. 2015, arXiv 1508.04025"

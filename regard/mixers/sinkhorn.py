@@ -51,6 +51,7 @@ from regard.nn.sort_net import Kind, SortNet, block_scores, gumbel
 
 
 class Sinkhorn(HeadsMixer):
+    __doc__ = __doc__
     name = "sinkhorn"
     family = "sorted"
     paper = "Tay et al. 2020, arXiv 2002.11296"

@@ -34,6 +34,7 @@ from regard.positions.relative import BiasPosition
 
 
 class Softmax(CachedMixer, HeadsMixer):
+    __doc__ = __doc__
     name = "softmax"
     family = "softmax"
     paper = "Vaswani et al. 2017, arXiv 1706.03762"

@@ -39,6 +39,7 @@ from regard.mixers._patterned import PatternMixer
 
 
 class Strided(PatternMixer):
+    __doc__ = __doc__
     name = "strided"
     paper = "Child et al. 2019, arXiv 1904.10509"
     capabilities = PatternMixer.capabilities.but(

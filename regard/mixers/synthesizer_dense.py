@@ -22,6 +22,7 @@ from regard.nn.logits import DenseLogits
 
 
 class SynthesizerDense(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_dense"
     capabilities = SynthesizerMixer.capabilities.but(
         any_length=No("a token makes one logit for each of max_len positions"),

@@ -24,6 +24,7 @@ from regard.nn.logits import FactorizedDenseLogits
 
 
 class SynthesizerFactorizedDense(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_factorized_dense"
     capabilities = SynthesizerMixer.capabilities.but(
         any_length=No("the products of its factors are max_len logits")

@@ -16,6 +16,7 @@ from regard.nn.logits import FactorizedRandomLogits
 
 
 class SynthesizerFactorizedRandom(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_factorized_random"
     capabilities = SynthesizerMixer.capabilities.but(
         any_length=No("its factors have one row for each of max_len positions"),

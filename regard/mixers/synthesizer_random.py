@@ -16,6 +16,7 @@ from regard.nn.logits import RandomLogits
 
 
 class SynthesizerRandom(SynthesizerMixer):
+    __doc__ = __doc__
     name = "synthesizer_random"
     capabilities = SynthesizerMixer.capabilities.but(
         any_length=No("its weights are a table of max_len by max_len positions")

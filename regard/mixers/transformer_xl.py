@@ -62,6 +62,7 @@ class State(Streamed):
 
 
 class TransformerXL(HeadsMixer):
+    __doc__ = __doc__
     name = "transformer_xl"
     family = "relative"
     paper = "Dai et al. 2019, arXiv 1901.02860"
