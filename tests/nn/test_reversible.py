@@ -49,21 +49,6 @@ def test_reversible_training_is_plain_training(name):
     torch.testing.assert_close(our_grads, plain_grads, rtol=1e-9, atol=1e-10)
 
 
-def test_gradients_are_of_the_parameters_that_a_call_was_given():
-    x = torch.randn(2, 11, DIM, dtype=torch.float64)
-    grads = []
-    for recompute in (False, True):
-        model = stack(2, recompute=recompute, name="rfa").double()
-        model.blocks[1].g[0] = model.blocks[0].g[0]  # shared
-        given = {n: z.detach() * 0.5 for n, z in model.named_parameters()}
-        leaves = [z.requires_grad_() for z in given.values()]
-        moved = {n: 1.1 * z for n, z in given.items()}
-        torch.manual_seed(1)
-        y = torch.func.functional_call(model, moved, (x, Mask(causal=True)))
-        grads.append(torch.autograd.grad(y.square().sum(), leaves))
-    torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-10)
-
-
 def test_stored_activations_do_not_grow_with_depth():
     def stored(depth: int, recompute: bool) -> int:
         model = stack(depth, recompute=recompute, name="local", device="meta").requires_grad_(False)
