@@ -56,9 +56,11 @@ class Inputs(metaclass=CheckedOptions):
         return [str(word) for word in given[row]]
 
 
-def as_inputs(given: Any) -> Inputs:
-    """A tensor, a tuple of arguments, a mapping (of arguments by name, or a batch of fields), or Inputs."""
-    if isinstance(given, Mapping) and {"tokens", "source", "first", "valid"} & set(given):
+def as_inputs(given: Any, model: Any) -> Inputs:
+    """A tensor, a tuple of arguments, a mapping (of arguments by name, or a batch of the model's fields), or Inputs."""
+    columns = {one.name for one in getattr(getattr(model, "config", None), "fields", ())}
+    arguments = {"tokens", "source", "first", "valid"} - columns
+    if isinstance(given, Mapping) and arguments & set(given):
         given = Inputs((), dict(given))
     if isinstance(given, Inputs):
         found = dict(given.kwargs)

@@ -96,7 +96,7 @@ def page(
     Raises UnsupportedError where a model has nothing to show, OptionError where the weights do not fit max_bytes.
     """
     shown: Data = {"words": words, "others": others, "image": image}
-    given = replace(as_inputs(inputs), **{k: v for k, v in shown.items() if v is not None})
+    given = replace(as_inputs(inputs, model), **{k: v for k, v in shown.items() if v is not None})
     models = [model] if compare is None else [model, compare]
     answers = answer if isinstance(answer, tuple) else (answer, answer)
     if len(names) < len(models):

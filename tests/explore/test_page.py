@@ -30,7 +30,14 @@ from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
-from regard.models import ClassifierConfig, DINConfig, HANConfig, LanguageModelConfig, pad_documents
+from regard.models import (
+    AutoIntConfig,
+    ClassifierConfig,
+    DINConfig,
+    HANConfig,
+    LanguageModelConfig,
+    pad_documents,
+)
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
@@ -546,3 +553,10 @@ def test_a_table_is_drawn_in_evaluation():
         page(model, batch, measure="influence")
     assert model.training
     assert all(torch.equal(was[name], z) for name, z in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["valid", "source"])
+def test_a_column_may_be_called_as_an_argument_is(name):
+    fields = Categorical(name, 8), Categorical("other", 8)
+    batch = {one.name: torch.tensor([2, 3]) for one in fields}
+    assert name in page(AutoIntConfig(fields=fields, dim=8).build(), batch).html

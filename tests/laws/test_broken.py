@@ -344,6 +344,10 @@ BROKEN = {
     "claims no memory": ("complexity", declares(Linear, memory="H K V")),
     "claims a sum without its fastest term": ("complexity", declares(Linear, time="T H M V + T^2 H K")),
     "keeps every tile": ("training_memory", KeepsEveryTile),
+    "forgets padding in training": ("randomness", around(Softmax, lambda m, mix, x, context, mask: mix(
+        x, context, replace(mask, valid=None) if m.training else mask), "mix"), "interior padding: training"),
+    "takes the first head's pairs for all": ("isolation", around(Softmax, lambda m, mix, x, context, mask: mix(
+        x, context, mask if mask.pairwise is None else replace(mask, pairwise=mask.pairwise[:, :1])), "mix"), "head 1 change nothing"),
     "refuses silently": ("refusals", around(Linear, lambda m, require, what: None, "require")),
     "rounds to bfloat16": ("low_precision",
         output(Softmax, lambda m, x, y, _: y.bfloat16().float() if y.dtype == torch.float32 else y), "float32: output"),

@@ -1,6 +1,7 @@
 """Run: the whole configuration of one training run, and the function that starts it."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import Declared, OptionError, RegardError, checked, tuples
+from regard.core import Declared, OptionError, RegardError, checked, shown, tuples
 from regard.core.files import check_writable, text_sha256
 from regard.core.memory import require_memory
 from regard.functional.patterns import Pattern
@@ -118,15 +119,23 @@ def load(run_dir: str | Path, run: Run | None = None, *, splits: Splits | None =
     `splits` to save loading the task's again. Raises OptionError where there is no run or its configuration cannot be read
     back, StoredDataError where a checkpoint is damaged.
     """
+    _, found = newest(run_dir, "load")
+    stored = found.state.get("run", {}).get("model")
     if run:
-        model = _filled(run.model, (splits or Splits.of(run.task)).facts).build()
+        config = _filled(run.model, (splits or Splits.of(run.task)).facts)
+        ours = as_json(config)
+        for name in ours.keys() & (stored or {}).keys():
+            if _without_code(ours[name]) != _without_code(stored[name]):
+                raise OptionError(
+                    f"load: {name} is {shown(stored[name])} in {run_dir}, and {shown(ours[name])} in the Run. Pass the Run that made it."
+                )
+        model = config.build()
     else:
-        _, found = newest(run_dir, "load")
         try:
-            config = from_json(found.state.get("run", {}).get("model"))
-            if not config:
+            read = from_json(stored)
+            if not read:
                 raise OptionError("it holds what JSON does not")
-            model = config.build()
+            model = read.build()
         except RegardError as error:  # a function of one's own
             raise OptionError(
                 f"load: the configuration in {run_dir} cannot be read back: {error}. Pass the Run: load(folder, run)."
@@ -181,6 +190,11 @@ def _named(one: Any) -> Any:
         return name
     told = json.dumps([own_code(one), held(one)], default=_named)
     return f"{module}:{name} {text_sha256(told)[:16]}"
+
+
+def _without_code(told: Any) -> str:
+    """What `as_json` told, without the checksums of code, which may have been edited since."""
+    return re.sub(r" [0-9a-f]{16}\b", "", json.dumps(told))
 
 
 def _check_memory(config: ModelConfig) -> None:

@@ -69,7 +69,7 @@ def _no_key_is_deaf(
 
 
 def isolation(subject: Subject) -> None:
-    """A pair that the masks forbid is not felt, directly; this needs no oracle."""
+    """A pair that the masks forbid is not felt, directly, and those of each head are its own; this needs no oracle."""
     subject.require_declared("pairwise")
     mixer = subject.make()
     x = subject.tokens(1, T)
@@ -82,6 +82,17 @@ def isolation(subject: Subject) -> None:
             forbidden.fill_diagonal_(False)
         felt = influence(mixer, request, x)[0]
         require(not felt[forbidden].any(), f"{request.label}: a forbidden pair is felt")
+        _heads_have_their_own(mixer, request, x, request.mask.pairwise)
+
+
+@torch.no_grad()
+def _heads_have_their_own(mixer: Mixer, request: Request, x: Tensor, pairs: Tensor) -> None:
+    """A head that loses all of its pairs changes the output."""
+    y = request(mixer, x)
+    for head in range(pairs.shape[1]):
+        less = pairs.index_fill(1, torch.tensor([head]), False)
+        moved = not torch.equal(request.but("", pairwise=less)(mixer, x), y)
+        require(moved, f"{request.label}: the pairs of head {head} change nothing")
 
 
 def _weighted(mixer: Mixer, request: Request, xs: Tensor, keys: int) -> Tensor:

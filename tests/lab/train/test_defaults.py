@@ -166,6 +166,9 @@ def test_a_run_whose_options_are_no_json_and_data_of_another_task_are_named(tmp_
     ):
         load(tmp_path / "run")
     assert load(tmp_path / "run", run).config.mixer_options == patterns
+    other = replace(run, model=replace(run.model, num_layers=run.model.num_layers + 1))
+    with pytest.raises(OptionError, match=r"num_layers is .* Pass the Run that made it"):
+        load(tmp_path / "run", other)
     labelled = replace(Splits.of(task), facts={"num_classes": 2})
     with pytest.raises(OptionError, match="language_model has no num_classes"):
         start(run, tmp_path / "other", splits=labelled, progress=False)
