@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin
 
 import tyro
@@ -37,7 +36,6 @@ PLAIN = {
 """What tyro says -> what is said here."""
 Flag = FlagCreatePairsOff[bool]
 Types = Mapping[str, Any]  # of options, by their names
-NO_TYPES: Types = MappingProxyType({})
 Words = tuple[str, ...]  # separated by spaces
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
@@ -144,7 +142,7 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-def given_options(words: Sequence[str], types: Types = NO_TYPES) -> dict[str, Any]:
+def given_options(words: Sequence[str], types: Types | None = None) -> dict[str, Any]:
     """Returns what words NAME=VALUE give. Raises OptionError where a name comes twice."""
     found = {}
     for name, value in (option(word, types) for word in words):
@@ -154,7 +152,7 @@ def given_options(words: Sequence[str], types: Types = NO_TYPES) -> dict[str, An
     return found
 
 
-def option(word: str, types: Types = NO_TYPES) -> tuple[str, Any]:
+def option(word: str, types: Types | None = None) -> tuple[str, Any]:
     """A Python literal where the value is one, a value such as `[Window(4, 4), Block(8) | First(1)]`, and text otherwise.
 
     Where its type is that of a path or a text, the value is as it was typed.
@@ -162,7 +160,7 @@ def option(word: str, types: Types = NO_TYPES) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if not equals or not name:
         raise OptionError(f"options are written NAME=VALUE, got {word!r}")
-    kind = types.get(name)
+    kind = (types or {}).get(name)
     if "Path" in str(kind):
         return name, Path(value)
     if kind in (str, str | None):

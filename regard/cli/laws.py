@@ -73,7 +73,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
             raise OptionError(
                 f"{cls.__name__} inherits the variant {variant!r}: {error}. Override what it inherits: {', '.join(inherited)}"
             ) from error
-    found: dict[str, dict[str, Verdict]] = {}
+    found = dict[str, dict[str, Verdict]]()
     with Console(stderr=True).status("laws") as status:
         for variant, factory in factories.items():
             for verdict in judge_mixer(factory, asked, oracle=slow):

@@ -3,31 +3,27 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.utils.stateless import _reparametrize_module
 
 
 def with_own(f: Callable) -> Callable:
-    """f, a module or a method of one, with the parameters that the module has now."""
+    """f, a module or a method of one, with the parameters that the module has now; those of FSDP are other tensors in a backward, and stay."""
     if is_compiling():
         return f
     module: Any = getattr(f, "__self__", f)
-    return partial(_with, dict(module.named_parameters(remove_duplicate=False)), module, f)
+    given = dict(module.named_parameters(remove_duplicate=False))
 
+    def call(*arguments: Any, **options: Any) -> Any:
+        changed = any(z is not given.get(name) for name, z in module.named_parameters())
+        in_parts = any(hasattr(part, "unshard") for part in module.modules())
+        with _reparametrize_module(module, given) if changed and not in_parts else nullcontext():
+            return f(*arguments, **options)
 
-def _with(
-    given: dict[str, Tensor], module: nn.Module, f: Callable, *arguments: Any, **options: Any
-) -> Any:
-    """f with these parameters of the module; those of FSDP are other tensors in a backward, and stay."""
-    changed = any(z is not given.get(name) for name, z in module.named_parameters())
-    in_parts = any(hasattr(part, "unshard") for part in module.modules())
-    with _reparametrize_module(module, given) if changed and not in_parts else nullcontext():
-        return f(*arguments, **options)
+    return call
 
 
 def as_now(module: Any) -> Any:

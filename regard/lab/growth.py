@@ -77,6 +77,6 @@ def _parts(points: Points, power: float) -> list[tuple[float, float]]:
     from scipy.optimize import nnls
 
     powers = list(dict.fromkeys([power, 0.0, 1.0]))[: len(points)]
-    n, v = np.array(points, dtype=float).T
+    n, v = np.array(points, float).T
     columns = np.stack([(n / n[-1]) ** p for p in powers], 1) / v[:, None]
     return list(zip(powers, nnls(columns, np.ones(len(v)))[0].tolist(), strict=True))

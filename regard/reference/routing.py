@@ -51,7 +51,7 @@ def routing(params, options, row):
                 keys = [j for j in keys if j != i]
             if keys:
                 used.append(softmax({j: tokens[j] @ query for j in keys}))
-        total: dict[int, Tensor] = {}
+        total = dict[int, Tensor]()
         for weights in used:
             for j, w in weights.items():
                 total[j] = total.get(j, 0) + w / len(used)

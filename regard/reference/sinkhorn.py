@@ -33,7 +33,7 @@ def sinkhorn(params, options, row):
     iterations = None if causal else options["num_iterations"]
     S = sorting(block_scores() / options["temperature"], iterations)
     one = torch.eye(T, dtype=row.x.dtype, device=row.x.device)
-    slots: dict[tuple[int, int], list[Tensor]] = {}
+    slots = dict[tuple[int, int], list[Tensor]]()
     for h in range(H):
         for g in range(N):  # the columns of block g of the sorted keys, as weights over tokens
             slots[h, g] = []

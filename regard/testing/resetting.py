@@ -51,7 +51,7 @@ def _not_restored(
 ) -> tuple[list[str], list[str]]:
     """Tensors that keep the memory's content, or are other constants; and random parameters that start elsewhere."""
     left = []
-    elsewhere: list[str] = []
+    elsewhere = list[str]()
     parameters = dict(built.named_parameters())
     states = [tensors(module) for module in (again, built, other)]
     for name, x in tensors(reset).items():

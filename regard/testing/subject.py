@@ -109,6 +109,8 @@ class Subject(Judged):
         self.dim = first.dim
         self.num_heads = getattr(first, "num_heads", 1)
         self.longest = 10**9 if self.can.any_length else first.max_len or 10**9
+        if self.longest < T:
+            raise OptionError(f"the laws take rows of {T} tokens, and max_len is {self.longest}")
         self.streams = self.can.streaming == "exact"  # `extend` equals `forward`, however it is cut
         self.options = first.options
         impl = self.options.get("impl")

@@ -96,7 +96,7 @@ def judge(subject: S, laws: Mapping[str, Law[S]]) -> Iterator[Verdict]:
         sentence = ""
         cause = None
         began = perf_counter()
-        errors: list[float] = []
+        errors = list[float]()
         token = _errors.set(errors)
         try:
             with limited():

@@ -40,4 +40,4 @@ def embedded(value: Any) -> str:
 
 @cache
 def asset(package: str, name: str) -> str:
-    return files(package).joinpath(name).read_text(encoding="utf-8")
+    return files(package).joinpath(name).read_text("utf-8")

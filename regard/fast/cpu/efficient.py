@@ -48,7 +48,7 @@ def attend(q, k, v, *, mask: Mask, form: Form) -> Tensor:
 def piece_sizes(k: OwnKeys, m: Float[Tensor, "B H K"], tile: int) -> list[int]:
     """Lengths of pieces within which no channel's largest key, from m on, moves by more than RANGE; NaN counts as no move."""
     left = [z.shape[2] for z in k.split(tile, 2)][::-1]
-    sizes: list[int] = []
+    sizes = list[int]()
     while left:
         t, start = left.pop(), sum(sizes)
         part = k[:, :, start : start + t].type_as(m)

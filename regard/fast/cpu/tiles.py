@@ -77,7 +77,7 @@ def window_tiles(
 
 def _made(part: Part, causal: bool, H: int, T: int, size: int) -> Iterator[Tile]:
     terms, earlier = part.terms, part.earlier
-    known: dict[tuple, Tensor] = {}
+    known = dict[tuple, Tensor]()
     for rows, first, c in _cuts(terms, T, size):
         each = [_keys(term.keys(first, c, T, causal), rows, H, T, causal) for term in terms]
         keys, places = zip(*each, strict=True)

@@ -99,7 +99,7 @@ def read_labelled(path: Path, *, text: str = "text", label: str = "label") -> Te
     table = read_delimited(path)
     pairs = zip(column(table, text), column(table, label), strict=True)
     labelled = [(words.encode(), name) for words, name in pairs if name]
-    names = np.array([name for _, name in labelled], dtype=object)
+    names = np.array([name for _, name in labelled], object)
     classes, labels = np.unique(names, return_inverse=True)
     return Texts([words for words, _ in labelled], labels, classes.tolist())
 

@@ -103,7 +103,7 @@ class _Canvas:
         self.near = near[:, (near**2).sum(0) <= (2 * drawing.clearance) ** 2]
         edge = reach + int(2 * drawing.thickness) + 2
         side = 2 * drawing.size + 2 * reach
-        self.taken = np.ones((count, side, side), dtype=bool)
+        self.taken = np.ones((count, side, side), bool)
         self.taken[:, edge:-edge, edge:-edge] = False
         self.origin = reach
 
@@ -160,7 +160,7 @@ def _way(angles: Floats) -> Floats:
 def _round(drawing: Drawing, count: int, rng: np.random.Generator) -> Pictures:
     canvas = _Canvas(drawing, count, rng)
     border = 2 * drawing.seed_distance
-    every = np.ones(count, dtype=bool)
+    every = np.ones(count, bool)
     angle = canvas.directions()
     middle = rng.uniform(border, drawing.size - 1 - border, (count, 1, 2)).repeat(_DRAWS, 1)
     beside = middle + drawing.seed_distance * _way(angle)

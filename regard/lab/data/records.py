@@ -37,7 +37,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: list) -> "Ragged":
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        lengths = np.array([len(row) for row in rows], np.int64)
         return cls(np.concatenate([[], *rows], dtype=np.int32, casting="unsafe"), lengths)
 
     @classmethod
@@ -107,7 +107,7 @@ class Records(Dataset):
 
     def gather(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Name -> tensor [len(indices) ...]; sequences are padded with the missing id, to a length of at least 1."""
-        rows = np.asarray(indices, dtype=np.int64)
+        rows = np.asarray(indices, np.int64)
         return {name: _tensor(column[rows]) for name, column in self.columns.items()}
 
     def column(self, name: str) -> Tensor:
@@ -121,7 +121,7 @@ class Records(Dataset):
     @property
     def lengths(self) -> Int[Tensor, "n"]:
         """Tokens of each item: what a budget of tokens is spent on."""
-        found = np.full(len(self), not self._counted, dtype=np.int64)
+        found = np.full(len(self), not self._counted, np.int64)
         for column in map(self.columns.__getitem__, self._counted):
             found += column.lengths  # type: ignore[union-attr]  # those are sequences
         return torch.from_numpy(found)

@@ -148,7 +148,7 @@ class Schema:
         _values(field.name, column, type(field).__name__.lower())
         ids = {None: MISSING, **self.ids[field.of.name]}
         if isinstance(field, Categorical):
-            return np.array([ids.get(cell, UNKNOWN) for cell in column], dtype=np.int32)
+            return np.array([ids.get(cell, UNKNOWN) for cell in column], np.int32)
         rows = (_members(field.name, cell) for cell in column)
         return Ragged.of([[ids.get(value, UNKNOWN) for value in row] for row in rows])
 

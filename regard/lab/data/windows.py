@@ -33,7 +33,7 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
     """
     tokens = (np.frombuffer(text, dtype=np.uint8).astype(np.int32) + 1 for text in texts)
     begun = [np.append(np.int32(START), one) for one in tokens]
-    stream = np.concatenate(begun or [np.empty(0, dtype=np.int32)])
+    stream = np.concatenate(begun or [np.empty(0, np.int32)])
     asked = len(stream) - 1
     if asked < length:
         raise OptionError(
@@ -43,6 +43,6 @@ def cut(who: str, texts: Iterable[bytes], length: int) -> Windows:
     starts = np.arange(0, asked, length)
     starts[-1] = asked - length
     rows = starts[:, None] + np.arange(length)
-    again = np.zeros(rows.shape, dtype=bool)
+    again = np.zeros(rows.shape, bool)
     again[-1, : -asked % length] = True
     return Windows(stream[rows], np.where(again, IGNORED, labels[rows + 1]), again)

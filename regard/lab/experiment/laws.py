@@ -291,8 +291,8 @@ def _small(question: Question, load: Load) -> str:
 
 def worst_commit(question: Question) -> str:
     """Commit of all that it holds, "+changes" where a part has some."""
-    held = [[one.holds for one in question.entries], [one.holds for one in question.trained]]
-    return commit(question.measures, held)
+    parts = (*question.entries, *question.trained)
+    return commit(question.measures, [one.holds for one in parts])  # type: ignore[attr-defined]
 
 
 def _same(question: Question, load: Load) -> str:

@@ -35,7 +35,7 @@ def write_page(rows: Iterable[Row], path: str | Path) -> Path:
     path = Path(path)
     text = render(rows)
     with whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, "utf-8")
     return path
 
 
@@ -63,5 +63,5 @@ def document(rows: Iterable[Row], path: str | Path, drawn: str | Path | None = N
     path = Path(path)
     shown = os.path.relpath(drawn, path.parent) if drawn else None
     with whole(path) as partial:
-        partial.write_text(markdown(of_question(asked[0]), shown), encoding="utf-8")
+        partial.write_text(markdown(of_question(asked[0]), shown), "utf-8")
     return path

@@ -34,7 +34,7 @@ class StdlibPermuted(OfStdlib, LanguageModelling):
         spared = (windows.tokens == START) | windows.again
         chance = np.where(spared, 2.0, draw.rng.random(tokens.shape))
         asked = chance.argsort(1)[:, : max(1, tokens.shape[1] // self.k)]
-        order = np.full(tokens.shape, CONTEXT, dtype=np.int32)
+        order = np.full(tokens.shape, CONTEXT, np.int32)
         np.put_along_axis(order, asked, np.arange(asked.shape[1], dtype=np.int32)[None], axis=1)
         order[spared] = CONTEXT
         labels = np.where(order == CONTEXT, np.int32(IGNORED), tokens)

@@ -67,7 +67,7 @@ class Adult(TableTask):
         income = [answer == ">50K" for answer in people["income"]]
         never = [status == "Never-married" for status in people["marital_status"]]
         fields = {name: column for name, column in people.items() if name not in _NO_FIELDS}
-        labels = np.array([income, never], dtype=float).T
+        labels = np.array([income, never], float).T
         parts = _drawn(len(income), self.seed)
         return table_splits(fields, labels, parts, min_count=self.min_count)
 
@@ -106,7 +106,7 @@ class OwnTable(TableTask):
             for name, cells in table.items()
             if name != self.target
         }
-        labels = np.array([[given[row] == positive] for row in kept], dtype=float)
+        labels = np.array([[given[row] == positive] for row in kept], float)
         parts = _drawn(len(kept), self.seed)
         if any(labels[part].sum() in (0, len(part)) for part in parts):
             raise OptionError(
@@ -189,7 +189,7 @@ class Asked(NamedTuple):
 def numbered(values: Sequence) -> tuple[Integers, list]:
     """The number of each value, in the order in which they come first; and the values by number."""
     numbers: dict = {}
-    found = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+    found = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
     return found, list(numbers)
 
 
@@ -259,7 +259,7 @@ def parse_movielens(ratings: bytes, films: bytes, users: bytes) -> RatedFilms:
     rated, about, people = map(_columns, (ratings, films, users))
     user, names = numbered(rated["user_id"])
     item, titles = numbered(rated["item_id"])
-    stars, time = (np.array(rated[name], dtype=float) for name in ("rating", "timestamp"))
+    stars, time = (np.array(rated[name], float) for name in ("rating", "timestamp"))
     genres = dict(zip(about["item_id"], (g.split() for g in about["genre"]), strict=True))
     place = {name: row for row, name in enumerate(people["user_id"])}
     rows = [place[name] for name in names]

@@ -112,7 +112,7 @@ def divided(emails: Sequence[Email], seed: int) -> tuple[list[bytes], Integers, 
     some = (email for email in emails if email.body.strip())
     once = first_of_each(some, key=lambda email: b" ".join(email.body.split()))
     kept = [email for email in once if email.folder != HARD]
-    labels = np.array([email.folder.startswith("spam") for email in kept], dtype=np.int64)
+    labels = np.array([email.folder.startswith("spam") for email in kept], np.int64)
     spam = np.flatnonzero(labels == 1)
     ham = np.random.default_rng(seed).permutation(np.flatnonzero(labels == 0))
     chosen = np.sort(np.concatenate([spam, ham[: len(spam)]]))

@@ -41,8 +41,7 @@ class Distillation(Task):
             )
 
     def load(self) -> Splits:
-        count = len(self.ids) // self.length
-        rows = self.ids[: count * self.length].view(count, self.length).numpy()
+        rows = self.ids.unfold(0, self.length, self.length).numpy()
         parts = rows[2 * HELD :], rows[:HELD], rows[HELD : 2 * HELD]
         return Splits(*(Examples.windows(part, part) for part in parts))
 

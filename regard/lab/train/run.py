@@ -175,14 +175,18 @@ def _field(told: Mapping[str, Any]) -> Field:
 
 def as_json(model: ModelConfig) -> dict[str, Any]:
     """All fields as JSON values; a class or a function by its name, one of your own with its module and a checksum of its code."""
-    return json.loads(json.dumps({"name": model.name} | vars(model), default=_named))
+    return json.loads(json.dumps({"name": model.name} | _fields(model), default=_named))
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
 def _named(one: Any) -> Any:
     if isinstance(one, partial):
         return [one.func, one.args, one.keywords]
     if is_dataclass(one) and not isinstance(one, type | Pattern | Form):
-        return vars(one)
+        return _fields(one)
     if callable(one) and not hasattr(one, "__qualname__"):
         one = type(one)
     name, module = getattr(one, "__qualname__", str(one)), getattr(one, "__module__", "")

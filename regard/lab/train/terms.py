@@ -12,10 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core import Mixer, OptionError, Scalar, UnsupportedError
 from regard.lab.tasks import Batch, Splits
 from regard.lab.train.config import TrainConfig
 from regard.nn.disagreement import disagreement
@@ -79,14 +78,13 @@ class Terms:
                 raise UnsupportedError(
                     f"{mixer.name} was called without gradients, so that no term can be of it. Use residual='plain'."
                 )
-            x = call.x
             given = {"context": call.context, "mask": call.mask}
             if mixer in self.headed:
                 found.append(self._disagreement(call))
             if mixer in self.routed:
-                total = total + (config.commitment or 0.0) * mixer.commitment_loss(x, **given)
+                total = total + (config.commitment or 0.0) * mixer.commitment_loss(call.x, **given)
             if mixer in self.selecting:
-                total = total + (config.auxiliary or 0.0) * mixer.auxiliary_loss(x, **given)
+                total = total + (config.auxiliary or 0.0) * mixer.auxiliary_loss(call.x, **given)
         if found:
             total = total - config.disagreement_weight * sum(found) / len(found)
         if self.counts is not None:
@@ -94,7 +92,7 @@ class Terms:
             total = total + (config.batch_l2 or 0.0) * model.batch_l2(batch["fields"], self.counts)
         return total
 
-    def _disagreement(self, call: Call) -> Float[Tensor, ""]:
+    def _disagreement(self, call: Call) -> Scalar:
         _, _, mixer, x, context, mask, _ = call
         kind = self.config.disagreement
         assert kind is not None

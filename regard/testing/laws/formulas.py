@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import MIXERS, Form
-from regard.core import Mixer
+from regard.core import Mixer, OptionError
 from regard.testing.subject import (
     TINY,
     B,
@@ -60,7 +60,10 @@ def limit(subject: Subject) -> None:
     facts = {"dim": subject.dim, "num_heads": subject.num_heads}
     for name, (own_options, other_options) in limits.items():
         torch.manual_seed(0)
-        own = subject.cls(**common | dict(own_options)).double().eval()
+        try:
+            own = subject.cls(**common | dict(own_options)).double().eval()
+        except OptionError as error:
+            raise NotDeclared(f"of other sizes than these: {error}") from error
         other = MIXERS[name](**facts | dict(other_options)).double().eval()
         weights = own.state_dict()
         missing = other.state_dict().keys() - weights.keys()

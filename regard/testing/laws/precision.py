@@ -137,7 +137,7 @@ def _errors(
         same = all(torch.equal(z, structures[0][k]) for k, z in structures[-1].items())
         return asked.results(mixer, x, like=dtype) if same else None
 
-    structures: list[Tensors] = []
+    structures = list[Tensors]()
     truth = computed(drawn.exact, Tensor.double)
     ours = computed(drawn.mixer, lambda z: z)
     moved = computed(drawn.near, drawn.moved) if ours else None

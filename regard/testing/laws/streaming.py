@@ -120,7 +120,8 @@ def _equals_forward(
             count = torch.full((B,), T) if valid is None else valid.sum(1)
             counts = torch.equal(state.length, count)
             require(counts, f"{name}: state.length must count valid tokens")
-    require_streamed(mixer, x, chunkings[-1], "with reserved room", max_len=T + 3)
+    room = min(T + 3, subject.longest)
+    require_streamed(mixer, x, chunkings[-1], "with reserved room", max_len=room)
     single = subject.make(torch.float32)
     state = require_streamed(single, x.float(), chunkings[-1], "float32", bound=1e-5)
     for field in tensors(state).values():
