@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "docs/findings"
+FOLDER = Path(__file__).parents[3] / "docs/findings"
 KEPT = json.loads((FOLDER / "claims.json").read_text())
 VERDICTS = {"agrees", "disagrees", "withdrawn", "cannot tell", "not run"}
 EVER = 106  # claims; a claim that was listed once never vanishes
