@@ -132,7 +132,7 @@ INTERRUPTED = [
 @pytest.mark.parametrize("line", INTERRUPTED)
 def test_an_interrupted_command_says_what_goes_on(capsys, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
-    for work in ("lab.train.train", "lab.experiment.run.ask", "cli.describe.overview"):
+    for work in ("lab.train.train", "lab.experiment.run.ask", "cli.commands.overview"):
         monkeypatch.setattr(f"regard.{work}", raises(KeyboardInterrupt))
     code, _, err = ran(capsys, line)
     again = "" if line == "ls mixers" else f". This goes on: regard {line}"

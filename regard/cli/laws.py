@@ -73,7 +73,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
             raise OptionError(
                 f"{cls.__name__} inherits the variant {variant!r}: {error}. Override what it inherits: {', '.join(inherited)}"
             ) from error
-    found = dict[str, dict[str, Verdict]]()
+    found: dict[str, dict[str, Verdict]] = {}
     with Console(stderr=True).status("laws") as status:
         for variant, factory in factories.items():
             for verdict in judge_mixer(factory, asked, oracle=slow):
@@ -85,7 +85,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
 def _row(law: str, by_variant: "Mapping[str, Verdict]") -> Facts:
     outcomes = {verdict.outcome for verdict in by_variant.values()}
     outcome = next(outcome for outcome in OUTCOMES if outcome in outcomes)
-    said = dict[str, list[str]]()
+    said: dict[str, list[str]] = {}
     for variant, verdict in by_variant.items():
         if verdict.outcome == outcome and verdict.sentence:
             said.setdefault(verdict.sentence, []).append(variant)

@@ -160,7 +160,7 @@ def _check_together(
     if len(devices) > 1 or (len(dtypes) > 1 and autocast_dtype(tensors[0]) is None):
         kinds = ", ".join(map(str, devices if len(devices) > 1 else dtypes))
         raise ShapeError(f"{who}: its tensors are of {kinds}. Move or convert some.")
-    sizes = dict[str, int]()
+    sizes: dict[str, int] = {}
     for name, value in given.items():
         if letters := getattr(types[name], "dim_str", ""):
             sizes |= zip(letters.split(), value.shape, strict="*" not in letters)

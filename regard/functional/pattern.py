@@ -73,7 +73,7 @@ def pattern_attention(
     if free_length or (mask.global_tokens is not None and max_global is None):
         return _dense(q, k, v, prefix, impl=impl, **how)
     if isinstance(pattern, PerHead):  # heads of one pattern together
-        found = dict[int, Tensor]()
+        found: dict[int, Tensor] = {}
         for one in dict.fromkeys(pattern.heads):
             heads = [h for h, other in enumerate(pattern.heads) if other == one]
             pairs = mask.pairwise
@@ -85,7 +85,7 @@ def pattern_attention(
             found |= dict(zip(heads, y.unbind(1), strict=True))
         return torch.stack([found[h] for h in range(len(found))], 1)
     first = None
-    rows = list[tuple[Tensor, Tensor]]()
+    rows: list[tuple[Tensor, Tensor]] = []
     if prefix is not None or mask.global_tokens is not None:
         first, rows = prefix_keys(k, v, prefix, mask, max_global)
     y = choose("pattern", attend, impl, tile=TILE)(q, k, v, *(first or ()), **how)
@@ -102,7 +102,7 @@ def pattern_attention(
 def _spans(terms: list[Global], causal: bool) -> list[slice]:
     """The tokens that see all, each once, whatever the order of the terms; in causal order the first see each other alone, as all do."""
     spans = []
-    earlier = list[tuple]()
+    earlier: list[tuple] = []
     for term in terms:
         parts = [(term.start, term.stop)] if term.start > 0 or not causal else []
         for start, stop in earlier:  # what is left of it on both sides, which may be nothing
@@ -121,7 +121,7 @@ def heads_of(z: Shaped[Tensor, "B H *n"], heads: list[int]) -> Shaped[Tensor, "B
 def attend(q, k, v, *first: Tensor, pattern: Pattern, mask: Mask, scale=None, tile=TILE) -> Tensor:
     """All rows but those of global tokens. first: the tensors of a `Prefix`, or none."""
     prefix = Prefix(*first) if first else None
-    earlier = list[Pattern]()
+    earlier: list[Pattern] = []
     parts = []
     groups = sharing(pattern)
     for terms in groups:
@@ -138,7 +138,7 @@ def sharing(pattern: Pattern) -> list[list[Pattern]]:
     """The terms of the pattern; those that can share blocks together, those whose keys do not grow with T first."""
     terms = pattern.terms
     sized = [term.queries for term in terms if isinstance(term.queries, int)]
-    groups = dict[tuple, list[Pattern]]()
+    groups: dict[tuple, list[Pattern]] = {}
     for term in sorted(terms, key=lambda term: term.queries == "all"):
         shared = sized and term.queries == "any" and term.lanes == 1
         groups.setdefault((term.lanes, sized[0] if shared else term.queries), []).append(term)

@@ -83,7 +83,7 @@ Fields = tuple[Field, ...]
 
 def vocabularies(fields: Fields) -> dict[str, int]:
     """Name -> size of every vocabulary of the fields, each once."""
-    sizes = dict[str, int]()
+    sizes: dict[str, int] = {}
     for field in fields:
         if not isinstance(field, Numeric):
             kind = field.of

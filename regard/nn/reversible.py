@@ -110,7 +110,7 @@ class _Reversible(torch.autograd.Function):
                 "which autograd does not see. Build it with recompute=False, which stores them"
             )
         y_1, y_2 = ctx.saved_tensors
-        gradients = dict[str, Tensor]()
+        gradients: dict[str, Tensor] = {}
 
         def again(
             name: str, f: nn.Module, random: Any, x: Tensor, d: Tensor, *args: Any, **kwargs: Any
