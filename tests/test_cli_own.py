@@ -91,9 +91,11 @@ def modules(tmp_path, monkeypatch):
     monkeypatch.setattr(laws, "check_mixer", lambda factory, **_: ["all"])
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "foreign.py").write_text(FOREIGN)
-    yield
-    for name in ("mine", "foreign"):
-        sys.modules.pop(name, None)
+    for when in ("before", "after"):
+        for name in ("mine", "foreign"):  # of another test
+            sys.modules.pop(name, None)
+        if when == "before":
+            yield
 
 
 def test_show(capsys):
