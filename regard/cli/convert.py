@@ -192,5 +192,5 @@ def _tokens(folder: Path, text: Path, length: int) -> "Tensor":
     tokenizer.enable_truncation(length)
     with tokenizing(folder):
         first = tokenizer.encode(words)
-    windows = (one.ids for one in (first, *first.overflowing))
-    return torch.tensor([id for window in windows if len(window) == length for id in window])
+    windows = (first, *first.overflowing)
+    return torch.tensor([id for one in windows if len(one.ids) == length for id in one.ids])
