@@ -64,8 +64,8 @@ def as_inputs(given: Any, model: Any) -> Inputs:
         given = Inputs((), dict(given))
     if isinstance(given, Inputs):
         found = dict(given.kwargs)
-        names = [one for one in ("tokens", "source", "target", "first", "second") if one in found]
-        args = given.args or tuple(found.pop(name) for name in names)
+        names = ("tokens", "source", "target", "first", "second")
+        args = given.args or tuple(found.pop(name) for name in names if name in found)
         return replace(given, args=args, kwargs=found)
     return Inputs(given if isinstance(given, tuple) else (given,))
 

@@ -133,4 +133,4 @@ def _thumbnail(values: Float[Tensor, "T S"]) -> Tensor:
 
 
 def _text(codes: np.ndarray) -> str:
-    return base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode()
+    return base64.b64encode(zlib.compress(codes.tobytes())).decode()

@@ -57,12 +57,12 @@ class Page(metaclass=CheckedOptions):
         """Write it, whole or not at all; returns where it is. Raises PathError."""
         path = Path(path)
         with whole(path) as partial:  # half a letter, which UTF-8 does not have, by its number
-            partial.write_text(self.html, encoding="utf-8", errors="xmlcharrefreplace")
+            partial.write_text(self.html, "utf-8", "xmlcharrefreplace")
         return path
 
     def _repr_html_(self) -> str:
         """In a notebook: a frame that may run the page's script and reach nothing else."""
-        inside = html.escape(self.html, quote=True)
+        inside = html.escape(self.html)
         return f'<iframe sandbox="allow-scripts" srcdoc="{inside}" width="100%" height="900" style="border:0" title="attention"></iframe>'
 
 
