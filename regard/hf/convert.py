@@ -16,10 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core import Mixer, No, OptionError, UnsupportedError, Whole, shown
+from regard.core import Mixer, No, OptionError, Scalar, UnsupportedError, Whole, shown
 from regard.hf.stack import Stack
 from regard.hf.weights import linear
 from regard.mixers.build import build, check_own, option_names, resolve
@@ -33,7 +32,7 @@ from regard.positions.base import Position
 from regard.positions.relative import Rotary
 
 Batch = tuple[Tokens, Valid]
-Error = Float[Tensor, ""]
+Error = Scalar
 _FACTS = "bias", "gate", "head_dim", "key_dim", "num_kv_heads", "qk_norm", "value_dim"
 """What the layers have, or have not: their projections are taken over."""
 

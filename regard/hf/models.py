@@ -210,8 +210,8 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
     output = CausalLMOutputWithPast
     auto = AutoModelForCausalLM
 
-    def __init__(self, config: RegardConfig, inside: nn.Module | None = None):
-        super().__init__(config, inside)
+    def post_init(self):
+        super().post_init()
         self.generation_config.use_cache = self.streams
 
     @property

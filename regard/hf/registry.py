@@ -171,8 +171,7 @@ def restore(config: PretrainedConfig, records: object) -> None:
             f"config.json: {FIELD} must hold records by name, got {shown(records)}"
         )
     names = _all_names(config)
-    wrong = [name for name in names if not isinstance(name, str | None)]
-    if wrong:
+    if wrong := [name for name in names if not isinstance(name, str | None)]:
         raise StoredDataError(f"config.json: attn_implementation cannot be {shown(wrong[0])}")
     if names == [None] and records and not config.sub_configs:
         raise StoredDataError(

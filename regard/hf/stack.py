@@ -16,6 +16,7 @@ from regard.models.tokens import (
     Places,
     Source,
     SourceValid,
+    TokenLogits,
     Tokens,
     Valid,
     check_tokens,
@@ -194,7 +195,7 @@ class EncoderDecoder(nn.Module):
         return self.norm(x)
 
     @checked
-    def logits(self, hidden: Hidden) -> Float[Tensor, "B T vocab"]:
+    def logits(self, hidden: Hidden) -> TokenLogits:
         if hidden.shape[-1] != self.head.in_features:
             raise ShapeError(
                 f"this checkpoint: hidden must have width {self.head.in_features}, got {shown(hidden)}"
