@@ -35,7 +35,7 @@ from regard.core import (
     checked,
 )
 from regard.core.annotations import Range, annotations
-from regard.lab.data.records import Records
+from regard.lab.data.records import Integers, Records
 from regard.lab.data.schema import Columns, Schema, cells, column_names, is_missing, row_count
 from regard.lab.tasks.table import LABEL, Figures, TableTask, figures, table_splits
 from regard.lab.tasks.tables import numbered
@@ -118,7 +118,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         p = expit(self.decision_function(X))
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
-    def predict(self, X: Columns) -> NDArray[np.integer]:
+    def predict(self, X: Columns) -> Integers:
         return (self.decision_function(X) > 0).astype(int)
 
     def decision_function(self, X: Columns) -> NDArray[np.floating]:

@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core import StoredDataError
+from regard.core import Options, StoredDataError
 from regard.core.files import text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.data.sources.fetch import cache_folder
@@ -35,7 +35,7 @@ WORTH_KEEPING = 1_000_000  # bytes
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, zipfile.BadZipFile)
 
 
-def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
+def generated(name: str, options: Options, make: Callable[[], Arrays]) -> Arrays:
     """The arrays that `make` returns, from disk where they were made before for equal options; every reading is checked.
 
         $REGARD_DATA/generated/listops-<hash>.npz
@@ -57,7 +57,7 @@ def generated(name: str, options: Mapping[str, Any], make: Callable[[], Arrays])
     return _read(path)
 
 
-def path_of(name: str, options: Mapping[str, Any]) -> Path:
+def path_of(name: str, options: Options) -> Path:
     """The file of this data."""
     text = json.dumps([name, options], sort_keys=True)
     return cache_folder() / "generated" / f"{name}-{text_sha256(text)[:16]}.npz"

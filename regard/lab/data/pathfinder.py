@@ -11,7 +11,6 @@ with contrasts that differ: pictures of the two must not be compared. Many pictu
 with the same ones.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +28,7 @@ _TRIES = 2  # for each distractor
 _PATIENCE = 50  # rounds without one picture
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """Lengths in pixels; contour and distractor lengths in paddles. `clearance` is between the middles of strokes."""
 
     size: int
@@ -51,7 +49,7 @@ _SIZES = {
 }
 
 
-def published(size: int, contour_length: int = 14) -> Drawing:
+def published(size: int, contour_length: int) -> Drawing:
     """The Long Range Arena's sizes: 32, 64 or 128 (Path-X) pixels; contour_length 6 easy, 9 intermediate, 14 hard."""
     return Drawing(size, contour_length, *_SIZES[size])
 
@@ -206,7 +204,7 @@ def _drawn(drawing: Drawing, paddles: list[Floats], ends: Floats) -> Bytes:
     """[n size size]: the nearer to a stroke or disc, the brighter, within one pixel of its edge."""
     pad = int(drawing.paddle + drawing.disc) + 2
     side = drawing.size + 2 * pad
-    ink = np.zeros((len(ends), side, side), dtype=np.float32)
+    ink = np.zeros((len(ends), side, side), np.float32)
     window = np.mgrid[-pad : pad + 1, -pad : pad + 1].reshape(2, -1).T
     strokes = [(points, drawing.thickness / 2) for points in paddles]
     strokes += [(end[:, None].repeat(3, 1), drawing.disc) for end in ends.swapaxes(0, 1)]

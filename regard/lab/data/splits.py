@@ -14,7 +14,7 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 def split_of(name: str) -> Split:
     """One file in ten is in "test", one in ten in "valid": decided by its name alone."""
-    share = int.from_bytes(sha256(name.encode()).digest()[:8], "big") % 10
+    share = int.from_bytes(sha256(name.encode()).digest()[:8]) % 10
     return "test" if share == 0 else "valid" if share == 1 else "train"
 
 

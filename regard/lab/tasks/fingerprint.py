@@ -19,6 +19,8 @@ from torch import Tensor
 from regard.lab.data.records import IGNORED, Examples, Integers, Rows
 from regard.lab.tasks.task import Drawn, Splits
 
+Pairs = Bool[Tensor, "T T"]
+
 
 class Ability(Drawn):
     """Base of these tasks: accuracy over the tokens that are asked, which stand in the same places of every row.
@@ -47,7 +49,7 @@ class Ability(Drawn):
         """Draws so many rows."""
 
     @property
-    def needed(self) -> Bool[Tensor, "T T"] | None:
+    def needed(self) -> Pairs | None:
         """True where the answer at a token (row) may depend on another (column); None where content alone decides."""
         return None
 
@@ -139,7 +141,7 @@ class Order(SaidAgain):
         return torch.randperm(self.length, generator=drawn).numpy()
 
     @property
-    def needed(self) -> Bool[Tensor, "T T"]:
+    def needed(self) -> Pairs:
         needed = torch.zeros(self.max_len, self.max_len, dtype=torch.bool)
         needed[torch.arange(self.length, self.max_len), torch.from_numpy(self.order)] = True
         return needed

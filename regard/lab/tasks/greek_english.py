@@ -138,10 +138,9 @@ class GreekEnglish(TextPairs):
 
     def trivial_baseline(self, splits: Splits) -> float:
         """The rate of the diagonal: words at the same relative position of their verses are linked."""
-        test = splits.test
-        batch = self.collate(list(test))
+        batch = self.collate(list(splits.test))
         found = torch.zeros_like(batch["links"])
-        for row in range(len(test)):
+        for row in range(len(splits.test)):
             V, W = (int(batch[name][row].max()) + 1 for name in ("source_word", "target_word"))
             w = torch.arange(W)
             found[row, ((w + 0.5) * V / W).long(), w] = True

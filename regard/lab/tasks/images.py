@@ -2,7 +2,6 @@
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
@@ -74,10 +73,9 @@ class Digits(Classify):
         from sklearn.model_selection import train_test_split
 
         images = Images(*load_digits(return_X_y=True))
-        labels = images.labels
         draw = partial(train_test_split, random_state=self.seed)
-        rest, test = draw(np.arange(_IMAGES), test_size=self.test_size, stratify=labels)
-        train, valid = draw(rest, test_size=self.valid_size, stratify=labels[rest])
+        rest, test = draw(np.arange(_IMAGES), test_size=self.test_size, stratify=images.labels)
+        train, valid = draw(rest, test_size=self.valid_size, stratify=images.labels[rest])
         return Splits(*(pixel_rows(images, rows) for rows in (train, valid, test)))
 
 
@@ -150,5 +148,5 @@ class Pathfinder(Drawn, Classify):
             drawn = generate_pathfinder(drawing, self.total, seed=self.seed)
             return {"pixels": drawn.pixels, "labels": drawn.labels}
 
-        pictures = Images(**generated(self.name, asdict(drawing) | told, make))
+        pictures = Images(**generated(self.name, drawing._asdict() | told, make))
         return Splits(*(pixel_rows(pictures, rows) for rows in self.parts))

@@ -108,7 +108,7 @@ class ListOps(Drawn, Classify):
                     show(len(found))
         chosen = rng.sample([*found], count)  # those found later are longer
         return {
-            "tokens": np.frombuffer(b"".join(chosen), dtype=np.uint8),
+            "tokens": np.frombuffer(b"".join(chosen), np.uint8),
             "lengths": np.array([*map(len, chosen)]),
             "values": np.array([*map(found.__getitem__, chosen)]),
         }

@@ -57,9 +57,9 @@ class Recall(Drawn):
         # the largest of log weight + Gumbel noise are a weighted draw without replacement
         order = (-weights - rng.gumbel(size=(count, free))).argsort(1)
         places = 2 * (pairs + order[:, :pairs])
-        np.put_along_axis(tokens, places, keys, axis=1)
-        np.put_along_axis(tokens, places + 1, values, axis=1)
-        np.put_along_axis(labels, places, values, axis=1)
+        np.put_along_axis(tokens, places, keys, 1)
+        np.put_along_axis(tokens, places + 1, values, 1)
+        np.put_along_axis(labels, places, values, 1)
         tokens = tokens[:, : self.length]
         return Splits(*(Examples.windows(tokens[rows], labels[rows]) for rows in self.parts))
 

@@ -92,10 +92,10 @@ def gauc(scores: Each, labels: Groups, groups: Groups) -> float | None:
     return float(np.average([auc(s, y) for s, y in mixed], weights=[len(y) for _, y in mixed]))
 
 
-def mean_auc(model: Any, known: Any, asked: Any, labels: Tensor, true: Tensor) -> float:
+def mean_auc(model: Any, known: Any, asked: Any, splits: Splits) -> float:
     """A classifier of scikit-learn's, fitted to each label; 1/2 for one of which training shows one kind."""
     found = []
-    for label, answer in zip(labels.T, true.T, strict=True):
+    for label, answer in zip(splits.train.labels.T, splits.test.labels.T, strict=True):
         kept = ~label.isnan().numpy()
         scores = np.zeros(len(answer))
         if label[kept].unique().numel() > 1:
@@ -199,13 +199,11 @@ class TableTask(Tabular):
         from sklearn.feature_extraction import DictVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        train = splits.train
-        test = splits.test
-        names = [name for name in train.columns if name not in (LABEL, GROUP)]
+        names = [name for name in splits.train.columns if name not in (LABEL, GROUP)]
         ids = DictVectorizer()
-        known = ids.fit_transform(_features(train, names))
-        asked = ids.transform(_features(test, names))
-        return mean_auc(LogisticRegression(max_iter=200), known, asked, train.labels, test.labels)
+        known = ids.fit_transform(_features(splits.train, names))
+        asked = ids.transform(_features(splits.test, names))
+        return mean_auc(LogisticRegression(max_iter=200), known, asked, splits)
 
     def boosted_trees(self, splits: Splits) -> float:
         """AUC of scikit-learn's HistGradientBoostingClassifier, at its defaults, on the same fields.
@@ -214,12 +212,10 @@ class TableTask(Tabular):
         """
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        train = splits.train
-        test = splits.test
         fields = splits.schema.fields
         columns = []
         for one in fields:
-            found = [rows.column(one.name).numpy() for rows in (train, test)]
+            found = [rows.column(one.name).numpy() for rows in (splits.train, splits.test)]
             if isinstance(one, Categorical):
                 rank = np.argsort(np.argsort(-np.bincount(found[0], minlength=one.size)))
                 found = [np.where(ids == MISSING, np.nan, rank.clip(max=254)[ids]) for ids in found]
@@ -227,7 +223,7 @@ class TableTask(Tabular):
         kinds = [isinstance(one, Categorical) for one in fields]
         trees = HistGradientBoostingClassifier(categorical_features=kinds, random_state=0)
         known, asked = (np.stack(part, 1) for part in zip(*columns, strict=True))
-        return mean_auc(trees, known, asked, train.labels, test.labels)
+        return mean_auc(trees, known, asked, splits)
 
     def read_as(self, splits: Splits) -> str:
         told = []

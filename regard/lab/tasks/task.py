@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core import Declared, OptionError, Range, ShapeError, shown
+from regard.core import Declared, OptionError, Range, Scalar, ShapeError, shown
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
 
@@ -21,7 +20,7 @@ Batch = dict[str, Any]
 """Tensors by name, or None in the place of a `valid` where every token exists. Each kind of task has its own names."""
 
 
-Loss = Float[Tensor, ""]
+Loss = Scalar
 Columns = tuple[Tensor, ...]
 """What `measure` reads: values of each item."""
 

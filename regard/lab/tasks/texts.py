@@ -246,8 +246,7 @@ class BibleChapters(ByteText):
             mine = [key for key in keys if split_of("{}.{}".format(*key)) == split]
             pairs = []
             for key in mine:
-                others = [other for other in mine if other[0] == key[0] and other != key]
-                if others:
+                if others := [other for other in mine if other[0] == key[0] and other != key]:
                     pairs += [(key, key), (key, others[rng.integers(len(others))])]
             if not pairs:
                 raise StoredDataError(f"{self.name}: no book has two chapters in {split}")

@@ -64,10 +64,9 @@ class CorrelatedTasks(Drawn, Regression):
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
         """x [n dim] and y [n 2] of all parts."""
         rng = np.random.default_rng(self.seed)
-        sines = self.num_sines
         dim = self.dim
-        alpha = 4 * rng.random(sines)
-        beta = 2 * np.pi * rng.random(sines)
+        alpha = 4 * rng.random(self.num_sines)
+        beta = 2 * np.pi * rng.random(self.num_sines)
         u, _ = np.linalg.qr(rng.standard_normal((dim, 2)))
         drawn = rng.standard_normal((self.total, dim + 2))
         x = drawn[:, :dim]

@@ -1,7 +1,5 @@
 """Pathfinder: pictures, and labels by flood fill."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -44,14 +42,14 @@ def pieces_with_both_discs(found, dilation):
 
 @pytest.mark.parametrize(("size", "dilation"), [(32, 1), (128, 2)])
 def test_discs_of_label_one_are_on_one_path(size, dilation):
-    alone = dataclasses.replace(published(size, 6), room=0)
+    alone = published(size, 6)._replace(room=0)
     found = generate_pathfinder(alone, CHUNK if size == 32 else 24)
     joined, same = pieces_with_both_discs(found, dilation), found.labels == 1
     assert joined[same].all() and joined[~same].mean() < 0.75
 
 
 def test_distractors_fill_the_picture_and_touch_no_target():
-    alone = generate_pathfinder(dataclasses.replace(EASY, room=0), 60)
+    alone = generate_pathfinder(EASY._replace(room=0), 60)
     full = generate_pathfinder(EASY, 60)
     assert (full.pixels > 60).mean() > 1.4 * (alone.pixels > 60).mean()
 
@@ -64,6 +62,6 @@ def test_more_pictures_begin_with_the_same(drawn):
 
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     monkeypatch.setattr(pathfinder, "_PATIENCE", 3)
-    crowded = dataclasses.replace(published(32, 20), clearance=9)
+    crowded = published(32, 20)._replace(clearance=9)
     with pytest.raises(OptionError, match="contour_length 20 find no room in 32 x 32 pixels"):
         generate_pathfinder(crowded, 1)
