@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.core import Declared, Mixer, OptionError, check_option, limited, shown
+from regard.core import Declared, Mixer, OptionError, Options, check_option, limited, shown
 from regard.lab.data.source import label as written, own_files, source
 from regard.lab.experiment import provenance
 from regard.lab.experiment.row import Facts, as_json
@@ -31,8 +31,8 @@ class Entry(Declared):
     """
 
     mixer: str | type[Mixer] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
+    model: Options = field(default_factory=dict)
     make: "Callable[[Column], ModelConfig] | None" = None
     before: "Column | None" = None
     title: str = ""
@@ -164,7 +164,7 @@ def check_entries(entries: Iterable[Entry]) -> None:
             )
 
 
-def check_named(what: str, values: Mapping[str, Any]) -> None:
+def check_named(what: str, values: Options) -> None:
     """OptionError where these hold a class or function that no key of results can name."""
     for name, value in leaves(values):
         if callable(value) and "<" in getattr(value, "__qualname__", "<"):

@@ -310,8 +310,7 @@ def check_page(results: Results) -> None:
     rows = [results.asked, *results.timed.values()]
     rows += [row for cell in results.cells.values() for row in cell.tried]
     commits = [row.provenance.commit for row in rows]
-    wrong = [one for one in commits if one == "unknown" or one.endswith("+changes")]
-    if wrong:
+    if wrong := [one for one in commits if one == "unknown" or one.endswith("+changes")]:
         raise ExperimentError(
             9,
             results.asked.question,

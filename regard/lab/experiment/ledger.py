@@ -147,11 +147,12 @@ class Ledger:
             if row.cell in cells or row.question == question
         }
         with locked(path):
-            held = {key: text for key, _, text in _rows_of(path)} if path.exists() else {}
+            if path.exists():
+                own |= {key: text for key, _, text in _rows_of(path)}
             with whole(path) as partial, partial.open("w", encoding="utf-8") as file:
-                for key, text in (own | held).items():
+                for key, text in own.items():
                     file.write(f'{{"key":"{key}","row":{text}}}\n')
-        return len(own | held)
+        return len(own)
 
     def read_rows(self, path: Path) -> int:
         """Keep the rows of such a file whose trials are not here yet. Returns how many were new. StoredDataError for what is none."""
@@ -220,7 +221,7 @@ class Ledger:
                 mended=False,
             )
         chain = ""
-        for expected, row in enumerate(rows, start=1):
+        for expected, row in enumerate(rows, 1):
             if row.number != expected:
                 raise self._damaged(f"lacks row {expected}")
             chain = _link(chain, self._intact(row))
@@ -299,8 +300,8 @@ def _rows_of(path: Path) -> Collection[Kept]:
     """Key, kind and text of each row of such a file. StoredDataError for a line that is none, or that tells of a trial otherwise than another."""
     given = dict[str, Kept]()
     with reported(path, "read"):
-        lines = files.plain(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, start=1):
+        lines = files.plain(path).read_text("utf-8", "replace").splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             content = json.loads(line)
             row = read_row(content["row"])

@@ -44,7 +44,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from regard.core import Above0, Bound, Declared, OptionError, UnknownNameError, shown
+from regard.core import Above0, Bound, Declared, OptionError, Options, UnknownNameError, shown
 from regard.lab.experiment.entry import Entry, Facts, check_entries, check_named, leaves
 from regard.lab.experiment.speed import Setting
 from regard.lab.tasks.task import DataSeed, Splits, Task
@@ -62,7 +62,7 @@ class Shell(Declared):
     num_heads: int = 4
     num_layers: int = 2
     position: str = "sinusoidal"
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Options = field(default_factory=dict)
 
     def __post_init__(self):
         check_named("shell", self.fields)
@@ -156,6 +156,9 @@ class Fitted:
     result: FitResult
 
 
+Measures = Callable[[Fitted], Mapping[str, float]]
+
+
 class Expected(Declared):
     """`of`'s measure less that of `beside`, or alone, lies between `least` and `most`: a bound on a mean over seeds.
 
@@ -176,7 +179,7 @@ class Expected(Declared):
             )
 
 
-def _expected(more: Mapping[str, Any], **own: Any) -> Expected:
+def _expected(more: Options, **own: Any) -> Expected:
     if twice := own.keys() & more.keys():
         raise OptionError(f"{twice.pop()} is set by the function, and cannot be given besides")
     return Expected(**own, **more)
@@ -243,7 +246,7 @@ class Question(Declared):
     shells: tuple[Shell, ...] = ()
     baseline: str = "softmax"
     factors: tuple[str, ...] = ()
-    measures: Callable[[Fitted], Mapping[str, float]] | None = None
+    measures: Measures | None = None
     allowed: Callable[[Entry, Column], float | None] | None = None
     mark: float = 0.9
     hours: Above0 | None = None

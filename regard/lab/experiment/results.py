@@ -114,9 +114,7 @@ class Cell(NamedTuple):
 
     def passes(self, value: float) -> bool:
         """True if every value of the cell is better than this one."""
-        if self.better == "higher":
-            return min(self.values) > value
-        return max(self.values) < value
+        return min(self.values) > value if self.better == "higher" else max(self.values) < value
 
     @property
     def rates(self) -> list[float]:

@@ -135,9 +135,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    if type(value) is float:
-        return abs(value) <= LARGEST_NUMBER
-    return _is_whole(value)
+    return abs(value) <= LARGEST_NUMBER if type(value) is float else _is_whole(value)
 
 
 def _is_option(value: object, depth: int = DEEPEST) -> bool:

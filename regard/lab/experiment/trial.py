@@ -4,7 +4,6 @@ Its model is the task's own, around the mechanism, and as large as the baseline'
 """
 
 import math
-from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from regard.core import OptionError, PathError, RegardError, StoredDataError
 from regard.lab.data.source import code, held
 from regard.lab.experiment.entry import Entry, commit, leaves, sources
 from regard.lab.experiment.provenance import provenance, versions
-from regard.lab.experiment.question import Column, Fitted
-from regard.lab.experiment.row import Row, as_json
+from regard.lab.experiment.question import Column, Fitted, Measures
+from regard.lab.experiment.row import Facts, Row, as_json
 from regard.lab.tasks import Splits
 from regard.lab.train import DivergedError, Run, TrainConfig, fit, train
 from regard.lab.train.batches import Batches, in_order
@@ -44,7 +43,6 @@ from regard.models import (
 )
 from regard.testing.counting import count
 
-Measures = Callable[[Fitted], Mapping[str, float]]
 _LONG = (fit, Batches, make_optimizer, Terms)
 _SHORT = (short_fit, make_optimizer, Terms)
 """What trains: a change of these files makes results old, as one of a mechanism's does."""
@@ -65,7 +63,7 @@ def content(
     splits: Splits | None,
     base: Entry | None,
     measures: Measures | None,
-) -> dict[str, Any]:
+) -> Facts:
     """Everything that determines the result but seed, rate and data. Raises OptionError where there is no such model."""
     task = column.task
     about = versions()
@@ -107,8 +105,8 @@ def as_run(
 ) -> Run:
     """The trial as a run of its own, with a folder and checkpoints."""
     model = model_config(column, entry, splits, beside=base)
-    train = column.train
-    return Run(task=column.task, model=model, train=_training(train, entry, seed, rate), seed=seed)
+    train = _training(column.train, entry, seed, rate)
+    return Run(task=column.task, model=model, train=train, seed=seed)
 
 
 def _training(
@@ -243,9 +241,8 @@ def obstacle(column: Column, entry: Entry, splits: Splits) -> str | None:
 
 def needs(column: Column, splits: Splits) -> list[str]:
     """The capabilities that this task needs of a mixer, in its place."""
-    task = column.task
-    if task.kind == "translate":
-        generates = column.place == "decoder" and not task.metric.startswith("bits")
+    if column.task.kind == "translate":
+        generates = column.place == "decoder" and not column.task.metric.startswith("bits")
         return _PLACES[column.place] + ["streaming"] * generates
     direction = "causal" if column.causal else "bidirectional"
     parts = (splits.train, splits.valid, splits.test)

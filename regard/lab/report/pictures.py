@@ -26,8 +26,7 @@ Point = tuple[float, float]  # in pixels
 def draw(questions: Sequence[Told], path: Path) -> Path:
     """The newest question with both qualities and timings. Raises OptionError where none has, and for a wrong ending."""
     for question in questions:
-        charts = [chart for chart in (trade(question), grid(question)) if chart is not None]
-        if charts:
+        if charts := [chart for chart in (trade(question), grid(question)) if chart is not None]:
             return save(alt.vconcat(*charts, spacing=24), path)
     raise OptionError("rows must hold what was trained: there is nothing to draw")
 

@@ -148,8 +148,7 @@ def _entered(results: Results, column: str) -> list[Cell]:
 
 def headline(results: Results) -> str:
     """What a reader may take from it, in one sentence."""
-    words = Counter(one["verdict"] for one in results.judged())
-    if words:
+    if words := Counter(one["verdict"] for one in results.judged()):
         return "; ".join(f"{n} of {words.total()} claims: {word}" for word, n in words.items())
     reached = []
     for name in results.trained:

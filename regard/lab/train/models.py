@@ -9,15 +9,16 @@ It is a stack of ordinary blocks, so that all mechanisms get one width and one n
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core import Mask
 from regard.mixers.build import build
 from regard.models.blocks import Block, make_blocks
 from regard.models.config import StackConfig
+from regard.models.tokens import Tokens, Valid
 from regard.nn import FEED_FORWARDS, NORMS
-from regard.nn.fields import Field, FieldEmbedding
+from regard.nn.fields import FieldEmbedding, Fields
 from regard.nn.starts import NormalRows, normal_rows
 
 
@@ -27,7 +28,7 @@ class FeaturesConfig(StackConfig):
     name: ClassVar[str] = "features"
     kinds = ("table",)
     vocab_size: int = 1  # of no account: each field has its own
-    fields: tuple[Field, ...] = ()
+    fields: Fields = ()
     num_tasks: int = 1
 
     def build(self) -> "Features":
@@ -89,9 +90,7 @@ class TokenReader(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, config.num_classes)
 
-    def forward(
-        self, tokens: Int[Tensor, "B T"], *, valid: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T num_classes"]:
+    def forward(self, tokens: Tokens, *, valid: Valid = None) -> Float[Tensor, "B T num_classes"]:
         place = torch.arange(tokens.shape[1], device=tokens.device)
         marked = None if self.config.causal else self.config.global_at(place[None], len(tokens))
         mask = Mask(causal=self.config.causal, valid=valid, global_tokens=marked)
