@@ -15,7 +15,7 @@ from torch.compiler import is_compiling
 from regard.core import UnknownNameError, UnsupportedError
 from regard.core.packages import lacking
 from regard.fast import fla, flex, scan, sdpa
-from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks
+from regard.fast.cpu import efficient, favor, fourier, pattern, sorted as sorted_chunks, sums
 from regard.functional.rows import Form, record_of_this
 
 Made = TypeVar("Made", Tensor, tuple[Tensor, ...])
@@ -88,6 +88,7 @@ FAST = {
     **{(name, device): e for name, e in FUSED.items() for device in ("cpu", "cuda", "meta")},
     ("favor", "cpu"): PIECES(favor.attend, unfit=favor.unfit),
     ("efficient", "cpu"): PIECES(efficient.attend, unfit=efficient.unfit),
+    ("causal sums", "cpu"): PIECES(sums.attend, unfit=sums.unfit),
     ("causal sums", "cuda"): FLA,
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
     ("pattern", "cpu"): TILES(pattern.attend),

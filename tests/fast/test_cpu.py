@@ -46,6 +46,7 @@ def test_nothing_is_replaced_where_the_plain_form_is_asked_for(name):
 
 W = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 KERNELS = {
+    "linear": lambda q, k, v, w, **how: regard.functional.linear_attention(q, k, v, **how),
     "efficient": lambda q, k, v, w, **how: efficient_attention(q, k, v, **how),
     "positive": favor_attention,
     "hyperbolic": partial(favor_attention, features="hyperbolic"),

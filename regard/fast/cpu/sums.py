@@ -1,4 +1,4 @@
-"""Causal sums of pieces of time (see `functional.linear`) chunk after chunk, in cache. The backward goes through the chunks again: inputs alone are kept for it."""
+"""Causal sums (see `functional.linear`) chunk after chunk, in cache. The backward goes through the chunks again: inputs alone are kept for it."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.core import Mask, MixedTile
-from regard.functional.rows import Form, unrounded
+from regard.functional.linear import CAUSAL, CHUNK
+from regard.functional.rows import Form, unrounded, wide_type, with_ones
 
 LEAST = 1 << 21
 """Bytes of the features of all keys from which this is faster."""
+
+
+def attend(phi_q, phi_k, v, log_decay=None, S=None, z=None, *, mask: Mask = CAUSAL, form: Form):
+    v = with_ones(v)
+    none = v.new_zeros(*v.shape[:2], phi_k.shape[3], v.shape[3])
+    S = none if S is None else torch.cat([S, z[..., None]], -1)
+    y, last = chunk_sums(phi_q, phi_k, v, S.to(wide_type(S)), form.chunk or CHUNK)
+    last = last.type_as(S)
+    return y[..., :-1], y[..., -1:], last[..., :-1], last[..., -1]
+
+
+def unfit(phi_q, phi_k, v, log_decay=None, *state, mask: Mask = CAUSAL, form: Form) -> str | None:
+    if log_decay is not None or not mask.causal:
+        return "it is for causal sums without decay"
+    return unfit_sums(phi_q, phi_k, v, phi_q.shape[-1], mask, form)
 
 
 def unfit_sums(q, k, v, width: int, mask: Mask, form: Form) -> str | None:
