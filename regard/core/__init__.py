@@ -92,6 +92,7 @@ from regard.core.shapes import (
     check_even,
     check_flag,
     check_positive,
+    in_parts,
     is_dense,
     is_mapped,
     require_all,

@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 
 from regard.core.errors import ShapeError, UnsupportedError, outline
 from regard.core.mask import NUMBERS, Mask, check_integers
-from regard.core.shapes import Marks, Mixed, Queries, Tokens, Weights, is_dense, layout
+from regard.core.shapes import Marks, Mixed, Queries, Tokens, Weights, in_parts, is_dense, layout
 
 Frozen = TypeVar("Frozen")
 Rows = Shaped[Tensor, "B S D"]
@@ -110,8 +110,7 @@ def check_request(mixer: Any, x: Tensor, context: Tensor | None, mask: object) -
         if is_asked and not getattr(mixer.capabilities, what):
             mixer.require(what)
     if mask.pairwise is not None and mask.pairwise.shape[1:2] > (1,):
-        gathered = any(hasattr(part, "unshard") for part in mixer.modules())  # by FSDP, in time
-        if not gathered and any(hasattr(z, "placements") for z in mixer.parameters()):
+        if not in_parts(mixer) and any(hasattr(z, "placements") for z in mixer.parameters()):
             raise UnsupportedError(
                 f"{who} does not support pairs of each head where processes share its heads: give mask.pairwise one head for all"
             )

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import OptionError, ShapeError, shown
 
@@ -35,10 +35,10 @@ Keys = Float[Tensor, "B H S K"]
 Values = Float[Tensor, "B H S V"]
 OwnKeys = Float[Tensor, "B H T K"]
 OwnValues = Float[Tensor, "B H T V"]
-"""Of the tokens of the queries: as many."""
+"""They are of the tokens of the queries: as many."""
 SharedKeys = Float[Tensor, "B G S K"]
 SharedValues = Float[Tensor, "B G S V"]
-"""Of G heads, each of which serves as many heads of queries."""
+"""They are of G heads, each of which serves as many heads of queries."""
 Mixed = Float[Tensor, "B H T V"]
 """What the queries of each head have read."""
 MixedTile = Float[Tensor, "B H t V"]
@@ -83,6 +83,11 @@ def is_dense(x: object) -> TypeGuard[Tensor]:
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.is_nested or x.is_quantized:
         return False
     return x.itemsize > 1 or not x.is_floating_point()
+
+
+def in_parts(module: nn.Module) -> bool:
+    """True where FSDP cuts parameters of the module, or of a part, and gathers them for its call."""
+    return any(hasattr(part, "unshard") for part in module.modules())
 
 
 def layout(x: Tensor) -> str:

@@ -62,9 +62,8 @@ class Centroids(nn.Module):
     value: Tensor
     sums: Tensor
     counts: Tensor
-    staged: (
-        Counts | None
-    )  # since the last update; as a buffer it would be saved, and overwritten by the first process's
+    # Since the last update; as a buffer it would be saved, and overwritten by the first process's.
+    staged: Counts | None
 
     def __init__(
         self, num_heads: int, num_clusters: int, head_dim: int, *, decay: float, seed: int | None

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from regard.core import CheckedModule, OptionError, Tokens, UnsupportedError
+from regard.core import CheckedModule, OptionError, Tokens, UnsupportedError, in_parts
 from regard.functional.rows import autocast_dtype, plain_alone
 
 Pair = tuple[Tensor, Tensor]
@@ -62,8 +62,8 @@ class ReversibleSequence(CheckedModule):
 
     def forward(self, x: Tokens, *args: Any, **kwargs: Any) -> Tensor:
         """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
-        in_parts = any(hasattr(part, "unshard") for part in self.blocks.modules())  # by FSDP
-        if self.recompute and torch.is_grad_enabled() and not (plain_alone() or in_parts):
+        again = self.recompute and torch.is_grad_enabled() and not plain_alone()
+        if again and not in_parts(self.blocks):
             leaves = tree_leaves((args, kwargs))
             if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):
                 raise OptionError(

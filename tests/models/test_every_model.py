@@ -235,8 +235,8 @@ def test_computed_again_for_the_backward_is_the_same(name):
             y = checkpoint(model, *args, use_reentrant=False, **options)
         elif way == "lent":
             other = made(name, **again).train()
-            for p in other.parameters():
-                p.data.zero_()
+            for z in (*other.parameters(), *other.buffers()):
+                z.data.zero_()
             torch.manual_seed(1)
             lent = dict(model.named_parameters()) | dict(model.named_buffers())
             y = torch.func.functional_call(other, lent, args, options)
