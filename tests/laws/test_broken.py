@@ -414,6 +414,21 @@ def test_what_a_law_cannot_judge_is_said():
     assert "does not restore first.weight, whose standard deviation is" in moved
 
 
+class WrongLimit(Softmax):
+    limits = {"softmax": ({"num_kv_heads": 2}, {})}
+
+
+def test_laws_bear_few_tokens_and_other_heads_and_no_wrong_limit():
+    few = partial(regard.build, "gmlp", dim=24, num_heads=3)
+    assert check_mixer(partial(few, max_len=14), "streaming") == ["streaming"]
+    with pytest.raises(regard.OptionError, match="rows of 13 tokens, and max_len is 12"):
+        check_mixer(partial(few, max_len=12), "streaming")
+    heads = check_mixer(partial(regard.build, "head_mix", dim=8, num_heads=4), "limit")
+    assert "3 patterns for 4 heads" in heads.of("does not apply")["limit"]
+    with pytest.raises(LawError, match=r"^limit: .*num_kv_heads"):
+        check_mixer(lambda: make(WrongLimit), "limit")
+
+
 def test_a_broken_law_does_not_end_a_run_of_verdicts():
     verdicts = list(judge_mixer(lambda: make(DOES_NOTHING), ["sensitivity", "batch"]))
     assert [verdict.outcome for verdict in verdicts] == ["failed", "passed"]

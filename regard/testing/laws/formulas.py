@@ -63,6 +63,9 @@ def limit(subject: Subject) -> None:
         try:
             own = subject.cls(**common | dict(own_options)).double().eval()
         except OptionError as error:
+            subject.cls(
+                **common | {"dim": 24, "num_heads": 3} | dict(own_options)
+            )  # where its limits must hold
             raise NotDeclared(f"of other sizes than these: {error}") from error
         other = MIXERS[name](**facts | dict(other_options)).double().eval()
         weights = own.state_dict()
