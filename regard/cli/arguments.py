@@ -17,7 +17,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from regard.cli.names import entry
-from regard.core import OptionError, RegardError, UnknownNameError
+from regard.core import OptionError, Options, RegardError, UnknownNameError
 from regard.functional.patterns import All, Block, First, Span, Strided, Summary, Union, Window
 from regard.functional.rows import Form
 
@@ -35,7 +35,6 @@ PLAIN = {
 }
 """What tyro says -> what is said here."""
 Flag = FlagCreatePairsOff[bool]
-Types = Mapping[str, Any]  # of options, by their names
 Words = tuple[str, ...]  # separated by spaces
 Json = Annotated[Flag, arg(help="print data instead of a table")]
 
@@ -142,7 +141,7 @@ def _options_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-def given_options(words: Sequence[str], types: Types | None = None) -> dict[str, Any]:
+def given_options(words: Sequence[str], types: Options | None = None) -> dict[str, Any]:
     """Returns what words NAME=VALUE give. Raises OptionError where a name comes twice."""
     found = {}
     for name, value in (option(word, types) for word in words):
@@ -152,7 +151,7 @@ def given_options(words: Sequence[str], types: Types | None = None) -> dict[str,
     return found
 
 
-def option(word: str, types: Types | None = None) -> tuple[str, Any]:
+def option(word: str, types: Options | None = None) -> tuple[str, Any]:
     """A Python literal where the value is one, a value such as `[Window(4, 4), Block(8) | First(1)]`, and text otherwise.
 
     Where its type is that of a path or a text, the value is as it was typed.

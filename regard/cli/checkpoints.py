@@ -179,8 +179,10 @@ def _table(classifier: Any, given: Explore) -> Inputs:
         raise OptionError("explore: a model of tables reads rows. Give --file rows.csv.")
     table = read_delimited(plain(given.file))
     schema = classifier.schema_
-    cells = {field: column(table, field.name)[:MOST_ROWS] for field in schema.fields}
-    columns = {f.name: [_cell(f, one, schema.ids) for one in held] for f, held in cells.items()}
+    columns = {
+        f.name: [_cell(f, one, schema.ids) for one in column(table, f.name)[:MOST_ROWS]]
+        for f in schema.fields
+    }
     history = getattr(classifier.module_.config, "history", ())
     words = None
     others = None

@@ -58,7 +58,7 @@ class Explore(Declared):
             if len(given) > 1:
                 options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
                 raise OptionError(f"explore: {options} exclude each other: give one")
-        second = Path(self.compare) if self.compare else None
+        second = None if self.compare is None else Path(self.compare)
         check_outputs([self.file, self.checkpoint, second], page=self.page)
         loaded = load(self.checkpoint)
         inputs = loaded.inputs(self)

@@ -38,8 +38,11 @@ class Laws(Declared):
             print_json(rows)
         else:
             print_table(rows, title=self.name)
-            counts = {o: outcomes.count(o) for o in OUTCOMES if o in outcomes}
-            said = (f"{n} {o if n == 1 else o.replace('does', 'do')}" for o, n in counts.items())
+            said = (
+                f"{n} {o if n == 1 else o.replace('does', 'do')}"
+                for o in OUTCOMES
+                if (n := outcomes.count(o))
+            )
             print(", ".join(said))
         return int("failed" in outcomes)
 
@@ -85,7 +88,7 @@ def judged(name: str, laws: Sequence[str], oracle: str | None = None) -> list[Fa
 def _row(law: str, by_variant: "Mapping[str, Verdict]") -> Facts:
     outcomes = {verdict.outcome for verdict in by_variant.values()}
     outcome = next(outcome for outcome in OUTCOMES if outcome in outcomes)
-    said: dict[str, list[str]] = {}
+    said = dict[str, list[str]]()
     for variant, verdict in by_variant.items():
         if verdict.outcome == outcome and verdict.sentence:
             said.setdefault(verdict.sentence, []).append(variant)

@@ -11,7 +11,7 @@ one for each), and `label` the class, by default the largest for the whole input
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from regard.core import (
     Count,
     OptionError,
+    Options,
     Rate,
     ShapeError,
     UnsupportedError,
@@ -146,7 +147,7 @@ def last_logits(output: Tensor, valid: Valid) -> Float[Tensor, "B C"]:
     return last_valid(output, valid if aligned else None)
 
 
-def _answered(model: nn.Module, kwargs: Mapping[str, Any], valid: Valid) -> Valid:
+def _answered(model: nn.Module, kwargs: Options, valid: Valid) -> Valid:
     """The validity of the tokens that logits are of: a translator's are the target's."""
     translates = "target_valid" in inspect.signature(model.forward).parameters
     return kwargs.get("target_valid") if translates else valid

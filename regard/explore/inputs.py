@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.core import CheckedOptions, OptionError, ShapeError, UnsupportedError, existing
+from regard.core import CheckedOptions, OptionError, Options, ShapeError, UnsupportedError, existing
 from regard.explore.readout import Kind, Layer, Measure, kind_of, layers
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating
@@ -28,7 +28,7 @@ class Inputs(metaclass=CheckedOptions):
     """
 
     args: tuple
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Options = field(default_factory=dict)
     words: Words | None = None
     others: Words | None = None
     labels: Sequence[str] | None = None

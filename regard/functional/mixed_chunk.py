@@ -107,8 +107,7 @@ def between(
     q, k, v = (in_chunks(z, C) for z in (q, k, v))
     M = F.pad((k.mT @ v)[:, :, :-1].cumsum(2, dtype=wide), (0, 0, 0, 0, 1, 0))  # B H N K V
     summed = C * upto(q.shape[2], v)
-    y = q @ (M * share(summed, wide)[:, None, None]).type_as(v)
-    return in_time(y, T)
+    return in_time(q @ (M * share(summed, wide)[:, None, None]).type_as(v), T)
 
 
 def units(v: OwnValues) -> Float[Tensor, "B H T T"]:

@@ -1,8 +1,9 @@
 """Fields of a checkpoint's config: each is read, refused, or named in `left`."""
 
 from collections import UserDict
-from collections.abc import Mapping
 from typing import Any
+
+from regard.core import Options
 
 NO_READER = {
     "what is in the file": "architectures dtype id2label label2id model_type num_labels problem_type task_specific_params "
@@ -32,7 +33,7 @@ WITHOUT_EFFECT = frozenset(" ".join(NO_READER.values()).split())
 class Fields(UserDict[str, Any]):
     """A config; `left` are the fields that nobody has read, but for those without effect."""
 
-    def __init__(self, config: Mapping[str, Any]):
+    def __init__(self, config: Options):
         super().__init__(config)
         self.left = set(config) - WITHOUT_EFFECT
 

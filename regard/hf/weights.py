@@ -133,8 +133,9 @@ class LoadRequest(NamedTuple):
                     math.prod(map(values.__getitem__, term.split("*"))) for term in total.split("+")
                 )
                 if None not in values.values() and size != sum(terms):
-                    told = ((field, z) for field, z in values.items() if not field.isdigit())
-                    said = " and ".join(f"{field}={shown(value)}" for field, value in told)
+                    said = " and ".join(
+                        f"{field}={shown(z)}" for field, z in values.items() if not field.isdigit()
+                    )
                     raise StoredDataError(
                         f"load: the config of this {self.config['model_type']} has {said}, and its tensor "
                         f"{at + name!r} the shape {shape}"

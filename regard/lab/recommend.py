@@ -216,8 +216,8 @@ def _quality(results: Results, cell: Cell) -> Quality:
     if cell.mean is None:
         return Quality(None, "not reached")
     if cell.column not in results.accuracies and mark == "in part":
-        means = [other.mean for other in results.in_column(cell.column)]
-        best = best_of(cell.better)(mean for mean in means if mean is not None)
+        column = results.in_column(cell.column)
+        best = best_of(cell.better)(one.mean for one in column if one.mean is not None)
         mark = "reached" if abs(cell.mean - best) <= TOLERANCE * abs(best) else mark
     return Quality(cell.mean, mark)
 
@@ -277,8 +277,12 @@ def _choice(case: Case, ranked: Sequence[Candidate]) -> tuple[str | None, str]:
     asked = case.task or "a column"
     softmax = next((found for found in ranked if found.mechanism == SOFTMAX), None)
     fit = [f for f in ranked if f.reached or (case.task is None and not f.is_grey)]
-    known = [(f.ratio, f) for f in fit if f.ratio and f.ratio.error is not None]
-    winners = [pair for pair in known if max(pair[0].high, pair[0].value / (1 - LEVEL)) < 1]
+    winners = [
+        (ratio, found)
+        for found in fit
+        if (ratio := found.ratio) and ratio.error is not None
+        if max(ratio.high, ratio.value / (1 - LEVEL)) < 1
+    ]
     if not ranked:
         return None, "Nothing in the catalogue can do all of this; the reasons are below."
     if softmax and all(found.ratio is None for found in ranked if found is not softmax):

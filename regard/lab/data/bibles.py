@@ -28,8 +28,11 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
     (book, chapter) -> its verses, a line each.
     """
     (name,) = (name for name in archive if name.endswith("/html_bible.py"))
-    assigned = (node for node in ast.parse(archive[name]).body if isinstance(node, ast.Assign))
-    call = next(node.value for node in assigned if isinstance(node.value, ast.Call))
+    call = next(
+        node.value
+        for node in ast.parse(archive[name]).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+    )
     text, numbers = (ast.literal_eval(argument) for argument in call.args[1:3])
     cut = list[list[str]]()
     pieces = _VERSE.split(text.strip())

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,7 +31,17 @@ from regard.core import (
     shown,
 )
 from regard.lab.data.records import Column, Ragged, Records
-from regard.nn.fields import FIRST_KNOWN, MISSING, UNKNOWN, Categorical, Field, Numeric, Sequence
+from regard.nn.fields import (
+    FIRST_KNOWN,
+    MISSING,
+    UNKNOWN,
+    Categorical,
+    Field,
+    Fields,
+    Numeric,
+    Occurrences,
+    Sequence,
+)
 
 FARTHEST = 1e6
 """Deviations from the mean beyond which a number counts as this one, so that its square is finite in float32."""
@@ -44,9 +53,9 @@ Columns = Mapping[str, Any]
 class Schema:
     """The fields of a table, learned from its training rows: ids of values, their counts, means and deviations of numbers."""
 
-    fields: tuple[Field, ...]
+    fields: Fields
     ids: Mapping[str, Mapping[Hashable, int]]  # vocabulary -> value -> id
-    counts: Mapping[str, Int[Tensor, "V"]]  # vocabulary -> occurrences in the training rows, by id
+    counts: Occurrences  # in the training rows, by id
     scales: Mapping[str, tuple[float, float]]  # numeric field -> mean, deviation
 
     @classmethod
@@ -131,7 +140,7 @@ class Schema:
         }
 
     @classmethod
-    def of_plain(cls, fields: tuple[Field, ...], plain: Mapping[str, Any]) -> "Schema":
+    def of_plain(cls, fields: Fields, plain: Mapping[str, Any]) -> "Schema":
         """The schema of these fields whose `plain()` this is."""
         return cls(
             fields,
@@ -270,8 +279,11 @@ def _values(name: str, column: list, kind: str) -> list:
     """The values in the cells, without missing ones. Raises OptionError for what cannot be one."""
     if kind == "sequence":
         column = [value for cell in column for value in _members(name, cell)]
-    given = (value for value in column if value is not None)
-    known = [value.item() if isinstance(value, np.generic) else value for value in given]
+    known = [
+        value.item() if isinstance(value, np.generic) else value
+        for value in column
+        if value is not None
+    ]
     for cls, value in {type(value): value for value in reversed(known)}.items():
         if issubclass(cls, _LISTS):
             raise OptionError(f"column {name!r} holds single values, and {value!r} is none")

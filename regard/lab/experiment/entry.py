@@ -91,8 +91,7 @@ class Entry(Declared):
     @property
     def holds(self) -> tuple:
         """What may hold code of one's own."""
-        before = self.before and self.before.holds
-        return self.written, self.make, self.options, self.model, before
+        return self.written, self.make, self.options, self.model, self.before and self.before.holds
 
     @property
     def is_softmax(self) -> bool:

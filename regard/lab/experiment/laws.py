@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from regard.core import Mixer, OptionError, UnsupportedError
+from regard.core import Mixer, OptionError, Options, UnsupportedError
 from regard.functional.patterns import Pattern
 from regard.lab.experiment.entry import Entry, Facts, commit, leaves
 from regard.lab.experiment.lines import LINES
@@ -243,7 +243,7 @@ def _structures(entry: Entry, column: Column) -> Iterator[tuple[str, int]]:
             yield from sizes(dict(mixer.options) | held)
 
 
-def sizes(options: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def sizes(options: Options) -> Iterator[tuple[str, int]]:
     """Names and values of the options that are sizes of a structure, however deep."""
     for name, value in leaves(options):
         if name in SIZES and type(value) is int:

@@ -230,8 +230,12 @@ class Results:
 
     def three_lines(self, column: str, causal: bool | None) -> dict[str, float | None]:
         """Chance, and the best value of no mixing and of the bag; None where one is not known."""
-        alike = [cell for cell in self.in_column(column) if cell.causal == causal]
-        chances = (row.chance for cell in alike for row in cell.tried if row.chance is not None)
+        chances = (
+            row.chance
+            for cell in self.in_column(column)
+            for row in cell.tried
+            if cell.causal == causal and row.chance is not None
+        )
         known = {"chance": next(chances, None)}
         best = best_of(self.columns[column]["better"])
         for place, name in enumerate(("unmixed", "bag")):

@@ -370,6 +370,10 @@ class Asking:
     def _untold(self) -> list[Column]:
         """The columns of claims that more seeds would tell."""
         results = Results(self.asked, self.ledger.rows())
-        told = [one for one in results.judged() if one["verdict"] == "cannot tell" and one["seeds"]]
-        names = {bound["column"] for one in told for bound in one["bounds"]}
+        names = {
+            bound["column"]
+            for one in results.judged()
+            for bound in one["bounds"]
+            if one["verdict"] == "cannot tell" and one["seeds"]
+        }
         return [column for column in self.plan.question.trained if column.name in names]

@@ -167,11 +167,12 @@ class _Timing:
         values = {
             "ms": 1e3 * median, "low_ms": 1e3 * low, "high_ms": 1e3 * high, "baseline_ms": 1e3 * statistics.median(softmax.times),
             "rounds": rounds, "matrix_rate": rate, "peak_bytes": self.peak_bytes, "baseline_parameters": softmax.parameters,
-            "state_bytes": self.state_bytes,
         }  # fmt: skip
+        if self.state_bytes is not None:
+            values["state_bytes"] = self.state_bytes
         return Row(
             kind="timed", question="", column=setting.name, cell="", **choice.facts, causal=self.causal, parameters=self.parameters, flops=self.flops,
-            values={name: value for name, value in values.items() if value is not None},
+            values=values,
             setting={name: getattr(setting, name) for name in SETTING} | {"impl": self.impl},
             provenance=provenance(device=setting.device, dtype=setting.dtype, of=choice.commit),
         )  # fmt: skip

@@ -200,9 +200,8 @@ def _fitted(
     on = next(model.parameters()).device
     batches = in_order(splits.test, train.batch_size, task.collate)
     moved = (send_to_device(batch, on) for batch in batches)
-    with torch.autocast(
-        on.type, torch.bfloat16, enabled=train.precision == "bf16"
-    ):  # as `fit` does
+    half = train.precision == "bf16"  # as `fit` scores
+    with torch.autocast(on.type, torch.bfloat16, enabled=half):
         return result, task.item_scores(model, moved), result.tokens
 
 

@@ -4,14 +4,13 @@ Settings were tuned so that softmax attention solves the four; a row says "reach
 Structures are smaller than half of the shortest row, 32 tokens: windows of 4 to each side see 9 of them.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.core import Mask, Mixer
+from regard.core import Mask, Mixer, Options
 from regard.explore.readout import influence
 from regard.functional.patterns import First, Window
 from regard.lab import Column, Entry, Question, Setting, Shell
@@ -41,7 +40,7 @@ def _column(task: Ability, steps: int, *, later: bool = False) -> Column:
     )
 
 
-def _entry(title: str, model: Mapping[str, Any] | None = None, **options: Any) -> Entry:
+def _entry(title: str, model: Options | None = None, **options: Any) -> Entry:
     """Finds an entry by its title, which begins with the mixer's name."""
     return Entry(mixer=title.partition(",")[0], title=title, model=model or {}, options=options)
 

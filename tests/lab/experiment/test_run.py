@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import fields, replace
 from functools import partial
+from statistics import fmean
 from unittest import mock
 
 import pytest
@@ -95,6 +96,15 @@ def test_a_screen_fills_the_ledger_once(ledger, monkeypatch):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("nothing was to be done"))
     before, again = ledger.rows(), run(question, ledger)
     assert (again.new, again.found) == (0, 9 + 5) and ledger.rows() == before
+
+
+def test_scores_of_items_are_of_the_precision_that_trains(ledger, monkeypatch):
+    few_modules(monkeypatch)
+    task = StdlibBytes(length=16, valid_size=2, test_size=2)
+    column = replace(LISTOPS, task=task, train=replace(TRAIN, precision="bf16"))
+    run(replace(QUICK, entries=(SOFTMAX,), vary=(column,), seeds=(0,)), ledger)
+    for row in of(ledger):
+        assert fmean(row.scores) == pytest.approx(row.value, abs=1e-9)
 
 
 def test_rates_are_tried_from_one_seed_and_the_best_serves_the_others(ledger, monkeypatch):
