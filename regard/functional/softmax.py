@@ -192,6 +192,8 @@ def behind_sink(
     """
     scale, bias = how["scale"], how.get("bias")
     scale = q.shape[3] ** -0.5 if scale is None else scale
+    if abs(scale) < 1:  # sinks / scale might be beyond q's type
+        q, scale = q * scale, 1.0
     logit = (sinks / scale).type_as(q)[:, None, None].expand(*q.shape[:3], 1)
     q = torch.cat([q, logit], -1)
     first = upto(k.shape[2] + 1, k) == 0

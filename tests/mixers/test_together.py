@@ -34,6 +34,7 @@ CASES = [
     ("softmax", {**HEADS, "position": "t5"}, OBSERVED),
     ("local", ALL, OBSERVED),
     ("softmax", {"scale": 0.0}, "fast"),
+    ("softmax", {"scale": 0.0, "sinks": True}, "reference fast map"),
     ("softmax", {"scale": -1.0}, "fast"),
     ("linformer", {"num_slots": 4, "projection": "mean", "max_len": 5}, "map"),
     ("softmax", {"position": "alibi"}, "training_memory"),

@@ -91,11 +91,11 @@ class Column(Declared):
 
     def __post_init__(self):
         task = type(self.task)
-        scoring = (getattr(task, name) for name in ("score", "per_item", "item_scores"))
-        score, *items = (not function.__module__.startswith("regard.") for function in scoring)
-        if score and self.task.has_scores and not any(items):
+        names = ("score", "measure", "per_item", "item_scores")
+        mine = [name for name in names if not getattr(task, name).__module__.startswith("regard.")]
+        if self.task.has_scores and mine and not {*mine} & {*names[2:]}:
             raise OptionError(
-                f"column {self.name}: {self.task.name} has a score of its own, and its items' are of another metric: give it "
+                f"column {self.name}: {self.task.name} has a {mine[0]} of its own, and its items' are of another metric: give it "
                 "`item_scores` too, or has_scores = False"
             )
         own = [name for name in ACCURACY if getattr(task, name) != getattr(Task, name)]

@@ -1,7 +1,7 @@
 """The answer, drawn from a ledger's rows: a terminal table, plain data, one page, one picture, one document.
 
     terminal(rows)            -> something rich can print        told(rows)            -> plain data, for --json
-    read_rows(path)           -> the rows of a ledger, or of the JSON inside a page
+    read_rows(path)           -> the rows of a ledger
     write_page(rows, path)    -> report.html, self-contained     picture(rows, path)   -> .png or .svg for a README
 
 Python computes, JavaScript draws.

@@ -159,6 +159,11 @@ class Percent(type(COLUMN.task)):
         return 100 * super().score(model, batches)
 
 
+class Perplexity(type(COLUMN.task)):
+    def measure(self, *columns):
+        return 2 ** super().measure(*columns)
+
+
 def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
     with pytest.raises(OptionError, match=r"from 0\.1 to -0\.1 is met by nothing"):
         near("softmax", "local, window 4", within=-0.1)
@@ -166,5 +171,6 @@ def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
         replace(TINY, claims=bound(above("softmax", "local, window 4", measure="rank")))
     with pytest.raises(OptionError, match="has a metric of its own: give the column a TrainConfig"):
         replace(TINY.trained[0], task=StdlibBytes(length=8))
-    with pytest.raises(OptionError, match="and its items' are of another metric"):
-        replace(TINY.trained[0], task=Percent(), train=TrainConfig(steps=2))
+    for task in (Percent(), Perplexity()):
+        with pytest.raises(OptionError, match="and its items' are of another metric"):
+            replace(TINY.trained[0], task=task, train=TrainConfig(steps=2))
