@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -217,6 +218,8 @@ def _cell(field: Field, text: str, ids: Mapping[str, Mapping]) -> Any:
     parts = text.split("|") if "|" in text else text.split()
     if text[:1] == "[" and text[-1:] == "]":  # as pandas and JSON write one
         try:
+            if re.search(r"""['"]\s+['"]""", text):  # an array: Python would join the words
+                raise ValueError
             parts = ["" if one is None else str(one) for one in ast.literal_eval(text)]
         except (TypeError, ValueError, SyntaxError):
             raise OptionError(f"explore: {text!r} in {field.name} is no list") from None

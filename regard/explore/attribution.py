@@ -34,7 +34,7 @@ from regard.core import (
     is_dense,
     shown,
 )
-from regard.explore.readout import check_taken, kind_of, require_calls
+from regard.explore.readout import check_taken, kind_of, require_calls, validity
 from regard.explore.statistics import below_one
 from regard.functional.rows import grouped
 from regard.models.generation import evaluating, last_valid
@@ -181,7 +181,7 @@ def integrated_gradients(
         raise UnsupportedError(
             "integrated_gradients does not support torch.inference_mode, which records nothing. Leave it first"
         )
-    valid = kwargs.get("valid")
+    valid = validity(kwargs)
     check_taken(model, tokens, *args, **kwargs)
     with evaluating(model):
         with torch.no_grad():

@@ -10,9 +10,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.core import CheckedOptions, OptionError, Options, ShapeError, UnsupportedError, existing
-from regard.explore.readout import Kind, Layer, Measure, kind_of, layers
+from regard.explore.readout import (
+    FIRST,
+    SECOND,
+    Kind,
+    Layer,
+    Measure,
+    check_taken,
+    kind_of,
+    layers,
+    validity,
+)
 from regard.models import DIN, HAN, AutoInt, MMoE, PatchClassifier
 from regard.models.generation import evaluating
+from regard.nn.fields import MISSING
 
 Words = Sequence[Sequence[str]]
 ImageSize = tuple[int, int] | None
@@ -151,6 +162,11 @@ def numbered(
     return [found.get(n, "") for n in range(count)]
 
 
+def valid_of(inputs: Inputs, second: bool, row: int) -> Bool[Tensor, "T"] | None:
+    found = validity(inputs.kwargs, SECOND if second else FIRST)
+    return None if found is None else found[row]
+
+
 def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Groups:
     gathered = dict[tuple, dict[int, Layer]]()
     for place, layer in enumerate(read):
@@ -170,10 +186,8 @@ def _groups(read: list[Layer], inputs: Inputs, row: int, model: nn.Module) -> Gr
             across = model.config.image_size[1] // model.config.patch_size
             places = (divmod(n, across) for n in range(model.config.num_patches))
             queries = keys = [f"row {row + 1}, column {column + 1}" for row, column in places]
-        valid = inputs.kwargs.get("valid")
-        valid = None if valid is None else valid[row]
-        rows = numbered(queries, T, None if queries is others else valid)
-        cols = numbered(keys, S - prefix, None if keys is others else valid)
+        rows = numbered(queries, T, valid_of(inputs, queries is others, row))
+        cols = numbered(keys, S - prefix, valid_of(inputs, keys is others, row))
         cols = [f"external {n + 1}" for n in range(prefix)] + cols
         sheets = [
             Sheet(path or mixer.name, mixer.name, found.kind, found.values[row])
@@ -199,6 +213,7 @@ def _group_name(layer: Layer, model: nn.Module) -> str:
 def _din(model: DIN, inputs: Inputs, row: int) -> Groups:
     """This row's history for the candidates of all rows."""
     batch = inputs.args[0]
+    model.check(batch)
     histories = {sequence.name for sequence in model.config.sequences}
     given = {
         name: z[row : row + 1].expand_as(z) if name in histories else z for name, z in batch.items()
@@ -212,7 +227,8 @@ def _din(model: DIN, inputs: Inputs, row: int) -> Groups:
     sheet = Sheet(
         f"{model.pool.name}, {first.name}", model.pool.name, kind_of(weights[None]), weights
     )
-    return [Group("history", targets, numbered(items, weights.shape[2]), True, [sheet])]
+    names = numbered(items, weights.shape[2], batch[first.name][row] != MISSING)
+    return [Group("history", targets, names, True, [sheet])]
 
 
 def _autoint(model: AutoInt, inputs: Inputs, row: int) -> Groups:
@@ -236,6 +252,7 @@ _TABLES: dict[type, Any] = {DIN: _din, AutoInt: _autoint, MMoE: _mmoe}
 
 
 def _documents(model: HAN, inputs: Inputs) -> list[Reading]:
+    check_taken(model, *inputs.args, **inputs.kwargs)
     read = model.read(*inputs.args, **inputs.kwargs)
     tokens = inputs.args[0] if inputs.args else inputs.kwargs["tokens"]
     valid = existing(tokens, inputs.kwargs.get("valid"))

@@ -25,6 +25,7 @@ from regard.core import (
     Mask,
     Mixer,
     OptionError,
+    Options,
     OtherTokens,
     Seed,
     TensorMap,
@@ -43,6 +44,10 @@ Kind = Literal["stochastic", "nonnegative", "signed", "influence"]
 """stochastic: rows sum to 1, or to 0 where a query sees nothing. influence: norms, which have no common scale."""
 
 Measure = Literal["auto", "weights", "influence"]
+
+FIRST = ("valid", "first_valid", "source_valid")
+SECOND = ("second_valid", "target_valid")
+"""Names that models have for what is valid of their first and of their second argument."""
 
 ROOM = 2**25
 """Numbers that one chunk of cotangents may take, counted as [chunk B H T S]."""
@@ -151,6 +156,10 @@ def require_calls(who: str, model: nn.Module, calls: Sequence[Call]) -> None:
             f"{who} does not support {type(model).__name__}: none of its mixers was called. "
             "HAN, DIN, AutoInt and MMoE have read, weights and attention_maps; regard.explore.page shows them."
         )
+
+
+def validity(kwargs: Options, names: Sequence[str] = FIRST) -> Tensor | None:
+    return next((kwargs[name] for name in names if kwargs.get(name) is not None), None)
 
 
 def check_taken(model: nn.Module, *args: Any, **kwargs: Any) -> None:

@@ -40,7 +40,7 @@ from regard.explore.inputs import (
 )
 from regard.explore.packed import Data, pack
 from regard.explore.page import filled
-from regard.explore.readout import Measure
+from regard.explore.readout import Measure, validity
 
 MOST_FLOW = 20  # tokens; a maximum flow for each takes seconds beyond
 MOST_ATTRIBUTED = 512  # tokens; a forward for each
@@ -170,7 +170,7 @@ def _attributions(
     )
     scores = {}
     reasons = []
-    shown = existing(tokens, inputs.kwargs.get("valid"))[row].bool().cpu()
+    shown = existing(tokens, validity(inputs.kwargs))[row].bool().cpu()
     stack = [one for one in reading.groups if one.name == group.name]
     for name, method in _methods(model, stack, shown, args, kwargs).items():
         try:

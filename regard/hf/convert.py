@@ -56,7 +56,7 @@ def converted(
         raise OptionError(
             f"convert: layers ({chosen}) must be some of 0 to {len(model.blocks) - 1}"
         )
-    student = copy.deepcopy(model)
+    student, origin = copy.deepcopy(model), model.origin
     place = student.embedding.place
     if isinstance(place, nn.Embedding) and max_len is not None:
         student.embedding.place = _tiled(place, student.embedding.offset, max_len)
@@ -67,9 +67,9 @@ def converted(
             torch.manual_seed(i)  # random features and blocks: another draw for each layer
             block.mixer = _like(block.mixer, resolve(mixer), max_len or known, options)
         block.mixer.require("causal" if student.causal else "bidirectional")
-    if student.origin is not None:
+    if origin is not None:
         change = {"mixer": mixer, "max_len": max_len, "layers": chosen, "options": options}
-        student.origin = {**student.origin, "conversions": [*student.origin["conversions"], change]}
+        student.origin = {**origin, "conversions": [*origin["conversions"], change]}
     return student.train(model.training)
 
 

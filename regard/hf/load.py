@@ -157,7 +157,7 @@ def save(model: nn.Module, folder: str | Path) -> None:
     """
     if not isinstance(model, Stack) or model.origin is None:
         raise UnsupportedError(
-            f"save does not support {type(model).__name__}: it writes what regard.hf.load gave as one stack"
+            f"save does not support {type(model).__name__}: it writes what regard.hf.load gave as one stack, with no part exchanged since"
         )
     text = config_text(model.origin)
     folder = Path(folder)

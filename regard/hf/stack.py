@@ -113,7 +113,17 @@ class Stack(Streams):
         self.head = head
         self.causal = causal
         self.left: tuple[str, ...] = ()
-        self.origin: dict[str, Any] | None = None  # what `save` writes, so that `load` builds it
+        self.origin = None
+
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """What `save` writes, so that `load` builds it; None where a part was exchanged since."""
+        made, parts = self._origin
+        return made if parts == repr(self) else None
+
+    @origin.setter
+    def origin(self, made: dict[str, Any] | None) -> None:
+        self._origin = made, repr(self)
 
     @property
     def streamed(self) -> list[Mixer]:

@@ -30,7 +30,7 @@ def wrap(model: ModelConfig | nn.Module) -> RegardModel:
         wrapper = wrapper_of(model, STACK)
         if model.origin is None or wrapper is None:
             raise UnsupportedError(
-                "wrap does not support this stack: it has no head of a language model, or load did not make it"
+                "wrap does not support this stack: it has no head of a language model, or load did not make it so"
             )
         return wrapper(RegardConfig.of_stack(model.origin), model)
     inside = model if isinstance(model, nn.Module) else None

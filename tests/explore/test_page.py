@@ -34,6 +34,7 @@ from regard.models import (
     AutoIntConfig,
     ClassifierConfig,
     DINConfig,
+    DualEncoderConfig,
     HANConfig,
     LanguageModelConfig,
     pad_documents,
@@ -490,6 +491,27 @@ def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(make, befor
     assert found["agreement"] == alone["agreement"]
 
 
+def test_words_and_scores_of_a_padded_pair_are_those_of_the_pair_alone():
+    model = shaken(DualEncoderConfig(vocab_size=30, num_classes=2, dim=8, num_heads=2))
+    pair = {"first": IDS[:, :3], "second": IDS[:, 2:6]}
+    named = {"words": [WORDS[:3]], "others": [list("wxyz")]}
+    alone = embedded(page(model, pair, **named).html)["examples"][0]["sides"][0]
+    pad = lambda z: F.pad(z, (2, 0), value=25)  # noqa: E731
+    valid = {f"{name}_valid": pad(z) != 25 for name, z in pair.items()}
+    padded = {name: pad(z) for name, z in pair.items()} | valid
+    found = embedded(page(model, padded, **named).html)["examples"][0]["sides"][0]
+    assert [one["rows"][2:] for one in found["groups"]] == [one["rows"] for one in alone["groups"]]
+    mine, own = found["attribution"], alone["attribution"]
+    here = [(name, z[2:]) for name, z in mine["methods"]]
+    assert here == [(name, pytest.approx(z, rel=1e-2)) for name, z in own["methods"]]
+    assert mine["agreement"] == own["agreement"] and mine["reasons"] == own["reasons"]
+    translator = transformer()
+    both = {"source": pair["first"], "target": padded["second"]}
+    both |= {"target_valid": valid["second_valid"]}
+    groups = embedded(page(translator, both, **named).html)["examples"][0]["sides"][0]["groups"]
+    assert [one["rows"] for one in groups[1:]] == 2 * [["", "", *"wxyz"]]
+
+
 def test_what_multiplies_is_all_layers_of_a_stack_and_what_adds_up_is_its_own():
     model = classifier(mixers=["softmax", ("softmax", {"num_heads": 1})])
     maps = [layer.found.values for layer in layers(model, IDS[:, :5])]
@@ -538,8 +560,9 @@ def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
         _cell(history, "[{[]}]", ids)
     with pytest.raises(regard.OptionError, match="'1_2' in age is no number"):
         _cell(Numeric("age"), "1_2", {})
-    with pytest.raises(regard.OptionError, match=r"'\[a b\]' in history is no list"):
-        _cell(history, "[a b]", ids)
+    for text in ("[a b]", "['a' 'b']", "['a'\n 'b']"):
+        with pytest.raises(regard.OptionError, match="in history is no list"):
+            _cell(history, text, ids)
 
 
 def test_a_table_is_drawn_in_evaluation():
@@ -551,6 +574,13 @@ def test_a_table_is_drawn_in_evaluation():
     page(model, batch)
     with pytest.raises(regard.UnsupportedError, match="does not support influence for DIN"):
         page(model, batch, measure="influence")
+    shown = embedded(
+        page(model, batch | {"seen": batch["seen"].flip(1)}, words=[["a", "b"], ["c"]]).html
+    )
+    (group,) = shown["examples"][1]["sides"][0]["groups"]
+    assert group["cols"] == ["", "c"]
+    with pytest.raises(regard.ShapeError, match="a dict of tensors by field name"):
+        page(model, torch.zeros(2, 3))
     assert model.training
     assert all(torch.equal(was[name], z) for name, z in model.state_dict().items())
 

@@ -38,7 +38,8 @@ class Ragged:
     @classmethod
     def of(cls, rows: list) -> "Ragged":
         lengths = np.array([len(row) for row in rows], np.int64)
-        return cls(np.concatenate([[], *rows], dtype=np.int32, casting="unsafe"), lengths)
+        full = [row for row in rows if len(row)] or [np.empty(0, np.int32)]
+        return cls(np.concatenate(full), lengths)
 
     @classmethod
     def even(cls, rows: Array) -> "Ragged":
@@ -208,8 +209,17 @@ def checksum(*splits: Records) -> str:
 
 def _stored(column: Column) -> Column:
     if isinstance(column, Ragged):
-        return Ragged(column.values.astype(np.int32), column.lengths.astype(np.int64))
-    return column.astype(np.float32 if np.issubdtype(column.dtype, np.floating) else np.int32)
+        return Ragged(_narrow(column.values), column.lengths.astype(np.int64))
+    return _narrow(column)
+
+
+def _narrow(values: Array) -> Array:
+    if values.dtype.kind not in "biuf":
+        raise OptionError(f"Records hold numbers, got {values.dtype}")
+    if values.dtype.kind == "f":
+        return values.astype(np.float32)
+    found = values.astype(np.int32)
+    return found if (found == values).all() else values.astype(np.int64)
 
 
 def _tensor(values: Column) -> Tensor:

@@ -68,8 +68,8 @@ class Shell(Declared):
         check_named("shell", self.fields)
 
 
-ACCURACY = ("metric", "better", "smoothing", "answer", "loss", "columns", "compared", "measure")
-"""What a task has that a Short run does not ask."""
+DATA = "sources seed facts max_len load nothing trivial_baseline chance read_as has_scores".split()
+"""What a task may have of its own for a Short run, which asks nothing else."""
 
 
 class Column(Declared):
@@ -98,7 +98,8 @@ class Column(Declared):
                 f"column {self.name}: {self.task.name} has a {mine[0]} of its own, and its items' are of another metric: give it "
                 "`item_scores` too, or has_scores = False"
             )
-        own = [name for name in ACCURACY if getattr(task, name) != getattr(Task, name)]
+        asked = [name for name in vars(Task) if name not in DATA and name[0] != "_"]
+        own = [name for name in asked if getattr(task, name) != getattr(Task, name)]
         if own and isinstance(self.train, Short):
             raise OptionError(
                 f"column {self.name}: a Short run is judged by accuracy and a cross-entropy, and {self.task.name} has a "

@@ -192,7 +192,8 @@ def _fitted(
         short = short_fit(
             model, splits, train, lr=rate or train.lr, seed=seed, name=task.name, device=device
         )
-        return short, short.correct, short.steps * train.batch_size * task.max_len
+        scores = short.correct if task.has_scores else []
+        return short, scores, short.steps * train.batch_size * task.max_len
     config = replace(_training(train, cell.entry, seed, rate), log_dir=None)
     result = fit(model, task, config, folder, splits=splits, wait=True, progress=False)
     if not task.has_scores:

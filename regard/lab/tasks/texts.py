@@ -39,7 +39,9 @@ class ByteText(Classify):
 
 def byte_tokens(texts: Sequence[bytes], length: int) -> Ragged:
     """The first `length` bytes of each text, as tokens."""
-    return Ragged.of([np.frombuffer(text[:length], np.uint8).astype(int) + 1 for text in texts])
+    return Ragged.of(
+        [np.frombuffer(text[:length], np.uint8).astype(np.int32) + 1 for text in texts]
+    )
 
 
 _EMPTY_LINE = re.compile(rb"\r?\n\r?\n")

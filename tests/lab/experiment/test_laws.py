@@ -159,6 +159,11 @@ class Percent(type(COLUMN.task)):
         return 100 * super().score(model, batches)
 
 
+class Hidden(type(COLUMN.task)):
+    def collate(self, items):
+        return super().collate(items) | {"tokens": items[0]["tokens"].expand(len(items), -1)}
+
+
 class Perplexity(type(COLUMN.task)):
     def measure(self, *columns):
         return 2 ** super().measure(*columns)
@@ -171,6 +176,10 @@ def test_bounds_that_nothing_meets_or_nothing_measures_are_refused():
         replace(TINY, claims=bound(above("softmax", "local, window 4", measure="rank")))
     with pytest.raises(OptionError, match="has a metric of its own: give the column a TrainConfig"):
         replace(TINY.trained[0], task=StdlibBytes(length=8))
+    with pytest.raises(
+        OptionError, match="has a collate of its own: give the column a TrainConfig"
+    ):
+        replace(TINY.trained[0], task=Hidden())
     for task in (Percent(), Perplexity()):
         with pytest.raises(OptionError, match="and its items' are of another metric"):
             replace(TINY.trained[0], task=task, train=TrainConfig(steps=2))
