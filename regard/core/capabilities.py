@@ -29,7 +29,7 @@ Exchange = Literal["halo", "sums", "means", "slots", "keys"] | No
 
 
 class Capabilities(Declared):
-    """Every field is proved by a law (yes) or by the text of an error (no).
+    """Every field is proved by a law (yes) or by the text of an error (no); `positions` and `exchange` are believed.
 
     `time`, `memory` and `state` are sums of products in the library's letters, T the length: "T W K", "T^2 K",
     "T log T D", "H K V". Memory is that of one forward pass beyond its inputs; state is the streaming state's.

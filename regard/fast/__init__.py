@@ -91,7 +91,7 @@ FAST = {
     ("causal sums", "cpu"): PIECES(sums.attend, unfit=sums.unfit),
     ("causal sums", "cuda"): FLA,
     ("window", "cpu"): TILES(pattern.window, unfit=pattern.unfit),
-    ("pattern", "cpu"): TILES(pattern.attend),
+    ("pattern", "cpu"): TILES(pattern.attend, unfit=pattern.unlike),
     ("pattern", "cuda"): FLEX,
     ("window", "cuda"): replace(FLEX, function=flex.window, unfit=flex.unfit_window),
     ("fourier", "cpu"): Entry("adjoint", fourier.transform, "its own gradient", fourier.unfit),

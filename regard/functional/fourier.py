@@ -57,8 +57,7 @@ def transform_rows(x: Complex[Tensor, "B T D"], n: Int[Tensor, "B"]) -> Complex[
     chirp = torch.polar(torch.ones_like(angle), angle)
     back = chirp.conj()[..., None]
     x = (x * back).masked_fill((index >= n)[..., None], 0)
-    around = torch.cat(
-        [chirp, torch.zeros_like(chirp[:, :1]), chirp[:, 1:].flip(1)], 1
-    )  # m = 0 .. T-1, -(T-1) .. -1
+    # m = 0 .. T-1, one that nothing reads, -(T-1) .. -1
+    around = torch.cat([chirp, chirp.flip(1).roll(1, 1)], 1)
     product = torch.fft.fft(x, n=2 * T, dim=1) * torch.fft.fft(around, dim=1)[..., None]
     return torch.fft.ifft(product, dim=1)[:, :T] * back

@@ -12,10 +12,9 @@ from regard.core import check_calls
 from regard.hf.attention import AttentionConfig
 from regard.hf.convert import teach
 from regard.hf.load import load, save
-from regard.hf.models import AfterStep
 from regard.hf.registry import register
 from regard.hf.states import StateCache
-from regard.hf.wrap import convert, register_models, wrap
+from regard.hf.wrap import AfterStep, convert, register_models, wrap
 
 __all__ = [
     "AfterStep",

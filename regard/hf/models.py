@@ -12,14 +12,13 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 from jaxtyping import Int
-from torch import Tensor, distributed as dist, nn
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     GenerationMixin,
     PreTrainedModel,
-    TrainerCallback,
 )
 from transformers.modeling_outputs import (
     CausalLMOutputWithPast,
@@ -32,6 +31,7 @@ from regard.core import (
     Count,
     OptionError,
     ShapeError,
+    StoredDataError,
     UnsupportedError,
     checked,
     existing,
@@ -49,7 +49,6 @@ from regard.models.config import ModelConfig
 from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.tokens import Numbers, Tokens, Valid, places
-from regard.nn import after_step
 
 Position = Int[Tensor, "b T"] | None
 Others = dict[str, Any]  # further arguments of a call, by name
@@ -85,6 +84,14 @@ class RegardModel(PreTrainedModel):
             self._tied_weights_keys = {name: word for name, z in weights.items() if z is table}
             config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **others: Any) -> Any:
+        """Transformers', but that a folder which lacks tensors is refused: nothing would start them."""
+        found: Any = super().from_pretrained(*args, output_loading_info=True, **others)
+        if missing := sorted(found[1]["missing_keys"]):
+            raise StoredDataError(f"{cls.__name__}: the folder lacks {', '.join(missing[:3])}")
+        return found if output_loading_info else found[0]
 
     def get_input_embeddings(self) -> nn.Module:
         return getattr(self.inside, "encoder", self.inside).embedding.table
@@ -340,11 +347,3 @@ def _built(config: RegardConfig) -> nn.Module:
             f"RegardConfig: model ({config.model!r}) must be one of {', '.join(WRAPPERS)}"
         )
     return WRAPPERS[config.model].kind(**tuples(config.settings)).build()
-
-
-class AfterStep(TrainerCallback):
-    """Calls `after_step` of every mixer once after each optimiser step of a Trainer, which splits data over all processes."""
-
-    def on_optimizer_step(self, args, state, control, model=None, **unused):
-        split = dist.is_available() and getattr(args, "parallelism_config", None) is None
-        after_step(model, dist.group.WORLD if split else None)

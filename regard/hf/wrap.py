@@ -4,8 +4,8 @@ import copy
 from collections.abc import Collection
 from typing import Any
 
-from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from torch import distributed as dist, nn
+from transformers import AutoConfig, PreTrainedModel, TrainerCallback
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from regard.core import UnsupportedError, Whole
@@ -15,6 +15,7 @@ from regard.hf.load import load
 from regard.hf.models import WRAPPERS, RegardForCausalLM, RegardModel, wrapper_of
 from regard.hf.stack import Stack
 from regard.models.config import AnyMixer, ModelConfig
+from regard.nn import after_step
 
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["regard"] = RegardForCausalLM.__name__
 """Where Trainer's label smoothing looks whether labels are to be shifted, and pipelines what they know."""
@@ -80,3 +81,11 @@ def register_models() -> None:
     AutoConfig.register("regard", RegardConfig, exist_ok=True)
     for cls in WRAPPERS.values():
         cls.auto.register(RegardConfig, cls, exist_ok=True)
+
+
+class AfterStep(TrainerCallback):
+    """Calls `after_step` of every mixer once after each optimiser step of a Trainer, which splits data over all processes."""
+
+    def on_optimizer_step(self, args, state, control, model=None, **unused):
+        split = dist.is_available() and getattr(args, "parallelism_config", None) is None
+        after_step(model, dist.group.WORLD if split else None)

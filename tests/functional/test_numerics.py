@@ -5,8 +5,14 @@ import math
 import pytest
 import torch
 
-from regard import Mask, build
-from regard.functional import efficient_attention, luong_attention, squared_relu_attention
+from regard import Mask, UnknownNameError, UnsupportedError, build
+from regard.functional import (
+    efficient_attention,
+    linear_attention,
+    luong_attention,
+    scored_attention,
+    squared_relu_attention,
+)
 from regard.functional.rows import exp, exp_
 from regard.functional.scored import Windows
 from regard.mixers.mixed_chunk import MixedChunk
@@ -19,6 +25,15 @@ def test_equals_exp_and_is_exactly_zero_at_minus_infinity():
     y = x.clone()
     assert exp_(y) is y
     torch.testing.assert_close(y, exp(x), rtol=0, atol=0)
+
+
+def test_a_function_takes_the_names_of_its_own_replacements_alone():
+    q = torch.randn(1, 2, 6, 4)
+    for function in (scored_attention, linear_attention):
+        with pytest.raises(UnknownNameError, match="unknown impl 'fussed'"):
+            function(q, q, q, impl="fussed")
+        with pytest.raises(UnsupportedError, match="has no implementation 'fused'"):
+            function(q, q, q, impl="fused")
 
 
 @pytest.mark.parametrize("impl", ["auto", "plain"])

@@ -140,7 +140,8 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
     teacher, (ids, valid), layers = loaded("bert"), tokens(), r"layers .* must be some of 0 to 1"
     student, shallow = convert(teacher, "linear", max_len=100), copy.deepcopy(teacher)
     del shallow.blocks[-1]
-    broken = copy.deepcopy(student)
+    broken, exchanged = copy.deepcopy(student), copy.deepcopy(teacher)
+    exchanged.blocks[0].mixer = student.blocks[0].mixer
     torch.nn.init.constant_(next(broken.mixers[0].parameters()), torch.nan)
 
     def taught(student, teacher, batch=(ids, valid), of=student):
@@ -176,5 +177,8 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
         (UnsupportedError, "convert does not support EncoderDecoder", lambda: convert(loaded("t5"), "linear")),
         (OptionError, "can hold the name of a mixer and not the class Linear", lambda: save(convert(teacher, Linear), tmp_path)),
         (UnsupportedError, "save does not support Linear", lambda: save(teacher.mixers[0].heads.query, tmp_path)),
+        *((UnsupportedError, "no part exchanged since", partial(save, one, tmp_path))
+          for one in (exchanged, convert(exchanged, "linear", layers=[1]))),
+        (UnsupportedError, "or load did not make it so", lambda: wrap(exchanged)),
         (StoredDataError, r"has no config\.json", lambda: load(tmp_path / "nothing")),
     )  # fmt: skip

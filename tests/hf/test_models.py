@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.hf.small import OURS, tokens, trained, transformers
 from tests.refused import assert_refused
@@ -67,6 +68,17 @@ def test_trainer_learns_and_calls_after_step(kind, tmp_path, monkeypatch):
     assert losses[-1] < losses[0] / 2
     assert len(mixers) == 2 and len(calls) == 40 * 2
     assert (tmp_path / "checkpoint-40" / "model.safetensors").exists()
+
+
+def test_a_folder_that_lacks_tensors_is_refused(tmp_path):
+    regard.hf.register()
+    model = regard.hf.wrap(LanguageModelConfig(**OURS, mixer="linear"))
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["inside.encoder.blocks.0.mixer.heads.query.weight"]
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(StoredDataError, match=r"the folder lacks inside.*query.weight"):
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("labels", [torch.eye(2, 3), torch.tensor([0.5, 2.0])])

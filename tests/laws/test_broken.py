@@ -225,6 +225,30 @@ def wraps(m, extend, x, state, *how):
     return extend(x, anew(m, x) if int(state.length.max()) >= CAPACITY else state, *how)
 
 
+def writes(m, mix, x, context, mask):
+    """The caller's own tensor, where the door passes it on."""
+    if mask.pairwise is not None:
+        mask.pairwise[..., 0, 0] ^= True
+    return mix(x, context, mask)
+
+
+def paged(m, state, valid, y, after):
+    """A page for every 64 tokens."""
+    room = -after.k.shape[2] % 64
+    k, v = (torch.nn.functional.pad(z, (0, 0, 0, room)) for z in (after.k, after.v))
+    return y, replace(after, k=k, v=v)
+
+
+class Maximum(Outsider):
+    """Of earlier values: at most D tokens are felt."""
+
+    def mix(self, x, context, mask):
+        value = self.value(x)
+        if mask.valid is not None:
+            value = value.masked_fill(~mask.valid[..., None], -100)
+        return value.cummax(1).values
+
+
 class Squared(torch.autograd.Function):
     """x^2, with a backward by hand that autograd takes for a constant."""
 
@@ -305,6 +329,7 @@ BROKEN = {
             lambda m, extend, x, state, *how: extend(x, replace(state, memory=state.memory.roll(1, 0)), *how), "_extend")),
     "always donates": ("streaming", around(Softmax, lambda m, extend, x, state, valid, donate: extend(x, state, valid, True), "_extend"), "without donate"),
     "claims to grow": ("streaming", declares(Linear, state="T D"), "declared to grow"),
+    "claims not to grow, in pages": ("streaming", extends(declares(Softmax, state="D"), paged), "declared constant"),
     "lends its store": ("streaming", extends(Compressed, lent), "two branches"),
     "misplaces unread tokens": ("streaming", around(Softmax, lambda m, extend, x, *rest: extend(x.flip(-1) if plain_alone() else x, *rest), "_extend"), "no value read: differs"),
     "grows unread": ("streaming", extends(Softmax, grown), "changed shapes"),
@@ -331,6 +356,7 @@ BROKEN = {
     "rolls dice": ("randomness", output(Softmax, lambda m, x, y, _: y + 1e-6 * torch.randn_like(x))),
     "counts": ("randomness", tokens(holds(Softmax, seen=zero), counted)),
     "halves in training": ("randomness", output(Softmax, lambda m, x, y, _: y * (1 - m.training / 2)), "training, where chance"),
+    "writes into its mask": ("randomness", around(Softmax, writes), "changes what it is given"),
     "keeps what it saw": ("threads", KeepsWhatItSaw),
     "keeps a tensor": ("transfer", output(holds(Softmax, shift=lambda dim: torch.randn(dim).double()), lambda m, x, y, _: y + m.shift), "another function"),
     "gates beside its heads": ("transfer",
@@ -349,6 +375,8 @@ BROKEN = {
     "takes the first head's pairs for all": ("isolation", around(Softmax, lambda m, mix, x, context, mask: mix(
         x, context, mask if mask.pairwise is None else replace(mask, pairwise=mask.pairwise[:, :1])), "mix"), "head 1 change nothing"),
     "refuses silently": ("refusals", around(Linear, lambda m, require, what: None, "require")),
+    "forgets pairs in float32": ("low_precision", around(Softmax, lambda m, mix, x, c, mask: mix(
+        x, c, mask if x.dtype == torch.float64 else replace(mask, pairwise=None))), "pairwise in torch.float32"),
     "rounds to bfloat16": ("low_precision",
         output(Softmax, lambda m, x, y, _: y.bfloat16().float() if y.dtype == torch.float32 else y), "float32: output"),
     "rounds gradients to bfloat16": ("low_precision",
@@ -363,6 +391,8 @@ BROKEN = {
     "wrong sum without blocks": ("long", output(Outsider, lambda m, x, y, _: y + 1e-3 * from_token(64, x)), "67 tokens"),
     "no gradient between pieces": ("long", NoGradientBetweenPieces, "along a direction"),
     "wraps at its capacity": ("long", around(Softmax, wraps, "_extend"), "extend"),
+    "forgets what came before a long piece": ("long", extends(Softmax, lambda m, state, valid, y, after: (
+        y * (1 + 1e-3 * (y.shape[1] > PIECE)), after)), "extend"),
 }
 # fmt: on
 """Name -> laws, a class that breaks them, and what the error says, where a law has several parts."""
@@ -397,6 +427,7 @@ def test_every_law_was_seen_to_fail():
 
 def test_an_outsiders_sound_mixer_passes_every_law():
     assert check_mixer(lambda: make(Outsider)) == list(LAWS)
+    assert check_mixer(lambda: make(Maximum), "long") == ["long"]
     x, causal = torch.zeros(1, 2, 24), regard.Mask(causal=True)
     assert make(Outsider).observe(x, mask=causal) == Observation()  # it has nothing to show
 

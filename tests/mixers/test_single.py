@@ -39,13 +39,20 @@ def test_sizes_beyond_the_row_are_those_of_the_row(name):
     torch.testing.assert_close(large(x), fitting(x))
 
 
-def test_a_program_of_local_for_any_length_serves_one_token():
-    mixer, any_size = build("local", **FACTS, window_size=2), {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+@pytest.mark.parametrize("name, facts", [("local", FACTS), ("fnet", {"dim": 24})])
+def test_a_program_for_any_length_serves_one_token_and_two(name, facts):
+    mixer, any_size = build(name, **facts), {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    given = [
+        {"mask": Mask(valid=torch.arange(n) < torch.tensor([[n], [n - 1]]))} for n in (16, 1, 2)
+    ]
+    of_mask = [any_size, None, None, None, None]
     program = export(
-        mixer, (torch.randn(2, 16, 24),), dynamic_shapes={"x": any_size}, prefer_deferred_runtime_asserts_over_guards=True
+        mixer, (torch.randn(2, 16, 24),), given[0], dynamic_shapes={"x": any_size, "mask": of_mask},
+        prefer_deferred_runtime_asserts_over_guards=True,
     ).module()  # fmt: skip
-    x = torch.randn(3, 1, 24)
-    torch.testing.assert_close(program(x), mixer(x))
+    for n, how in enumerate(given[1:], 1):
+        x = torch.randn(2, n, 24)
+        torch.testing.assert_close(program(x, **how), mixer(x, **how))
 
 
 def test_a_prediction_of_luong_local_at_its_end_looks_at_the_last_key():

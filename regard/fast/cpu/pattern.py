@@ -186,4 +186,8 @@ def unfit(q, k, v, *, mask: Mask, form: Form, **options) -> str | None:
         return "it neither caps scores nor has sinks"
     if q.shape[1:3] != k.shape[1:3]:
         return "it is for as many keys as queries, on one axis"
-    return None if mask.global_tokens is None else "any token may be global"
+    return "any token may be global" if mask.global_tokens is not None else unlike(q, k, v)
+
+
+def unlike(q, k, v, *first: Tensor, **options) -> str | None:
+    return None if q.dtype == k.dtype == v.dtype else "its tensors are of several types"

@@ -130,11 +130,10 @@ class Cell(NamedTuple):
         """The measure, or the task's metric with the scores of test items."""
         found = {}
         for row in self.rows:
-            if measure is None or measure == row.metric:
-                if row.value is not None:
-                    found[row.seed] = Scores(row.value, row.scores)
-            elif measure in row.values:
+            if measure in row.values:
                 found[row.seed] = Scores(row.values[measure])
+            elif measure in (None, row.metric) and row.value is not None:
+                found[row.seed] = Scores(row.value, row.scores)
         return found
 
 
@@ -207,7 +206,7 @@ class Results:
         if left := mine - sum(row.question == self.asked.question for row in rows):
             self.old[label] += left
         rate = best_rate(rows, better)
-        at = list({row.seed: row for row in rows if row.rate == rate}.values())
+        at = list({row.seed: row for row in rows if rate in (None, row.rate)}.values())
         line = None if _line(label) in self.lines else self._line_of(0, column, causal)
         failed = [row for row in at if row.value is None or (line and line.passes(row.value))]
         if 2 * len(failed) >= len(at):  # not runs but the entry is below: it is shown, and grey

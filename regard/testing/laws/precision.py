@@ -28,6 +28,7 @@ from regard.testing.subject import (
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LABELS = ("plain", "causal", "cross", "interior padding", "causal interior padding")
+MASKED = ("pairwise", "global", "causal pairwise", "causal global")  # in float32
 DRAWS = 3  # of parameters and inputs
 MOST_DRAWS = 12  # where rounding chooses other structure (hashes, clusters) than float64 does
 AMPLIFIED = 8  # what rounding within may do, in units of a perturbation of inputs and parameters
@@ -59,7 +60,7 @@ def low_precision(subject: Subject) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         drawn = lru_cache(partial(_Drawn, subject, dtype))
         for request in subject.requests(dtype=dtype):
-            if request.label in LABELS:
+            if request.label in LABELS + MASKED * (dtype == torch.float32):
                 _is_near(subject, request, dtype, drawn)
 
 

@@ -8,6 +8,7 @@ from threading import get_ident
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from regard.core import Mask, Mixer, UnsupportedError
@@ -42,14 +43,21 @@ def randomness(subject: Subject) -> None:
     x = subject.x
     y = mixer(x, mask=mask)
     require(torch.equal(y, twin(x, mask=mask)), "two mixers of one seed differ")
-    before = torch.get_rng_state()
+    generator = torch.get_rng_state()
     require(torch.equal(y, mixer(x, mask=mask)), "evaluation gives two results for one input")
-    require(torch.equal(before, torch.get_rng_state()), "evaluation moves the global generator")
+    require(torch.equal(generator, torch.get_rng_state()), "evaluation moves the global generator")
     stored = deepcopy(mixer.state_dict())
     for mode in (False, True):
         mixer.train(mode)(x, mask=mask)
         changed = [k for k, z in mixer.state_dict().items() if not torch.equal(z, stored[k])]
         require(not changed, f"forward changes {changed}; only after_step may")
+    for request in subject.requests():
+        leaves = tree_leaves((x, request.context, request.mask))
+        given = [z for z in leaves if isinstance(z, Tensor)]
+        before = [z.clone() for z in given]
+        request(mixer, x)
+        same = all(map(torch.equal, before, given))
+        require(same, f"{request.label}: forward changes what it is given")
     trained = []
     for seed in (1, 2):
         torch.manual_seed(seed)

@@ -154,6 +154,13 @@ def test_dead_runs_are_counted_and_not_in_the_mean(ask_once):
     (row,) = [r for r in told([record, *dead])["questions"][0]["rows"] if r["entry"] == "softmax"]
     assert (row["cells"]["address"]["failed"], row["cells"]["address"]["of"]) == (2, 8)
     assert found.judged()[0]["bounds"][0]["interval"]["seeds"] == 6
+    every = [replace(row, **fatal[3]) if row.entry == "softmax" else row for row in of(record)]
+    cell = results(record, every).cells["softmax", "address"]
+    assert (len(cell.failed), cell.rows, cell.reason) == (8, [], "it diverged")
+    named = [replace(row, values={row.metric: 7.0}) for row in of(record)]
+    cell = results(record, named).cells["softmax", "address"]
+    assert {one.value for one in cell.by_seed(cell.rows[0].metric).values()} == {7.0}
+    assert cell.mean == pytest.approx(sum(GOOD) / 8)
     all_low = of(record, softmax=(0.01,) * 4 + (0.2,) * 4)
     cell = results(record, all_low).cells["softmax", "address"]
     assert not cell.failed and cell.mean == pytest.approx(0.105)  # no run, but the entry
