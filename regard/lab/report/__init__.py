@@ -13,6 +13,7 @@ from pathlib import Path
 
 from regard.core import OptionError
 from regard.core.files import whole
+from regard.explore.page import filled
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import questions
 from regard.lab.experiment.row import Row
@@ -28,10 +29,15 @@ def read_rows(path: str | Path) -> list[Row]:
         return ledger.rows()
 
 
+def render(rows: Iterable[Row]) -> str:
+    """The page: one HTML file that opens from disk and loads nothing, with what it shows inside it as JSON."""
+    content = told(rows)
+    names = ", ".join(question["name"] for question in content["questions"]) or "nothing asked yet"
+    return filled(__name__, names, content, "page.js")
+
+
 def write_page(rows: Iterable[Row], path: str | Path) -> Path:
     """Write the page for these rows, whole or not at all. Returns where it is."""
-    from regard.lab.report.page import render
-
     path = Path(path)
     text = render(rows)
     with whole(path) as partial:

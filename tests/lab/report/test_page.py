@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from regard import MIXERS
-from regard.lab.report import told
-from regard.lab.report.page import render
+from regard.lab.report import render, told
 from tests.lab.experiment.tiny import CLAIM, LINE
 from tests.lab.report.test_report import PARTS, rows
 from tests.payloads import PAYLOADS
@@ -110,7 +109,7 @@ def test_labels_of_the_chart_keep_apart(opened, monkeypatch):
         one | {"entry": name, "gain": 0.9 - 0.01 * (n % 3), "timed": {column: one["timed"][column] | {"tokens per second": 1e5 * 1.05**n}}}
         for n, name in enumerate(MIXERS.names())
     ]  # fmt: skip
-    monkeypatch.setattr("regard.lab.report.page.told", lambda rows: said)
+    monkeypatch.setattr("regard.lab.report.told", lambda rows: said)
     page = opened(rows("screen"))
     assert len(texts(page, "svg.chart .label")) == len(MIXERS.names())
     assert page.evaluate(MEET) == [] and page.evaluate(CUT) == []

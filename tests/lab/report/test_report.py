@@ -19,8 +19,7 @@ from regard.lab.experiment.laws import ExperimentError
 from regard.lab.experiment.ledger import Ledger
 from regard.lab.experiment.results import MEASURED
 from regard.lab.experiment.row import Row
-from regard.lab.report import document, picture, read_rows, terminal, told, write_page
-from regard.lab.report.page import render
+from regard.lab.report import document, picture, read_rows, render, terminal, told, write_page
 from regard.lab.report.pictures import Bubble, place_labels
 from regard.lab.report.terminal import _marked, claim_lines
 from tests.lab.experiment.tiny import CLAIM, FAIR, GOOD, LINE, LOCAL, TINY, asked, made_up
