@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from accelerate.utils import extract_model_from_parallel
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -25,7 +26,7 @@ from regard.lab.data.records import Items
 from regard.lab.data.sources import archive
 from regard.lab.data.vocabulary import END, Vocabulary
 from regard.lab.tasks.task import Batch, Columns, Splits, padded
-from regard.lab.tasks.text_pairs import TextPairs, bare
+from regard.lab.tasks.text_pairs import TextPairs
 
 NO_WORD = -1
 
@@ -113,7 +114,7 @@ class GreekEnglish(TextPairs):
 
         Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
         """
-        whole = bare(model)
+        whole = extract_model_from_parallel(model)
         if not hasattr(whole, "cross_attention"):
             raise UnsupportedError(
                 f"{self.name} needs a model with cross-attention, and {type(whole).__name__} has no method "

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from accelerate.utils import extract_model_from_parallel
 from jaxtyping import Int
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import OptionError, Share
 from regard.lab.data.pairs import Pair, split_pairs
@@ -47,11 +47,6 @@ METRICS = {"bleu": bleu, "rouge_l": rouge_l}
 
 Metric = Literal["bleu", "rouge_l", "bits_per_byte"]
 BITS: Literal["bits_per_byte"] = "bits_per_byte"
-
-
-def bare(model: nn.Module) -> Any:
-    """The model itself, out of its wrapper for several processes."""
-    return model.module if isinstance(model, DistributedDataParallel) else model
 
 
 class TextPairs(Task):
@@ -170,7 +165,7 @@ class TextPairs(Task):
 
     def generate(self, model: nn.Module, batch: Batch) -> list[str]:
         """The model's own targets, by greedy search."""
-        found = bare(model).generate(
+        found = extract_model_from_parallel(model).generate(
             batch["source"], BEGIN, valid=batch["valid"], max_new_tokens=self.target_len, eos=END
         )
         return [self.vocabulary.decode(row) for row in found.tolist()]
