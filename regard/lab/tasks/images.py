@@ -97,9 +97,7 @@ class FashionMNIST(Classify):
 
     def load(self) -> Splits:
         found = archive("fashion_mnist")
-        return self.of(read_fashion_mnist(found, "train"), read_fashion_mnist(found, "test"))
-
-    def of(self, train: Images, test: Images) -> Splits:
+        train, test = (read_fashion_mnist(found, part) for part in ("train", "test"))
         share = self.valid_size / len(train.labels)
         rows, valid, _ = stratified(train.labels, share, 0.0, self.seed)
         return Splits(

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from regard.core import Part
 from regard.lab.data.records import Examples
-from regard.lab.data.sources import archive
 from regard.lab.data.windows import MASK, MASKED_VOCABULARY, START, Windows
 from regard.lab.tasks.language_models import Draws, LanguageModelling, OfStdlib
 from regard.lab.tasks.task import IGNORED, Batch, Loss
-from regard.lab.tasks.texts import Email, divided, read_emails
+from regard.lab.tasks.texts import divided
 from regard.models.corruption import corrupt
 from regard.models.tokens import Valid
 
@@ -79,9 +78,6 @@ class SpamMasked(MaskedLanguageModelling):
     name = "spam_masked"
     sources = ("spam_assassin",)
 
-    def emails(self) -> list[Email]:
-        return read_emails(archive("spam_assassin"))
-
     def texts(self, rng: np.random.Generator) -> Iterable[list[bytes]]:
-        texts, _, parts = divided(self.emails(), self.seed)
+        texts, _, parts = divided(self.seed)
         return [[texts[row] for row in part] for part in parts]

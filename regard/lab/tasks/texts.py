@@ -91,10 +91,7 @@ class Spam(ByteText):
     has_scores = False
 
     def load(self) -> Splits:
-        return self.of(read_emails(archive("spam_assassin")))
-
-    def of(self, emails: Sequence[Email]) -> Splits:
-        texts, labels, parts = divided(emails, self.seed)
+        texts, labels, parts = divided(self.seed)
         new = apart(parts, key=lambda row: texts[row][: self.length])
         balanced = (_balanced(np.array(part, int), labels) for part in new)
         return Splits(*(self.part(texts, labels, part) for part in balanced))
@@ -109,8 +106,9 @@ class Spam(ByteText):
         return float(f1_score(labels.numpy(), answers.numpy(), average="macro", zero_division=0))
 
 
-def divided(emails: Sequence[Email], seed: int) -> tuple[list[bytes], Integers, list[Integers]]:
+def divided(seed: int) -> tuple[list[bytes], Integers, list[Integers]]:
     """Bodies with their labels, and the indices of training, validation and test; equal ones, compared without white space, once, and none that is empty; as much easy ham as spam."""
+    emails = read_emails(archive("spam_assassin"))
     some = (email for email in emails if email.body.strip())
     once = first_of_each(some, key=lambda email: b" ".join(email.body.split()))
     kept = [email for email in once if email.folder != HARD]
@@ -158,10 +156,8 @@ class DebianSections(Classify):
         return max(self.max_sentences, self.max_words)
 
     def load(self) -> Splits:
-        return self.of(read_documents(archive("debian_descriptions")))
-
-    def of(self, documents: Sequence[Document]) -> Splits:
         """Raises StoredDataError for more sections than num_classes."""
+        documents = read_documents(archive("debian_descriptions"))
         sections = sorted({document.section for document in documents})
         if len(sections) > self.num_classes:
             raise StoredDataError(
@@ -215,9 +211,6 @@ def words_of(sentence: str) -> list[str]:
     return _WORD.findall(sentence.lower())
 
 
-Chapters = Mapping[tuple[int, int], str]
-
-
 class BibleChapters(ByteText):
     """Bible chapters: is it the same chapter, once in the King James Version and once in Basic English? By their first bytes.
 
@@ -236,10 +229,8 @@ class BibleChapters(ByteText):
     sources = ("bible_kjv", "bible_bbe")
 
     def load(self) -> Splits:
-        return self.of(read_chapters(archive("bible_kjv")), read_chapters(archive("bible_bbe")))
-
-    def of(self, first: Chapters, second: Chapters) -> Splits:
         """Raises StoredDataError where no book has two chapters."""
+        first, second = (read_chapters(archive(name)) for name in self.sources)
         both = sorted(first.keys() & second.keys())
         keys = sorted(first_of_each(both, key=lambda key: spaced(second[key])))
         rng = np.random.default_rng(self.seed)

@@ -15,7 +15,7 @@ from regard.lab.data.debian import Document
 from regard.lab.data.splits import stratified
 from regard.lab.data.windows import MASK, START, Windows
 from regard.lab.tasks import IGNORED, StdlibPermuted, texts as module
-from regard.lab.tasks.images import FashionMNIST, read_fashion_mnist
+from regard.lab.tasks.images import FashionMNIST
 from regard.lab.tasks.language_models import Draws
 from regard.lab.tasks.masked import MaskedLanguageModelling, SpamMasked
 from regard.lab.tasks.texts import BibleChapters, DebianSections, Email, Spam
@@ -54,26 +54,35 @@ def test_a_body_begins_after_the_first_empty_line_and_keeps_its_bytes():
         assert module.body_of(email) == body
 
 
-def test_spam_is_balanced_and_unique():
+@pytest.fixture
+def read(monkeypatch):
+    """Sets what the reader of this name finds in each source."""
+    monkeypatch.setattr(module, "archive", str)
+    return lambda name, find: monkeypatch.setattr(module, name, find)
+
+
+def test_spam_is_balanced_and_unique(read):
+    read("read_emails", lambda _: EMAILS)
     task = Spam(length=17)
-    splits = task.of(EMAILS)
+    splits = task.load()
     found = parts(splits)
     assert [len(part) for part in found] == [48, 6, 6]
     assert [sum(int(item["label"]) for item in part) for part in found] == [24, 3, 3]
     assert max(len(text) for part in found for text in texts_in(part)) == 17
     assert task.trivial_baseline(splits) == pytest.approx(1 / 3)
-    every = [text for part in parts(Spam().of(EMAILS)) for text in texts_in(part)]
+    every = [text for part in parts(Spam().load()) for text in texts_in(part)]
     assert len(set(every)) == 60 and b"hard ham" not in every and b"BUY NOW 3" in every
-    short = Spam(length=9).of(EMAILS)  # b"BUY NOW 1" begins eleven bodies
+    short = Spam(length=9).load()  # b"BUY NOW 1" begins eleven bodies
     assert once_in_all(short) and [len(part) for part in parts(short)] == [16, 2, 2]
 
 
-def test_bodies_are_in_the_same_parts_for_masking():
+def test_bodies_are_in_the_same_parts_for_masking(read):
     long = [email._replace(body=email.body * 9) for email in EMAILS]  # each fills a window
-    masked = type("Masked", (SpamMasked,), {"emails": lambda self: long})(length=40).load()
+    read("read_emails", lambda _: long)
+    masked = SpamMasked(length=40).load()
     trained = b"|".join(texts_in(parts(masked)[0]))
     for length in (9, 18):
-        train, *held = map(texts_in, parts(Spam(length=length).of(long)))
+        train, *held = map(texts_in, parts(Spam(length=length).load()))
         assert all(body in trained for body in train) and all(held)
         assert not any(body in trained for part in held for body in part)
     assert b"hard ham" not in trained
@@ -93,14 +102,15 @@ def idx(values):
     return gzip.compress(head + values.astype(np.uint8).tobytes())
 
 
-def test_fashion_pixels_are_tokens():
+def test_fashion_pixels_are_tokens(monkeypatch):
     pixels = np.arange(40 * 784).reshape(40, 28, 28) % 256
     kinds = {"images-idx3": idx(pixels), "labels-idx1": idx(np.arange(40) % 10)}
     named = product(("train", "t10k"), kinds)
     folder = "usr/share/datasets/fashion-mnist"
     files = {f"{folder}/{stem}-{kind}-ubyte.gz": kinds[kind] for stem, kind in named}
     task = FashionMNIST(valid_size=10)
-    splits = task.of(*(read_fashion_mnist(files, part) for part in ("train", "test")))
+    monkeypatch.setattr("regard.lab.tasks.images.archive", {"fashion_mnist": files}.__getitem__)
+    splits = task.load()
     assert [len(part) for part in parts(splits)] == [30, 10, 40]
     item = splits.test[3]
     assert item["tokens"].tolist() == (pixels[3].ravel() + 1).tolist() and item["label"] == 3
@@ -116,9 +126,10 @@ def document(i):
 DOCUMENTS = [document(i) for i in range(120)]
 
 
-def test_debian_documents_are_sentences_of_words():
+def test_debian_documents_are_sentences_of_words(read):
+    read("read_documents", lambda _: DOCUMENTS)
     task = DebianSections(vocab_size=32, max_sentences=4, max_words=5)
-    splits = task.of(DOCUMENTS)
+    splits = task.load()
     sizes = [len(part) for part in parts(splits)]
     assert sum(sizes) == 120 and all(size > 0 and size % 2 == 0 for size in sizes)  # whole sources
     batch = task.collate([splits.train[0], splits.train[1]])
@@ -129,18 +140,22 @@ def test_debian_documents_are_sentences_of_words():
     assert batch["tokens"].max() < 32 and module.UNKNOWN in batch["tokens"]
     assert splits.notes["sections"] == "games net"
     assert module.words_of("C++ don't, (x86-64)!") == ["c++", "don't", ",", "(", "x86-64", ")", "!"]
+    many = [doc._replace(section=f"s{i % 30}") for i, doc in enumerate(DOCUMENTS)]
+    read("read_documents", lambda _: many)
     with pytest.raises(StoredDataError, match="30 sections"):
-        task.of([doc._replace(section=f"s{i % 30}") for i, doc in enumerate(DOCUMENTS)])
+        task.load()
     other = ((f"other{i}", (doc.sentences[0], "Else.")) for i, doc in enumerate(DOCUMENTS))
     again = [d._replace(source=s, sentences=t) for d, (s, t) in zip(DOCUMENTS, other, strict=True)]
-    sections = DebianSections(vocab_size=40, max_sentences=1).of([*DOCUMENTS, *again])
+    read("read_documents", lambda _: [*DOCUMENTS, *again])
+    sections = DebianSections(vocab_size=40, max_sentences=1).load()
     assert once_in_all(sections) and sum(map(len, parts(sections))) == 120
 
 
-def test_bible_chapters_stay_in_one_part_and_negatives_in_their_book():
+def test_bible_chapters_stay_in_one_part_and_negatives_in_their_book(read):
     first, second = ({(book, n): f"{word} {book} {n}" for book in (1, 2) for n in range(1, 60)} for word in ("old", "new"))  # fmt: skip
     second[2, 7] = " ".join(second[2, 6].split()) + " "  # a repetition
-    splits, seen = BibleChapters().of(first, second), []
+    read("read_chapters", {"bible_kjv": first, "bible_bbe": second}.__getitem__)
+    splits, seen = BibleChapters().load(), []
     for part in parts(splits):
         assert np.mean([float(item["label"]) for item in part]) == 0.5
         chapters = set()
