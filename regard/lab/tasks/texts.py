@@ -63,14 +63,10 @@ def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
     All of them, in the order of folders and names.
     """
     return [
-        Email(path.split("/")[2], body_of(content))
+        Email(path.split("/")[2], (*_EMPTY_LINE.split(content, maxsplit=1), b"")[1])
         for path, content in archive.items()
         if path.startswith("package/data/") and path.endswith(".txt")
     ]
-
-
-def body_of(email: bytes) -> bytes:
-    return (*_EMPTY_LINE.split(email, maxsplit=1), b"")[1]
 
 
 class Spam(ByteText):
@@ -135,7 +131,8 @@ UNKNOWN = 1
 class DebianSections(Classify):
     """Debian sections: to which section does a package belong? Its description is a document of sentences of words.
 
-    Token 1 is any word that is not among the most frequent of the training part, 2 and on those, lower case.
+    Token 1 is any word that is not among the most frequent of the training part, 2 and on those, lower case; each punctuation
+    mark is a word.
 
     Eight source packages in ten train, one is for validation, one for the test, decided by the source's name: binary
     packages of one source repeat each other. Longer sentences and documents are cut, and what is then the same as an
@@ -182,7 +179,9 @@ class DebianSections(Classify):
         return Splits(*map(self._part, kept), notes={"sections": " ".join(sections)})
 
     def _cut(self, document: Document) -> list[list[str]]:
-        sentences = map(words_of, document.sentences[: self.max_sentences])
+        sentences = (
+            _WORD.findall(sentence.lower()) for sentence in document.sentences[: self.max_sentences]
+        )
         return [words[: self.max_words] for words in sentences if words]
 
     def _part(self, documents: Iterable[tuple[Sequence[Sequence[int]], int]]) -> Records:
@@ -204,11 +203,6 @@ class DebianSections(Classify):
         tokens[valid] = torch.cat([item["tokens"] for item in items])
         labels = torch.stack([item["label"] for item in items])
         return {"tokens": tokens, "valid": valid, "labels": labels}
-
-
-def words_of(sentence: str) -> list[str]:
-    """Lower-case words; each punctuation mark is a word."""
-    return _WORD.findall(sentence.lower())
 
 
 class BibleChapters(ByteText):
