@@ -242,7 +242,9 @@ def extended_documents(
     changed = numbers.diff(prepend=before[:, None]) != 0
     first = changed & order.valid
     first[:, 0] = order.valid[:, 0]
-    _check_gaps(mixer.name, torch.stack([first.nonzero()[:, 0], numbers[first]]))
+    left = changed[:, 0] & (state.length > 0)  # the state's own document came before these
+    rows = torch.cat([left.nonzero()[:, 0], first.nonzero()[:, 0]])
+    _check_gaps(mixer.name, torch.stack([rows, torch.cat([before[left], numbers[first]])]))
     runs = permute(changed.cumsum(1), order.target)
     y: Any = 0
     state = with_facts(state, document=None)

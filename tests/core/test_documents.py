@@ -88,6 +88,8 @@ def test_max_len_bounds_a_document_and_not_its_row():
         documents = DOCUMENTS[:, low:high]
         _, state = mixer.extend(X[:, low:high], state, documents=documents)
     assert state.length.tolist() == [3]
+    with pytest.raises(regard.ShapeError, match="number 2 again after a gap in row 0"):
+        mixer.extend(X[:, :2], state, documents=torch.tensor([[7, 2]]))
 
 
 def test_rows_without_tokens_give_zeros_and_absent_tokens_have_no_number():
