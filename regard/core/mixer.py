@@ -276,13 +276,15 @@ class Mixer(Recorded):
 
     @final
     def after_step(self) -> None:
-        """Called once after each optimiser step; a mechanism that moves something then writes `_after_step`.
+        """Called once after each optimiser step, for the mixers inside too; a mechanism that moves something then writes `_after_step`.
 
         `regard.nn.after_step(model, group)` calls it for a whole model, and first adds up what processes counted; alone,
         it communicates nothing.
         """
-        self.updates = (self.updates[0], 0)
-        self._after_step()
+        for part in self.modules():
+            if isinstance(part, Mixer):
+                part.updates = (part.updates[0], 0)
+                part._after_step()
 
     @property
     def changes_after_step(self) -> bool:

@@ -93,6 +93,10 @@ class HeadGroups(HeadsMixer):
         self.delay = max(member.delay for member in self.groups)
 
     @property
+    def changes_after_step(self) -> bool:
+        return any(member.changes_after_step for member in self.groups)
+
+    @property
     def routed(self) -> bool:
         """True if a group has centroids, and so a commitment loss."""
         return any(hasattr(member, "commitment_loss") for member in self.groups)

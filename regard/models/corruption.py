@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.core import Count, Mask, OptionError, Share, check_mask
+from regard.core import Count, Mask, OptionError, Share, check_mask, checked
 from regard.models.tokens import Tokens, Valid
 
 IGNORED = -100
@@ -20,6 +20,7 @@ class Corrupted(NamedTuple):
     labels: Int[Tensor, "B T"]  # the original tokens, -100 where none is predicted
 
 
+@checked
 def corrupt(
     tokens: Tokens,
     *,

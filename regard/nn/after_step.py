@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from regard.core import Mixer, OptionError, shown
+from regard.core import OptionError, shown
 from regard.nn.centroids import Centroids
+from regard.nn.recorded import outermost
 
 
 def after_step(model: nn.Module, group: Any = None) -> None:
@@ -41,9 +42,8 @@ def after_step(model: nn.Module, group: Any = None) -> None:
         for centroids in counted:
             for staged in centroids.since_update():
                 dist.all_reduce(staged, group=group)
-    for module in model.modules():
-        if isinstance(module, Mixer):
-            module.after_step()
+    for _, mixer in outermost(model):
+        mixer.after_step()
 
 
 def call_after_step(

@@ -49,10 +49,10 @@ def recorded(model: nn.Module, only: Collection[nn.Module] | None = None) -> Ite
         yield calls
 
 
-def outermost(module: nn.Module, path: str = "") -> Iterator[tuple[str, Mixer]]:
-    """Mixers that are in no other mixer, with their names."""
-    if isinstance(module, Mixer):
-        yield path, module
-        return
-    for name, child in module.named_children():
-        yield from outermost(child, f"{path}.{name}".lstrip("."))
+def outermost(model: nn.Module) -> Iterator[tuple[str, Mixer]]:
+    """Mixers that are in no other mixer, with their names; one that is shared comes once, with its first."""
+    inside = set[nn.Module]()
+    for path, module in model.named_modules():
+        if isinstance(module, Mixer) and module not in inside:
+            inside.update(module.modules())
+            yield path, module

@@ -87,3 +87,6 @@ def test_cross_attention_is_that_of_every_decoder_block(cross):
         for whole, one in zip(padded, alone, strict=True):
             assert torch.allclose(whole[row][:, exists[row]], one[0], atol=1e-12)
             assert (whole[row][:, ~exists[row]] == 0).all()
+    blocks = model.decoder.blocks
+    blocks[1].cross_mixer = blocks[0].cross_mixer
+    assert len(model.cross_attention(source, target)) == len(blocks)  # which may share a mixer

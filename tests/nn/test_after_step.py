@@ -8,6 +8,7 @@ from accelerate import Accelerator
 from torch import nn
 
 import regard
+from regard.mixers import HeadGroup
 
 X = torch.randn(2, 6, 16)
 
@@ -47,6 +48,11 @@ def test_a_hook_of_the_optimiser_reaches_every_mixer_and_can_be_removed():
     hook.remove()
     assert moved(model, step, model, optimizer) == [False, False]
     assert moved(model, regard.nn.after_step, nn.Sequential(model)) == [True, True]
+    groups = regard.build("head_groups", dim=16, num_heads=2, max_len=16, **ROUTED)
+    groups.layers = groups.groups
+    for call, whole in ((groups.after_step, ()), (regard.nn.after_step, (groups,))):
+        step(groups, torch.optim.SGD(groups.parameters(), 0.1))
+        assert moved(groups, call, *whole) == [True]
 
 
 def test_in_accelerates_loop_steps_that_are_skipped_are_no_steps():
@@ -76,7 +82,8 @@ def warnings_of(model, hooked=False, show="default"):
     return [str(w.message) for w in said if "after_step" in str(w.message)]
 
 
-WARNED = [("routing", {}), ("performer", {}), ("rfa", {"pool_size": 4})]
+ROUTED = {"groups": (HeadGroup("routing", 2, {"num_clusters": 3, "window_size": 4}),)}
+WARNED = [("routing", {}), ("performer", {}), ("rfa", {"pool_size": 4}), ("head_groups", ROUTED)]
 SILENT = [("performer", {"redraw_every": None}), ("rfa", {}), ("linear", {})]
 
 
