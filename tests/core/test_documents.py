@@ -10,6 +10,7 @@ import torch
 import regard
 from regard import OptionError, ShapeError, UnsupportedError, functional
 from regard.core.documents import documents_of
+from regard.testing.laws.streaming import feed
 from tests.refused import assert_refused
 
 X = torch.randn(1, 12, 24, generator=torch.Generator().manual_seed(0))
@@ -83,10 +84,7 @@ def test_max_len_bounds_a_document_and_not_its_row():
     assert torch.allclose(y[:, 5:9], mixer(X[:, 5:9]), atol=1e-6)
     with pytest.raises(regard.ShapeError, match="length"):
         mixer(X, mask=regard.Mask(documents=torch.zeros_like(DOCUMENTS)))
-    state = mixer.initial_state(1)
-    for low, high in ((0, 3), (3, 7), (7, 12)):
-        documents = DOCUMENTS[:, low:high]
-        _, state = mixer.extend(X[:, low:high], state, documents=documents)
+    _, state = feed(mixer, X, mixer.initial_state(1), (3, 4, 5), documents=DOCUMENTS)
     assert state.length.tolist() == [3]
     with pytest.raises(regard.ShapeError, match="number 2 again after a gap in row 0"):
         mixer.extend(X[:, :2], state, documents=torch.tensor([[7, 2]]))
@@ -103,10 +101,8 @@ def test_rows_without_tokens_give_zeros_and_absent_tokens_have_no_number():
             y, _ = SOFTMAX.extend(X, SOFTMAX.initial_state(1), valid=valid, documents=DOCUMENTS)
             assert y.dtype == SOFTMAX(X).dtype == torch.bfloat16
     # A number that comes again behind a gap of padding is the same document.
-    valid = torch.ones(1, 12, dtype=torch.bool)
-    valid[:, 3] = False
-    documents = DOCUMENTS.clone()
-    documents[:, 3] = 77
+    valid = torch.arange(12)[None] != 3
+    documents = DOCUMENTS.masked_fill(~valid, 77)
     y = SOFTMAX(X, mask=regard.Mask(valid=valid, documents=documents))
     assert torch.equal(y, SOFTMAX(X, mask=regard.Mask(valid=valid, documents=DOCUMENTS)))
 

@@ -1,6 +1,8 @@
-"""What one sees of a mixer or a pool: how it prints, how it is typed, and how a call with wrong arguments is refused."""
+"""What one sees of catalogues, mixers and pools: names, printing, types, and how a call with wrong arguments is refused."""
 
 import pickle
+from collections import ChainMap
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ from mypy import api
 from torch import nn
 
 import regard
-from regard import Mask, OptionError, ShapeError, UnknownNameError
+from regard import MIXERS, Mask, OptionError, ShapeError, UnknownNameError
 from regard.core import Mixer
+from regard.nn import NORMS
 from regard.pools import build_pool
 from tests.refused import assert_refused
 
@@ -18,13 +21,9 @@ ROOT = Path(__file__).parents[2]
 X = torch.randn(2, 5, 24)
 
 
-def make(name, **options):
-    return regard.build(name, dim=24, num_heads=3, max_len=32, **options)
-
-
 class Own(Mixer):
     name = "own"
-    capabilities = regard.MIXERS["softmax"].capabilities
+    capabilities = MIXERS["softmax"].capabilities
 
     def __init__(self, dim, *, act=torch.tanh, layer=None, words="", sizes=(1, 2), rate=0.5):
         super().__init__(dim)
@@ -96,13 +95,13 @@ ONE_VALUE = "one value says who may take part. Pass "
 )
 def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(args, kwargs, words):
     with pytest.raises(UnknownNameError if "maks" in kwargs else OptionError) as refused:
-        make("linear")(*args, **kwargs)
+        regard.build("linear", dim=24, num_heads=3)(*args, **kwargs)
     assert "linear" in str(refused.value) and words in str(refused.value)
     assert refused.value.__context__ is None
 
 
 def test_a_type_error_from_within_is_passed_on_as_it_is():
-    mixer = make("linear")
+    mixer = regard.build("linear", dim=24, num_heads=3)
     mixer.register_forward_hook(lambda *_: 1 + "one")
     with pytest.raises(TypeError, match="unsupported operand"):
         mixer(X)
@@ -133,3 +132,27 @@ def test_what_a_class_declares_is_checked():
         (OptionError, r"No: reason \(3\) must be a name", lambda: regard.core.No(3)),
         (OptionError, "Nameless has no name", lambda: nameless(24)),
     )
+
+
+CATALOGUES = (MIXERS, NORMS, regard.POOLS, regard.SCORES, regard.POSITIONS, regard.MODELS)
+
+
+@pytest.mark.parametrize("entries", CATALOGUES, ids=lambda entries: entries.kind)
+def test_a_catalogue_is_a_mapping_of_names_to_entries(entries):
+    assert isinstance(entries, Mapping)
+    assert list(entries) == entries.names() == list(entries.keys()) == [*dict(entries)]
+    assert len(entries) == len(entries.values()) == len(entries.items())
+    for name, entry in entries.items():
+        assert entry.name == name and name in entries and entries[name] is entry
+        assert entries.get(name) is entry
+    assert entries._ipython_key_completions_() == entries.names()
+
+
+def test_an_unknown_name_is_a_value_error_and_a_key_error_with_the_near_name():
+    assert "liner" not in MIXERS and ["linear"] not in MIXERS
+    assert MIXERS.get("liner") is None and MIXERS.get("liner", 3) == 3
+    with pytest.raises(UnknownNameError) as unknown:
+        MIXERS["liner"]
+    assert str(unknown.value) == "unknown mixer 'liner'. Did you mean 'linear'?"
+    assert isinstance(unknown.value, ValueError) and isinstance(unknown.value, KeyError)
+    assert ChainMap(MIXERS, {"mine": 1})["mine"] == 1  # which asks the next map after a KeyError

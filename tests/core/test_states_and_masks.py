@@ -3,6 +3,7 @@
 import copy
 import io
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,13 +15,11 @@ from regard import Mask, ShapeError
 from regard.core import Mixer, Streamed, as_state, tensors
 from regard.models import LanguageModelConfig
 from regard.models.generation import reorder
+from tests.laws.catalogue import FACTS
 
-B, N, FACTS = 2, 3, {"dim": 24, "num_heads": 3, "max_len": 64}
+B, N = 2, 3
 X = torch.randn(B, N, 24)
-
-
-def make(name, **options):
-    return regard.build(name, **FACTS | options)
+make = partial(regard.build, **FACTS)
 
 
 def saved(state):
@@ -30,11 +29,10 @@ def saved(state):
     return torch.load(written, weights_only=True)
 
 
-def streams():
-    return [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
+STREAMS = [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
 
 
-@pytest.mark.parametrize("name", streams())
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_state_of_another_width_batch_type_or_device_is_refused(name):
     mixer = make(name)
     mine = mixer.initial_state(B)
@@ -64,7 +62,7 @@ def test_the_option_that_differs_is_named_and_harmless_ones_are_not():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", streams())
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_state_that_was_given_away_is_refused(name):
     mixer = make(name).eval()
     first = mixer.initial_state(B, max_len=9)
@@ -105,7 +103,7 @@ def test_a_bound_of_the_lengths_is_lost_with_the_fields_that_it_is_of():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", streams())
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_mark_survives_copies_files_and_reordering(name):
     mixer, other = make(name).eval(), make("softmax" if name != "softmax" else "linear")
     _, state = mixer.extend(X, mixer.initial_state(B))
@@ -153,8 +151,7 @@ class _Sum(Streamed):
 class SumOfAll(Mixer):
     """y_t = the sum of all inputs up to t, in every channel; the state has one number a row."""
 
-    name = family = "sum_of_all"
-    paper = "none"
+    name = "sum_of_all"
     capabilities = regard.MIXERS["linear"].capabilities.but(state="1")
 
     def mix(self, x, context, mask):
@@ -176,7 +173,7 @@ def test_a_state_with_one_number_a_row_is_known_for_any_number_of_rows(rows):
     assert torch.allclose(y, x.sum(-1).cumsum(1)[:, 3:, None].expand(-1, -1, 4))
 
 
-@pytest.mark.parametrize("name", streams())
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_state_prints_its_shapes_and_no_numbers(name):
     mixer = make(name)
     for state in (mixer.initial_state(B), mixer.extend(X, mixer.initial_state(B, max_len=9))[1]):
