@@ -16,6 +16,7 @@ from regard.functional import (
 from regard.functional.rows import exp, exp_
 from regard.functional.scored import Windows
 from regard.mixers.mixed_chunk import MixedChunk
+from regard.testing.laws.streaming import feed
 
 
 def test_equals_exp_and_is_exactly_zero_at_minus_infinity():
@@ -65,16 +66,6 @@ def test_a_far_gaussian_has_weights_of_sum_one(centre):
     assert all(z.isfinite().all() for z in torch.autograd.grad(y.sum(), (q, v)))
 
 
-def test_scores_of_mixed_chunks_overflow_no_exponential():
-    """A key that may not be seen does not set the scale of those that may."""
-    torch.manual_seed(0)
-    mixer = MixedChunk(16, num_heads=4, chunk_size=64).double()
-    x = torch.randn(1, 130, 16, dtype=torch.float64) * torch.logspace(0, 3, 130)[:, None]
-    y = mixer(x, mask=Mask(causal=True))
-    assert torch.isfinite(y).all()
-    torch.testing.assert_close(y[:, :70], mixer(x[:, :70], mask=Mask(causal=True)))
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_sums_between_chunks_are_not_rounded_to_bfloat16(causal):
     """Four hundred chunks of like tokens: a sum kept in bfloat16 would lose one chunk after another."""
@@ -93,11 +84,8 @@ def test_sums_of_large_tokens_are_not_rounded_to_float16_by_autocast(name):
     options = {"features": "relu"} if name == "performer" else {}
     mixer, x = build(name, dim=24, num_heads=3, **options), 30 * torch.randn(1, 3000, 24)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
-        parts, state = [], mixer.initial_state(1)
-        for part in x.split(500, 1):
-            y, state = mixer.extend(part, state)
-            parts.append(y)
-        found = mixer(x, mask=Mask(causal=True)), torch.cat(parts, 1)
+        streamed, _ = feed(mixer, x, mixer.initial_state(1), [500] * 6)
+        found = mixer(x, mask=Mask(causal=True)), streamed
     for y in found:
         error = (y - mixer(x, mask=Mask(causal=True))).norm() / y.norm()
         assert error < 0.02
@@ -107,10 +95,8 @@ def test_sums_of_large_tokens_are_not_rounded_to_float16_by_autocast(name):
 def test_a_stream_of_performer_in_float16_is_as_near_as_a_row():
     torch.manual_seed(0)
     mixer, x = build("performer", dim=32, num_heads=2).half(), 5 * torch.randn(2, 24, 32)
-    row, state, parts = mixer(x.half(), mask=Mask(causal=True)), mixer.initial_state(2), []
-    for token in x.half().split(1, 1):
-        y, state = mixer.extend(token, state)
-        parts.append(y)
+    row = mixer(x.half(), mask=Mask(causal=True))
+    streamed, _ = feed(mixer, x.half(), mixer.initial_state(2), [1] * 24)
     exact = mixer.double()(x.half().double(), mask=Mask(causal=True))
-    for found in (row, torch.cat(parts, 1)):
+    for found in (row, streamed):
         assert (found - exact).norm() < 0.002 * exact.norm()

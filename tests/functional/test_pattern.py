@@ -26,7 +26,6 @@ PATTERNS = [
     Block(3, 1, 1) | Scattered(3, TABLE) | First(3), Window(1, 2) | Span(4, 7) | First(1),
     Scattered(4, TABLE) | Span(8, 12), Scattered(3, TABLE) | Window(1, 1) | Strided(4),
 ]  # fmt: skip
-CHUNK, SINGLES = 8, 25
 TINY = Form(tile=4, chunk=3, room=2048)
 
 

@@ -1,9 +1,10 @@
-"""How a tensor lies in memory changes no result."""
+"""How a tensor lies in memory, and what a compiler knows of its sizes, changes no result."""
 
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from regard.functional import softmax_attention
 from tests.bad_calls import Case, functionals
 
 
@@ -35,3 +36,15 @@ def test_functions_read_tensors_of_any_strides(case: Case):
             for one, other in zip(found, expected, strict=True):
                 torch.testing.assert_close(one, other)
     assert floats
+
+
+def test_heads_may_be_a_symbol_to_a_compiler():
+    """torch.compile(dynamic=True) sees the number of heads as one that may change."""
+    torch.compiler.reset()
+    generator = torch.Generator().manual_seed(0)
+    how = {"fullgraph": True, "dynamic": True, "backend": "eager"}
+    compiled = torch.compile(lambda q, k, v: softmax_attention(q, k, v), **how)
+    for heads, groups in ((2, 2), (6, 6), (6, 3)):
+        q = torch.randn(2, heads, 5, 4, generator=generator)
+        k, v = torch.randn(2, 2, groups, 5, 4, generator=generator)
+        torch.testing.assert_close(compiled(q, k, v), softmax_attention(q, k, v))

@@ -8,6 +8,7 @@ from regard import OptionError
 from regard.cli import main
 from regard.nn.scores import SCORES, Score, build_score
 from regard.reference._scores import FORMULAS
+from regard.testing.counting import count
 from regard.testing.subject import normal
 
 
@@ -40,6 +41,16 @@ def test_a_users_own_score_needs_no_entry():
 def test_additive_starts_between_the_bounds_that_its_width_gives():
     v = build_score("additive", 8, num_heads=3, options={"hidden_dim": 25}).v
     assert 0.15 < v.abs().max() <= 0.2 and v.min() < 0 < v.max()
+
+
+def test_training_with_additive_scores_holds_no_hidden_layer_of_all_pairs():
+    T = 2048
+    with torch.device("meta"):
+        options = {"score": "additive", "score_options": {"hidden_dim": 32}}
+        mixer = regard.build("scored", dim=24, num_heads=3, **options)
+        x = torch.empty(1, T, 24, requires_grad=True)
+    used = count(lambda: mixer(x, mask=regard.Mask(causal=True)).sum().backward()).peak_bytes
+    assert used < 3 * T * T * 4  # one float for every pair and head; the hidden layer has 32
 
 
 class Short(Distance):
