@@ -20,7 +20,7 @@ from tests.models.small import STACK
 from tests.models.table import FIELDS
 from tests.models.test_every_model import CASES, SIZES, given
 from tests.pools.test_pools import OPTIONS, D, Q, S
-from tests.positions.test_absolute import made
+from tests.positions.test_positions import made
 
 X = torch.randn(2, S, D, generator=torch.Generator().manual_seed(0))
 QUERY = torch.randn(2, Q, D, generator=torch.Generator().manual_seed(1))

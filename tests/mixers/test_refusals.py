@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from regard import Mask, OptionError, UnknownNameError, UnsupportedError, build
-from regard.functional import favor_attention
+from regard import Mask, OptionError, ShapeError, UnknownNameError, UnsupportedError, build
+from regard.functional import favor_attention, relative_attention
 from regard.functional.patterns import All, Block, Scattered
+from regard.functional.relative import Segments, Terms
 from regard.mixers import HeadGroup
 from regard.nn import LengthProjection
+from regard.testing.subject import normal
+from tests.refused import assert_refused
 
 TABLE = torch.zeros(3, 4, 1, dtype=torch.long)
 NO_BOUND = {"max_len": None}
@@ -138,3 +141,28 @@ def test_the_published_stabiliser_has_no_causal_form():
     q = torch.zeros(1, 1, 4, 8)
     with pytest.raises(UnsupportedError, match="its maximum over all keys looks ahead"):
         favor_attention(q, q, q, torch.zeros(1, 5, 8), **CAUSAL, stabiliser="published")
+
+
+def test_what_transformer_xl_cannot_do_is_refused():
+    plain, mixer = (
+        build("transformer_xl", dim=24, num_heads=3, segments=z).double() for z in (False, True)
+    )
+    x, one, wrong = normal(2, 13, 24), torch.zeros(2, 13).long(), torch.zeros(2, 12).long()
+    mask, said = Mask(valid=one == 0), r"key_segment must be integers \[2, 13\], got"
+    assert_refused(
+        (UnsupportedError, "streaming over a context", lambda: mixer.initial_state(2, context=x)),
+        (UnsupportedError, "built without a segment term", lambda: plain.relate(x, one, one)),
+        (UnsupportedError, "Hide what is absent by", lambda: mixer.relate(x, one, one, mask=mask)),
+        (ShapeError, said, lambda: mixer.relate(x, one, wrong)),
+    )
+
+
+def test_segments_that_do_not_fit_are_named():
+    q, s, b, one = normal(2, 3, 6, 4), normal(2, 3, 4), normal(3, 4), torch.zeros(2, 6).long()
+    terms = Terms(normal(11, 3, 4), normal(3, 4), normal(3, 4), Segments(one, one, s, b))
+    relative_attention(q, q, q, terms=terms)
+    odd = [("key", one[:, 1:]), ("query", one[:1]), ("s", s[:1]), ("b", b[:, :1]), ("key", None)]
+    for name, value in odd:
+        segments = terms.segments._replace(**{name: value})
+        with pytest.raises(ShapeError, match=f"segments: {name}"):
+            relative_attention(q, q, q, terms=terms._replace(segments=segments))

@@ -18,12 +18,10 @@ def built(name, **options):
 
 def test_latent_attention_is_deepseeks():
     deepseek = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
-    from transformers import DeepseekV3Config
-
     ranks = dict(q_lora_rank=7, kv_lora_rank=5)
     widths = dict(qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6)
     heads = dict(num_attention_heads=3, num_key_value_heads=3)
-    config = DeepseekV3Config(**SIZES, **ranks, **widths, **heads)
+    config = deepseek.DeepseekV3Config(**SIZES, **ranks, **widths, **heads)
     torch.manual_seed(0)
     theirs = deepseek.DeepseekV3Attention(config, layer_idx=0).double().eval()
     sizes = dict(latent_dim=5, nope_dim=8, rotary_dim=4, value_dim=6, query_rank=7)
@@ -44,10 +42,8 @@ def test_latent_attention_is_deepseeks():
 
 def test_the_first_version_is_diffllamas():
     diffllama = pytest.importorskip("transformers.models.diffllama.modeling_diffllama")
-    from transformers import DiffLlamaConfig
-
     heads = dict(num_attention_heads=4, num_key_value_heads=4, head_dim=6)
-    config = DiffLlamaConfig(**SIZES, **heads, rms_norm_eps=1e-5, attention_dropout=0.0)
+    config = diffllama.DiffLlamaConfig(**SIZES, **heads, rms_norm_eps=1e-5, attention_dropout=0.0)
     torch.manual_seed(0)
     theirs = diffllama.DiffLlamaAttention(config, layer_idx=3).double().eval()
     ours = regard.build("differential", dim=24, num_heads=2, form="v1", layer=3).double().eval()
