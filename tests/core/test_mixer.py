@@ -3,7 +3,6 @@
 import pickle
 from collections import ChainMap
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,10 +14,13 @@ from regard import MIXERS, Mask, OptionError, ShapeError, UnknownNameError
 from regard.core import Mixer
 from regard.nn import NORMS
 from regard.pools import build_pool
+from tests.packaging import ROOT
 from tests.refused import assert_refused
 
-ROOT = Path(__file__).parents[2]
 X = torch.randn(2, 5, 24)
+CATALOGUES = (MIXERS, NORMS, regard.POOLS, regard.SCORES, regard.POSITIONS, regard.MODELS)
+BY_NAME = "by position: only x comes without a name. Pass "
+ONE_VALUE = "one value says who may take part. Pass "
 
 
 class Own(Mixer):
@@ -78,21 +80,14 @@ def test_a_type_checker_sees_a_tensor_and_refuses_wrong_arguments(tmp_path):
     assert "typed.py:13: error: Too many positional arguments" in told
 
 
-BY_NAME = "by position: only x comes without a name. Pass "
-ONE_VALUE = "one value says who may take part. Pass "
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "words"),
-    [
-        ((X, Mask(causal=True)), {}, f"does not take Mask(causal=True) {BY_NAME}mask=."),
-        ((X, X, X), {}, f"take a tensor [2, 5, 24] of torch.float32 {BY_NAME}context=."),
-        ((X,), {"causal": True}, f"take causal: {ONE_VALUE}mask=Mask(causal=...)."),
-        ((X,), {"is_causal": True}, f"take is_causal: {ONE_VALUE}mask=Mask(causal=True)."),
-        ((X,), {"attn_mask": None}, "Pass mask=Mask(pairwise=...) [B|1 H|"),
-        ((X,), {"maks": Mask()}, "'maks'. Did you mean 'mask'?"),
-    ],
-)
+@pytest.mark.parametrize(("args", "kwargs", "words"), [
+    ((X, Mask(causal=True)), {}, f"does not take Mask(causal=True) {BY_NAME}mask=."),
+    ((X, X, X), {}, f"take a tensor [2, 5, 24] of torch.float32 {BY_NAME}context=."),
+    ((X,), {"causal": True}, f"take causal: {ONE_VALUE}mask=Mask(causal=...)."),
+    ((X,), {"is_causal": True}, f"take is_causal: {ONE_VALUE}mask=Mask(causal=True)."),
+    ((X,), {"attn_mask": None}, "Pass mask=Mask(pairwise=...) [B|1 H|"),
+    ((X,), {"maks": Mask()}, "'maks'. Did you mean 'mask'?"),
+])  # fmt: skip
 def test_a_call_with_wrong_arguments_is_refused_with_what_to_write_instead(args, kwargs, words):
     with pytest.raises(UnknownNameError if "maks" in kwargs else OptionError) as refused:
         regard.build("linear", dim=24, num_heads=3)(*args, **kwargs)
@@ -108,11 +103,11 @@ def test_a_type_error_from_within_is_passed_on_as_it_is():
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda x: x[:, :1], lambda x: x[0], lambda x: (x,), lambda x: None]
+    "odd", [lambda x: x[:, :1], lambda x: x[0], lambda x: (x,), lambda x: None]
 )
-def test_what_a_mixer_of_ones_own_gives_must_have_the_shape_of_its_tokens(wrong, monkeypatch):
+def test_what_a_mixer_of_ones_own_gives_must_have_the_shape_of_its_tokens(odd, monkeypatch):
     """Broadcasting would make numbers of it."""
-    monkeypatch.setattr(Own, "mix", lambda self, x, context, mask: wrong(x))
+    monkeypatch.setattr(Own, "mix", lambda self, x, context, mask: odd(x))
     valid = torch.tensor([[1, 1, 1, 0, 1], [1, 1, 1, 1, 1]]).bool()
     for mask in (Mask(), Mask(valid=valid)):
         with pytest.raises(ShapeError, match=r"own: mix must give \[2, 5, 24\], got"):
@@ -132,9 +127,6 @@ def test_what_a_class_declares_is_checked():
         (OptionError, r"No: reason \(3\) must be a name", lambda: regard.core.No(3)),
         (OptionError, "Nameless has no name", lambda: nameless(24)),
     )
-
-
-CATALOGUES = (MIXERS, NORMS, regard.POOLS, regard.SCORES, regard.POSITIONS, regard.MODELS)
 
 
 @pytest.mark.parametrize("entries", CATALOGUES, ids=lambda entries: entries.kind)

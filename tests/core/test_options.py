@@ -28,7 +28,7 @@ def test_forms_and_configurations_check_their_annotations_and_missing_or_unknown
     made = partial(LanguageModelConfig, vocab_size=9)
     assert_refused(
         *((OptionError, said + "|tile must be a positive integer", partial(regard.Form, tile=size))
-          for size in (0, -1, 2.0, True, "4")),
+          for size in (0, -1, 2.0, 2**31, True, "4")),
         (OptionError, said, lambda: made(num_layers=10**9)),
         (OptionError, said, lambda: made(position_options={"base": "x"}).build()),
         (OptionError, "softmax needs num_heads: pass num_heads=", lambda: softmax(24)),
@@ -57,28 +57,25 @@ def test_sizes_that_no_memory_holds_are_refused_before_it_is_taken_which_meta_te
     assert spelled_bytes(3 << 30) == "3.00 GiB" and spelled_bytes(1 << 63) == "8,589,934,592.00 GiB"
 
 
-@pytest.mark.parametrize(
-    ("kind", "good", "bad", "words"),
-    [
-        (int, [1, 2**31 - 1], [0, True, 1.0, "1", 2**31, None], "a positive integer"),
-        (float, [0, -1.5], [math.inf, math.nan, True, "1"], "a finite number"),
-        (bool, [True, False], [0, 1, "true", None], "True or False"),
-        (Count, [0, 5], [-1, False], "an integer of at least 0"),
-        (Seed, [0, 2**40], [-1, 2**64, 1.0], "an integer of at least 0"),
-        (Rate, [0, 0.9], [1, -0.1, math.nan], "at least 0 and below 1"),
-        (Share | None, [0, 1, None], [1.1], "from 0 to 1 or None"),
-        (Above0, [1e-9], [0, -1], "greater than 0"),
-        (Literal["a", 1], ["a", 1], ["b", True, 1.0], "one of 'a', 1"),
-        (tuple[int, ...], [(), (1, 2)], [[1], (0,)], "a tuple of positive integers"),
-        (tuple[int, int], [(1, 2)], [(1,), 5], "a tuple (a positive integer, a positive integer)"),
-        (Sequence[str], [["a"], ("a",)], ["a", [1]], "a sequence of names"),
-        (Mapping[str, Any], [{}, {"a": 1}], [{1: 2}, [1]], "a mapping of option names"),
-        (Callable[[int], int], [abs, int], [3, "abs"], "a function"),
-        (type[ValueError], [OptionError], [int, 3, ValueError()], "a subclass of ValueError"),
-        (torch.Tensor, [torch.ones(1)], [1.0], "a Tensor"),
-        (tuple[tuple[int, Count], ...], [(), ((1, 0),)], [((0, 1),), (1, 2)], PAIRS),
-    ],
-)
+@pytest.mark.parametrize(("kind", "good", "bad", "words"), [
+    (int, [1, 2**31 - 1], [0, True, 1.0, "1", 2**31, None], "a positive integer"),
+    (float, [0, -1.5], [math.inf, math.nan, True, "1"], "a finite number"),
+    (bool, [True, False], [0, 1, "true", None], "True or False"),
+    (Count, [0, 5], [-1, False], "an integer of at least 0"),
+    (Seed, [0, 2**40], [-1, 2**64, 1.0], "an integer of at least 0"),
+    (Rate, [0, 0.9], [1, -0.1, math.nan], "at least 0 and below 1"),
+    (Share | None, [0, 1, None], [1.1], "from 0 to 1 or None"),
+    (Above0, [1e-9], [0, -1], "greater than 0"),
+    (Literal["a", 1], ["a", 1], ["b", True, 1.0], "one of 'a', 1"),
+    (tuple[int, ...], [(), (1, 2)], [[1], (0,)], "a tuple of positive integers"),
+    (tuple[int, int], [(1, 2)], [(1,), 5], "a tuple (a positive integer, a positive integer)"),
+    (Sequence[str], [["a"], ("a",)], ["a", [1]], "a sequence of names"),
+    (Mapping[str, Any], [{}, {"a": 1}], [{1: 2}, [1]], "a mapping of option names"),
+    (Callable[[int], int], [abs, int], [3, "abs"], "a function"),
+    (type[ValueError], [OptionError], [int, 3, ValueError()], "a subclass of ValueError"),
+    (torch.Tensor, [torch.ones(1)], [1.0], "a Tensor"),
+    (tuple[tuple[int, Count], ...], [(), ((1, 0),)], [((0, 1),), (1, 2)], PAIRS),
+])  # fmt: skip
 def test_what_fits_an_annotation_and_how_it_is_spelled(kind, good, bad, words):
     assert all(fits(kind, value) for value in good)
     assert not any(fits(kind, value) for value in bad)

@@ -19,6 +19,7 @@ from tests.laws.catalogue import FACTS
 
 B, N = 2, 3
 X = torch.randn(B, N, 24)
+STREAMS = [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
 make = partial(regard.build, **FACTS)
 
 
@@ -27,9 +28,6 @@ def saved(state):
     torch.save(state, written := io.BytesIO())
     written.seek(0)
     return torch.load(written, weights_only=True)
-
-
-STREAMS = [cls.name for cls in regard.MIXERS.values() if cls.capabilities.streaming]
 
 
 @pytest.mark.parametrize("name", STREAMS)

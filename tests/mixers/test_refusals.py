@@ -1,5 +1,7 @@
 """Options of mixers that mean nothing, or contradict each other: each refusal names the option, and says what to do."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from regard.testing.subject import normal
 from tests.refused import assert_refused
 
 TABLE = torch.zeros(3, 4, 1, dtype=torch.long)
-NO_BOUND = {"max_len": None}
+NO_BOUND, HEADS = {"max_len": None}, {"position_options": {"num_heads": 1}}
 SCANS = ("gated_delta", "kimi_delta", "gated_linear", "scalar_decay")
 
 
@@ -60,10 +62,7 @@ OPTIONS = [
     ("performer", {"features": "relu", "stabiliser": "published"}, "has no stabiliser"),
     ("reformer", NO_BOUND, "max_len"),
     *(("reformer", {"num_buckets": odd}, "even") for odd in (3, ())),
-    *(
-        ("softmax", {"position": kind, "position_options": {"num_heads": 1}}, "it is the model's")
-        for kind in ("alibi", "t5")
-    ),
+    *(("softmax", {"position": kind, **HEADS}, "it is the model's") for kind in ("alibi", "t5")),
     ("rfa", {"pool_size": 2}, "pool_size"),
     ("rfa", {"gate_bias": 1.0}, "gate=True"),
     *((name, {"dim": 25}, "divisible") for name in SCANS),
@@ -144,9 +143,8 @@ def test_the_published_stabiliser_has_no_causal_form():
 
 
 def test_what_transformer_xl_cannot_do_is_refused():
-    plain, mixer = (
-        build("transformer_xl", dim=24, num_heads=3, segments=z).double() for z in (False, True)
-    )
+    xl = partial(build, "transformer_xl", dim=24, num_heads=3)
+    plain, mixer = (xl(segments=z).double() for z in (False, True))
     x, one, wrong = normal(2, 13, 24), torch.zeros(2, 13).long(), torch.zeros(2, 12).long()
     mask, said = Mask(valid=one == 0), r"key_segment must be integers \[2, 13\], got"
     assert_refused(

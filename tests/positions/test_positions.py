@@ -20,7 +20,9 @@ def made(name, **options):
     return make(POSITIONS[name], FACTS, options or OPTIONS.get(name, {})).double()
 
 
-def test_options_that_cannot_be_are_named():
+def test_options_and_widths_that_cannot_be_are_named():
+    x = torch.zeros(1, 2, 8)
+
     def call(name, **options):
         return lambda: make(POSITIONS[name], FACTS, options)
 
@@ -34,6 +36,8 @@ def test_options_that_cannot_be_are_named():
         (OptionError, r"base \(-1.0\) must be greater than 0", call("rotary", base=-1.0)),
         (OptionError, r"num_buckets \(2\)", call("t5", num_buckets=2)),
         (OptionError, r"max_distance \(8\)", call("t5", max_distance=8)),
+        (ShapeError, "K must be even, got 7", lambda: rotate(x[..., 1:], torch.arange(2))),
+        (OptionError, "pairing must be", lambda: rotate(x, torch.arange(2), pairing="interleaved")),
     )
 
 
@@ -98,17 +102,13 @@ def test_coordinates_are_rows_then_columns_and_nothing_without_weights():
     assert torch.equal(module(x, torch.arange(12)[None]), x)
 
 
-def test_rotary_keeps_dtype_turns_in_float32_and_refuses_odd_widths_and_unknown_pairings():
+def test_rotary_keeps_dtype_and_turns_in_float32():
     x = torch.randn(2, 3, 1, 8, dtype=torch.bfloat16)
     far = torch.tensor([4001])
     y = rotate(x, far)
     assert y.dtype == torch.bfloat16
     assert (y.double() - rotate(x.double(), far)).abs().max() < 0.02
     assert rotate(x[:, 0], far.expand(2, 1)).shape == (2, 1, 8)
-    with pytest.raises(ShapeError, match="K must be even, got 7"):
-        rotate(torch.zeros(1, 2, 7), torch.arange(2))
-    with pytest.raises(OptionError, match="pairing must be"):
-        rotate(torch.zeros(1, 2, 8), torch.arange(2), pairing="interleaved")
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
