@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from regard.models import ClassifierConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from regard.testing.laws.streaming import feed
 
 VOCAB = 31
 STACK = {"vocab_size": VOCAB, "dim": 24, "num_heads": 3, "num_layers": 2, "max_len": 40}
+DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
 
 
 def _built(kind: type[ModelConfig], **own: Any) -> Callable[..., Any]:
@@ -62,14 +64,8 @@ def ragged_targets() -> Tensor:
     return ragged(6, 3, 1, 4)
 
 
-DOCUMENTS = torch.tensor([[3] * 5 + [1] * 3 + [4] * 4, [0] * 12, [9] + [8] * 7 + [7, 7, 2, 2]])
-
-
 def streamed(model: Any, tokens: Tensor, valid: Tensor) -> Tensor:
     """Logits of DOCUMENTS in a stream, whose last token comes without a number: it belongs to the last document."""
-    state, parts = model.initial_state(3), []
-    for at in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
-        numbers = DOCUMENTS[:, at] if at.start < 11 else None
-        part, state = model.extend(tokens[:, at], state, valid=valid[:, at], documents=numbers)
-        parts.append(part)
-    return torch.cat(parts, 1)
+    given = {"valid": valid, "documents": DOCUMENTS}
+    first, state = feed(model, tokens[:, :11], model.initial_state(3), (3, 1, 7), **given)
+    return torch.cat([first, model.extend(tokens[:, 11:], state, valid=valid[:, 11:])[0]], 1)

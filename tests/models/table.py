@@ -5,11 +5,8 @@ from torch.nn.functional import linear
 
 from regard.nn.fields import Categorical, Numeric, Sequence
 
-ITEM, SHOP = Categorical("items", 9), Categorical("shop", 5)
-FIELDS = (
-    ITEM, Numeric("age"), Sequence("history", ITEM), SHOP, Sequence("shops", SHOP),
-    Categorical("user", 7),
-)  # fmt: skip
+ITEM, SHOP, USER = Categorical("items", 9), Categorical("shop", 5), Categorical("user", 7)
+FIELDS = (ITEM, Numeric("age"), Sequence("history", ITEM), SHOP, Sequence("shops", SHOP), USER)
 BATCH = {
     "items": torch.tensor([3, 0, 8, 1]),
     "age": torch.tensor([0.5, -1.5, float("nan"), 2.0]).double(),

@@ -20,8 +20,7 @@ from tests.models.table import BATCH, FIELDS, padded, roused, rows
 DROPPED = {"dropout": 0.3}
 NET = {**STACK, **DROPPED}
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "dropout": 0.3, "attention_dropout": 0.2}
-HAN: dict[str, Any] = {"vocab_size": VOCAB, "num_classes": 3, "dim": 5, "hidden_dim": 4}
-HAN |= {"attention_dim": 3, "num_heads": 2}
+HAN = dict(vocab_size=VOCAB, num_classes=3, dim=5, hidden_dim=4, attention_dim=3, num_heads=2)
 HAN_BARE = {**HAN, "word_encoder": "none", "sentence_encoder": "none"}
 TABLE: dict[str, Any] = {"fields": FIELDS, "num_tasks": 2}
 TABLE_3 = {**TABLE, "dim": 3}

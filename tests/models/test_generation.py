@@ -9,7 +9,10 @@ import regard
 from regard import OptionError
 from regard.models import TransformerXLConfig
 from regard.models.generation import Sampling, restrict
-from tests.models.small import VOCAB, language_model, prompts, ragged, transformer
+from tests.models.small import DOCUMENTS, VOCAB, language_model, prompts, ragged, transformer
+
+TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}
+EOS, TOKENS = 2, torch.tensor([[1, 2, 3]])
 
 
 def test_rows_end_at_eos_and_the_call_with_the_last():
@@ -48,8 +51,11 @@ def test_dropout_is_off_and_modes_are_left_as_they_were():
     assert [module.training for module in model.modules()] == modes
 
 
-def test_max_len_bounds_what_is_read():
+def test_max_len_bounds_what_is_read_and_a_document_and_not_its_row():
     model = language_model(position="learned", max_len=10)
+    assert model(prompts(12)[[0, 0]], documents=DOCUMENTS[[0, 0]]).shape == (2, 12, VOCAB)
+    with pytest.raises(regard.ShapeError, match=r"length \(12\) exceeds max_len \(10\)"):
+        model(prompts(12), documents=DOCUMENTS)
     assert model.generate(prompts(), max_new_tokens=4).shape == (3, 4)
     with pytest.raises(regard.ShapeError, match=r"prompt of 7 tokens and max_new_tokens \(5\)"):
         model.generate(prompts(), max_new_tokens=5)
@@ -110,11 +116,6 @@ def test_draws_follow_the_tempered_restricted_softmax():
     assert torch.equal(Sampling(1e-45).draw(many), logits.argmax(-1).expand(20000))
     logits = 3 * torch.randn(4, 32_000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(restrict(logits, None, 1.0), logits)  # all of the probability
-
-
-TINY = {"vocab_size": 4, "dim": 12, "num_heads": 2, "num_layers": 1}
-EOS = 2
-TOKENS = torch.tensor([[1, 2, 3]])
 
 
 def tiny(seed: int = 3):

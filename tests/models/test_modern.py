@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 import regard.models as m
-from regard import ShapeError
 from tests.models.small import DOCUMENTS, STACK, VOCAB, language_model, prompts, ragged, streamed
 
 
@@ -32,18 +31,14 @@ def test_a_pattern_is_repeated_over_the_layers():
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"position": "learned"},
-        {"mixers": "gated_delta softmax", "checkpoint": True},
-        {"mixer": "local", "mixer_options": {"window_size": 2}, "position": "rotary"},
-        {"residual": "reversible", "position": "axial"},
-        {"masked": True, "mixer": "longformer", "global_tokens": 1},
-        {"mixer": "transformer_xl", "mixer_options": {"mem_len": 12}, "position": "none"},
-        {"norm_first": False},
-    ],
-)
+@pytest.mark.parametrize("options", [
+    {"position": "learned"}, {"mixers": "gated_delta softmax", "checkpoint": True},
+    {"mixer": "local", "mixer_options": {"window_size": 2}, "position": "rotary"},
+    {"residual": "reversible", "position": "axial"},
+    {"masked": True, "mixer": "longformer", "global_tokens": 1},
+    {"mixer": "transformer_xl", "mixer_options": {"mem_len": 12}, "position": "none"},
+    {"norm_first": False},
+])  # fmt: skip
 def test_packed_documents_are_separate_rows_and_so_are_those_of_a_stream(options, padded):
     config = {**STACK, **options}
     kind = m.MaskedLanguageModelConfig if config.pop("masked", False) else m.LanguageModelConfig
@@ -69,24 +64,14 @@ def test_packed_documents_are_separate_rows_and_so_are_those_of_a_stream(options
         torch.testing.assert_close(found[valid], packed[valid], rtol=0, atol=1e-10)
 
 
-def test_max_len_bounds_a_document():
-    model = language_model(position="learned", max_len=7)
-    assert model(prompts(12)[[0, 0]], documents=DOCUMENTS[[0, 0]]).shape == (2, 12, VOCAB)
-    with pytest.raises(ShapeError, match=r"length \(12\) exceeds max_len \(7\)"):
-        model(prompts(12), documents=DOCUMENTS)
-
-
 @pytest.mark.parametrize("vocab_size", [31, 257, 5000])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {}, {"position": "rotary"}, {"position": "none", "mixer": "gau"},
-        {"norm_first": False, "norm": "scale"}, {"residual": "reversible"},
-        {"tied": False, "norm": "rms"}, {"embedding_scale": 1.0, "dim": 256},
-        {"dim": 512, "position": "none", "mixer": "linear"},
-        {"norm_after": True, "dim": 16, "num_heads": 2}, {"masked": True, "position": "none"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("options", [
+    {}, {"position": "rotary"}, {"position": "none", "mixer": "gau"},
+    {"norm_first": False, "norm": "scale"}, {"residual": "reversible"},
+    {"tied": False, "norm": "rms"}, {"embedding_scale": 1.0, "dim": 256},
+    {"dim": 512, "position": "none", "mixer": "linear"},
+    {"norm_after": True, "dim": 16, "num_heads": 2}, {"masked": True, "position": "none"},
+])  # fmt: skip
 def test_a_new_language_model_guesses_uniformly(options, vocab_size):
     torch.manual_seed(0)
     config = {"dim": 128, "num_heads": 4, "num_layers": 2, "max_len": 64, **options}

@@ -12,11 +12,17 @@ from regard.models.generation import reorder
 from regard.models.transformer_xl import TransformerXL, TransformerXLConfig
 from regard.models.xlnet import XLNet, XLNetConfig
 from regard.models.xlnet_classifier import XLNetClassifierConfig
+from regard.testing.laws.streaming import feed
 from tests.models.small import VOCAB, assert_same, prompts, shaken
 from tests.models.stacks import block, gelu, inside, norm, relative
 
 SIZES = {"vocab_size": VOCAB, "dim": 12, "num_heads": 2, "num_layers": 2, "hidden_dim": 20}
 SEGMENTS = [(5, 7, {}), (4, 3, {"clamp_len": 2, "untie": True}), (6, 5, {"same_length": True})]
+CASES = [
+    ({}, 0.0, False),
+    ({"mem_len": 5, "clamp_len": 4}, 0.4, False),
+    ({"mem_len": 9}, 0.5, True),
+]
 TEXT = prompts(23, 2)
 
 
@@ -78,19 +84,10 @@ def test_a_memory_is_not_stale_after_a_step(padded):
     torch.testing.assert_close(found[here], wanted[here], rtol=0, atol=1e-11)
 
 
-def test_memories_of_xlnet_are_reordered():
-    model = xlnet(mem_len=3)
-    state = model.initial_state(2)
-    assert reorder(state, torch.tensor([1])).length.tolist() == [0]
-
-
 def test_a_stream_goes_on_where_it_stopped():
     model = transformer_xl(segment_len=4, mem_len=6)
-    state, logits = model.initial_state(2), []
-    for part in TEXT.split(8, dim=1):
-        found, state = model.extend(part, state)
-        logits.append(found)
-    torch.testing.assert_close(torch.cat(logits, 1), model(TEXT), rtol=0, atol=1e-12)
+    found, state = feed(model, TEXT, model.initial_state(2), (8, 8, 7))
+    torch.testing.assert_close(found, model(TEXT), rtol=0, atol=1e-12)
     assert [memory.memory.shape for memory in state.blocks] == [(2, 6, 12)] * 3
     assert not any(memory.memory.requires_grad for memory in state.blocks)
     again = transformer_xl(segment_len=4, mem_len=6, checkpoint=True)
@@ -151,10 +148,7 @@ def streams_in_loops(model, tokens, order, memories, segments=None):
     return g @ table.T + params["bias"], after
 
 
-@pytest.mark.parametrize(
-    "options, context, pairs",
-    [({}, 0.0, False), ({"mem_len": 5, "clamp_len": 4}, 0.4, False), ({"mem_len": 9}, 0.5, True)],
-)
+@pytest.mark.parametrize("options, context, pairs", CASES)
 def test_two_streams_are_their_equation_in_loops(options, context, pairs):
     model, T = xlnet(**options), 6
     state = model.initial_state(2)
@@ -181,6 +175,7 @@ def test_parts_that_remember_all_are_one_order_part_after_part(size):
     torch.testing.assert_close(torch.cat(logits, 1), whole, rtol=0, atol=1e-11)
     assert state.length.tolist() == [11, 11]
     assert not any(memory.requires_grad for memory in state.memory)
+    assert reorder(state, torch.tensor([1])).length.tolist() == [11]
     forgot = replace(state, length=torch.tensor([0, 11]))
     again = model.extend(tokens, forgot, order=order)[0]
     fresh = model(tokens, order=order)

@@ -20,7 +20,6 @@ from tests.models.table import BATCH, FIELDS, ITEM
 TEXT, START, lm = prompts(), targets(), small.language_model
 MIXER = regard.build("softmax", dim=24, num_heads=3)
 SIZES = {"vocab_size": VOCAB, "dim": 8, "num_heads": 2}
-GLOBAL = {"global_tokens": 0, "mixer": "longformer"}
 ORDER = torch.arange(7).expand(3, 7)
 STATE = "state must come from"
 IMAGE = {"image_size": (8, 8), "patch_size": 2, "num_classes": 3}
@@ -82,7 +81,7 @@ REFUSED = {
         ("must be 'plain' here", lambda: transformer(residual="reversible")),
         ("needs norm_first", lambda: reformer(norm_first=False)),
         ("leave checkpoint=False", lambda: reformer(checkpoint=True)),
-        ("global_tokens", lambda: lm(**GLOBAL | {"global_tokens": 1})),
+        ("global_tokens", lambda: lm(mixer="longformer", global_tokens=1)),
         ("gau includes its feed-forward", lambda: transformer(decoder_mixer="gau")),
         ("cross_mixer_options must not", lambda: transformer(cross_mixer_options={"dim": 3})),
         ("includes its feed-forward", lambda: m.Block(
@@ -96,7 +95,6 @@ REFUSED = {
         ('padding "same" needs a stride of 1', lambda: CoordConv2d(1, 2, 3, padding="same", stride=2)),
         ("must rise, and be above 1", lambda: growth("T log T", 1, 4)),
         (r"growth: low \('a'\) must be a positive integer", lambda: growth("T", "a", 4)),
-        *(("Form: tile must be a positive", lambda odd=odd: regard.Form(tile=odd)) for odd in (0, 2.0, 2**31)),
         ("its logits are no finite numbers", lambda: diverged().generate(TEXT, max_new_tokens=2)),
         *(("must be sums of products", lambda cost=cost: growth(cost, 2, 4)) for cost in (
             "2T K", "n^2", "T^(3/2)", "T^1.2.3", "T /", "T +", "")),

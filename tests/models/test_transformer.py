@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import regard.models as m
+from regard.testing.laws.streaming import feed
 from tests.models import small
 from tests.models.small import prompts, ragged, ragged_targets, targets, transformer
 from tests.models.stacks import stack_oracle
@@ -33,12 +34,9 @@ def test_is_its_equations_for_each_row_alone_and_in_chunks(options):
         alone = stack_oracle(model, source[row, valid[row]], target[row, exists[row]])
         torch.testing.assert_close(logits[row, exists[row]], alone, rtol=0, atol=1e-9)
     for sizes in ([6], [1] * 6, [2, 3, 1]):
-        state, parts = model.initial_state(source, valid=valid), []
-        for chunk, part in zip(target.split(sizes, 1), exists.split(sizes, 1), strict=True):
-            found, state = model.extend(chunk, state, valid=part)
-            parts.append(found)
-        streamed = torch.cat(parts, 1)[exists]
-        torch.testing.assert_close(streamed, logits[exists], rtol=0, atol=1e-9)
+        state = model.initial_state(source, valid=valid)
+        streamed, _ = feed(model, target, state, sizes, valid=exists)
+        torch.testing.assert_close(streamed[exists], logits[exists], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "none"])
