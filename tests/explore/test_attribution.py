@@ -3,7 +3,6 @@
 import math
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +12,8 @@ from regard import OptionError, ShapeError, UnsupportedError, explore
 from regard.explore import flow, integrated_gradients, layers, rollout
 from regard.models import TransformerXLConfig
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
+from tests.packaging import ROOT
 from tests.refused import assert_refused
-
-ROOT = Path(__file__).parents[2]
 
 
 def random_maps(T, L, seed=0):
@@ -183,8 +181,7 @@ def test_layers_of_an_encoder_decoder_are_moved_back():
     assert [layer.path.split(".")[0] for layer in found] == ["encoder"] * 2 + ["decoder"] * 4
     expected = model.cross_attention(source, target, valid=ragged(), target_valid=shown)
     cross = [layer.found.values for layer in found if layer.cross]
-    for ours, theirs in zip(cross, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(cross, [*expected])
     own = next(x.found.values for x in found if x.path.startswith("decoder") and not x.cross)
     assert own[0, :, 2:, 2:].sum(-1).allclose(torch.ones(1, dtype=torch.float64))
     assert own[0, :, :2].eq(0).all() and own[0, :, :, :2].eq(0).all()
@@ -228,9 +225,8 @@ def test_correlations_are_those_of_scipy_and_overlap_counts_the_largest():
     a, b = torch.tensor([5.0, -4.0, 1.0, 0.0]), torch.tensor([0.0, 4.0, 1.0, 5.0])
     assert explore.overlap(a, b, k=2) == 0.5
     rows = explore.agreement({"a": a, "b": b, "c": a}, k=2)
-    assert [(r.first, r.second, r.overlap) for r in rows] == [
-        ("a", "b", 0.5), ("a", "c", 1.0), ("b", "c", 0.5)
-    ]  # fmt: skip
+    found = [(r.first, r.second, r.overlap) for r in rows]
+    assert found == [("a", "b", 0.5), ("a", "c", 1.0), ("b", "c", 0.5)]
     with pytest.raises(ShapeError, match="one length"):
         explore.agreement({"a": a, "b": b[:2]})
 
