@@ -1,15 +1,16 @@
-"""The command for a machine with CUDA, as a dry run on the CPU: it writes rows, and goes on where it was."""
+"""Benchmarks: the command for a machine with CUDA, as a dry run on the CPU, which goes on where it was; their arithmetic."""
 
 import importlib
 import json
 import os
+import random
 import time
 from pathlib import Path
 
 from regard.lab import PACKAGES
 from tests.command import python
+from tests.packaging import ROOT
 
-ROOT = Path(__file__).parents[1]
 COMMAND = ROOT / "benchmarks" / "cuda.py"
 CALLS = f"""
 import runpy, sys
@@ -107,3 +108,15 @@ def test_the_page_has_a_half_for_cuda_once_it_was_run(tmp_path, monkeypatch):
     page = on_cuda(tmp_path)
     assert "1 did not end, 1 passed." in page
     assert "| linear causal | train | 4096 | bfloat16 | fla | 2 | 3 | 2 |" in page
+
+
+def test_bounds_hold_the_median_as_often_as_they_say(monkeypatch):
+    monkeypatch.syspath_prepend(COMMAND.parent)
+    median_interval = importlib.import_module("measuring").median_interval
+    drawn, held = random.Random(0), 0
+    for _ in range(2000):
+        low, high = median_interval([drawn.expovariate(1.0) for _ in range(15)], level=0.9)
+        held += low <= 0.6931 <= high
+    assert 0.9 <= held / 2000 <= 0.98  # order statistics cover at least as much as is wanted
+    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)  # few values give all of them
+    assert median_interval([5.0]) == (5.0, 5.0)

@@ -7,17 +7,15 @@ import pydoc
 import re
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import regard
 from regard.core import OLDEST_TORCH, Mixer, ShapeError
 from regard.models import ModelConfig
-from tests.packaging import PROJECT, RESOLVED, oldest
+from tests.packaging import PROJECT, RESOLVED, ROOT, oldest
 
-ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
-import api  # noqa: E402
+import api
 
 NAMES = list(api.public())
 DESCRIBED = [n for n in NAMES if inspect.isclass(n.value) or inspect.isroutine(n.value)]
@@ -108,9 +106,8 @@ def test_what_a_docstring_leaves_out_is_seen():
 
 
 def test_the_site_shows_shapes():
-    assert api.shapes(regard.functional.softmax_attention) == {
-        "q": "[B H T K]", "k": "[B G S K]", "v": "[B G S V]", "returns": "[B H T V]",
-    }  # fmt: skip
+    shapes = {"q": "[B H T K]", "k": "[B G S K]", "v": "[B G S V]", "returns": "[B H T V]"}
+    assert api.shapes(regard.functional.softmax_attention) == shapes
 
 
 def test_help_on_a_mixer_shows_equation_and_options():
