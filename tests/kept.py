@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from torch import Tensor, UntypedStorage
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 
-def kept_storages(call: Callable[[], object]) -> list[UntypedStorage]:
+def kept_bytes(call: Callable[[], object]) -> int:
     """Each storage once."""
     found = {}
 
@@ -18,8 +18,4 @@ def kept_storages(call: Callable[[], object]) -> list[UntypedStorage]:
     with saved_tensors_hooks(keep, lambda z: z):
         call()
     assert found, "nothing wants a gradient"
-    return [*found.values()]
-
-
-def kept_bytes(call: Callable[[], object]) -> int:
-    return sum(storage.nbytes() for storage in kept_storages(call))
+    return sum(storage.nbytes() for storage in found.values())

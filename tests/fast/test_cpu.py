@@ -18,29 +18,23 @@ from regard.functional.patterns import Block, Scattered, Strided, Window
 from regard.functional.rows import Form, recorded
 from regard.testing import check_mixer
 from regard.testing.counting import count
+from regard.testing.laws.streaming import feed
 from tests.functional.test_pattern import TABLE, TINY, H, K
 from tests.kept import kept_bytes
 from tests.laws.catalogue import factory
+from tests.mixers.test_adapters import answers
 
 NAMES = [n for n, cls in regard.MIXERS.items() if "impl" in inspect.signature(cls).parameters]
-B, T, D = 2, 300, 24
+T, D = 300, 24
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_replaced_where_the_plain_form_is_asked_for(name):
     mixer = regard.build(name, dim=D, num_heads=3, max_len=T, impl="plain").eval()
-    can, x = mixer.capabilities, torch.randn(B, T, D)
-    orders = [order for order, able in ((True, can.causal), (False, can.bidirectional)) if able]
-    masks = [Mask(causal=causal) for causal in orders]
-    if can.global_tokens:
-        masks.append(Mask(orders[-1], global_tokens=(torch.arange(T) < 2).expand(B, -1)))
     with torch.no_grad(), recorded() as used:
-        for mask in masks:
-            mixer(x, mask=mask)
-        if can.streaming:
-            state = mixer.initial_state(B)
-            for piece in x[:, :50].split([40, 1, 1, 1, 7], dim=1):
-                _, state = mixer.extend(piece, state)
+        answers(mixer, T)
+        if mixer.capabilities.streaming:
+            feed(mixer, torch.randn(2, 50, D), mixer.initial_state(2), [40, 1, 1, 1, 7])
     assert used == set(), used
 
 
@@ -80,13 +74,18 @@ def test_pieces_give_what_the_plain_form_gives(name, causal):
     torch.testing.assert_close(pieces, plain, rtol=0.02, atol=0.02)
 
 
-def test_a_piece_is_halved_down_to_a_token_where_keys_grow():
+def test_a_piece_is_halved_down_to_a_token_where_keys_grow_and_a_key_that_is_no_number_ends_too():
     k = torch.zeros(1, 1, 300, 2, dtype=torch.float64)
     k[0, 0, 137:, 1], k[0, 0, 138:, 1] = 100.0, 200.0
     sizes = piece_sizes(k, k[:, :, 0], 128)
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     assert {137, 138} <= set(starts) and starts[-1] == 300 and min(sizes) >= 1
     assert piece_sizes(k[:, :, :137], k[:, :, 0], 128) == [128, 9]
+    q, k, v = (torch.ones(2, 1, 200, 4) for _ in "qkv")
+    k[0, 0, 70:] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30])
+    k[1, 0, 90] = 1000.0
+    y = efficient_attention(q, k, v, mask=Mask(causal=True))
+    torch.testing.assert_close(y[1], v[1])
 
 
 def test_the_scan_of_a_compiled_program_is_the_loop():
@@ -107,14 +106,6 @@ def test_small_features_are_left_to_the_plain_form():
     with recorded() as used:
         favor_attention(q, q, q, W.float(), mask=Mask(causal=True))
     assert used == {"plain"}
-
-
-def test_a_key_that_is_no_number_ends_too():
-    q, k, v = (torch.ones(2, 1, 200, 4) for _ in "qkv")
-    k[0, 0, 70:] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30])
-    k[1, 0, 90] = 1000.0
-    y = efficient_attention(q, k, v, mask=Mask(causal=True))
-    torch.testing.assert_close(y[1], v[1])
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -18,6 +18,7 @@ from regard.fast import fla
 from regard.functional.linear import weighted_sums
 from regard.functional.rows import Form, recorded
 from regard.testing import check_mixer
+from tests.functional.test_linear import drawn
 from tests.laws.catalogue import factory
 
 LACKS = lacking("fla-core", "0.6")
@@ -66,21 +67,16 @@ def on_this_cpu(monkeypatch):
     monkeypatch.setattr(fla, "_kernel", lambda: loop)
 
 
-def made(*shapes, dtype=torch.float64, device="cpu"):
-    drawn = {"generator": torch.Generator().manual_seed(7), "dtype": torch.float64}
-    return [torch.randn(shape, **drawn).to(device, dtype) for shape in shapes]
-
-
-def compared(T, M, V, *, decayed, begun, dtype, device="cpu"):
+def compared(T, M, V, *, decayed, begun, dtype):
     shapes = (2, 3, T, M), (2, 3, T, M), (2, 3, T, V), (2, 3, T), (2, 3, M, V), (2, 3, M)
-    q, k, v, g, S, z = made(*shapes, dtype=dtype, device=device)
+    q, k, v, g, S, z = drawn(*shapes, dtype=dtype)
     inputs = [q.abs(), k.abs(), v, *((S.abs(), z.abs()) if begun else ())]
     inputs = [x.requires_grad_() for x in inputs]
     g = -g.abs().requires_grad_() if decayed else None
     results = []
     for sums in (partial(fla.causal_sums, form=Form()), weighted_sums):
         found = sums(*inputs[:3], g, *inputs[3:])
-        weights = made(*(x.shape for x in found), dtype=dtype, device=device)
+        weights = drawn(*(x.shape for x in found), dtype=dtype)
         total = sum((x * w).sum() for x, w in zip(found, weights, strict=True))
         results.append([*found, *grad(total, inputs + [g] * decayed)])
     return results
@@ -161,7 +157,7 @@ def close_the_gaps_of_the_interpreter(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_kernel_itself_on_cuda(name, options, dtype):
     """No further from float64 than twice the eager form is, in outputs and in gradients."""
-    (x,) = made((2, 1500, 64))
+    (x,) = drawn((2, 1500, 64))
     mask = Mask(causal=True, valid=torch.arange(1500) < torch.tensor([[1500], [1400]]))
     results = {}
     for impl, kind in (("plain", torch.float64), ("plain", dtype), ("auto", dtype)):

@@ -29,20 +29,9 @@ class Adapted(nn.Module):
         return self.layer(x) + x @ self.a.mT @ self.b.mT
 
 
-def adapted(mixer):
-    """The mixer with an adapter around each linear layer, and one into which they are merged."""
-    around, merged = deepcopy(mixer), deepcopy(mixer)
-    for name, layer in mixer.named_modules():
-        if isinstance(layer, nn.Linear):
-            one = Adapted(around.get_submodule(name))
-            around.set_submodule(name, one)
-            merged.get_submodule(name).weight.data += (one.b @ one.a).detach()
-    return around, merged
-
-
-def answers(mixer):
+def answers(mixer, T=12):
     """The mixer is called in both orders, with and without global tokens, as far as it takes them."""
-    x, marks = torch.randn(2, 12, mixer.dim), (torch.arange(12) == 1).expand(2, -1)
+    x, marks = torch.randn(2, T, mixer.dim), (torch.arange(T) == 1).expand(2, -1)
     for order in Subject(lambda: mixer).orders():
         order(mixer, x)
         if mixer.capabilities.global_tokens:
@@ -69,7 +58,12 @@ def test_what_is_put_around_a_layer_is_called_or_refused(name, variant, options)
 def test_an_adapter_is_its_merged_weights(name):
     torch.manual_seed(0)
     mixer = regard.build(name, dim=24, num_heads=3, max_len=32).double().eval()
-    around, merged = adapted(mixer)
+    around, merged = deepcopy(mixer), deepcopy(mixer)
+    for path, layer in mixer.named_modules():
+        if isinstance(layer, nn.Linear):
+            one = Adapted(around.get_submodule(path))
+            around.set_submodule(path, one)
+            merged.get_submodule(path).weight.data += (one.b @ one.a).detach()
     x, mask = torch.randn(2, 13, 24).double(), Mask(causal=bool(mixer.capabilities.causal))
     if name == "sinkhorn":
         with pytest.raises(UnsupportedError, match="or an adapter around its Adapted"):
