@@ -11,42 +11,29 @@ transformers = pytest.importorskip("transformers", reason="transformers: pip ins
 
 TOKENS = {"vocab_size": 30, "max_position_embeddings": 64}
 TOKENS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-SIZES = {
-    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32,
-}  # fmt: skip
+SIZES = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32)
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-SEQ2SEQ = {
-    **TOKENS, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0, "decoder_start_token_id": 2,
-}  # fmt: skip
+SEQ2SEQ = TOKENS | dict(d_model=24, encoder_layers=2, decoder_layers=2, dropout=0.0)
+SEQ2SEQ |= dict(encoder_attention_heads=4, decoder_attention_heads=4, decoder_start_token_id=2)
+SEQ2SEQ |= dict(encoder_ffn_dim=32, decoder_ffn_dim=32)
 BERT = {**SIZES, **TOKENS, **NO_DROPOUT}
-GPT2 = {
-    **TOKENS, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
-    "embd_pdrop": 0.0,
-}  # fmt: skip
-T5 = {
-    "vocab_size": 30, "d_model": 24, "d_kv": 5, "d_ff": 32, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0,
-    "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0,
-}  # fmt: skip
+GPT2 = TOKENS | dict(n_embd=24, n_layer=2, n_head=4, n_positions=64)
+GPT2 |= dict(attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
+T5 = dict(vocab_size=30, d_model=24, d_kv=5, d_ff=32, num_layers=2, num_heads=4, dropout_rate=0.0)
+T5 |= dict(pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
 GROUPED = {**SIZES, **TOKENS, "num_key_value_heads": 2}
 ROPE = {"rope_type": "default", "rope_theta": 500.0}
 LLAMA = {**GROUPED, "head_dim": 8, "rope_parameters": ROPE}
-QWEN3_NEXT = {
-    **LLAMA, "num_hidden_layers": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4, "num_experts": 0, "rope_parameters": {**ROPE, "partial_rotary_factor": 0.5},
-}  # fmt: skip
-KIMI_LINEAR = {
-    **SIZES, **TOKENS, "num_hidden_layers": 5, "num_key_value_heads": 4, "kv_lora_rank": 7, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6,
-    "v_head_dim": 5, "linear_head_dim": 6, "linear_num_heads": 3, "mlp_layer_types": ["dense"] * 5,
-}  # fmt: skip
-MAMBA2 = {
-    "vocab_size": 30, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "state_size": 5, "n_groups": 1,
-    "pad_token_id": 0,
-}  # fmt: skip
-GEMMA = {
-    **GROUPED, "num_hidden_layers": 3, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4,
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-}  # fmt: skip
+QWEN3_NEXT = LLAMA | dict(num_hidden_layers=4, num_experts=0)
+QWEN3_NEXT |= dict(linear_key_head_dim=6, linear_value_head_dim=5, linear_num_key_heads=2)
+QWEN3_NEXT |= dict(linear_num_value_heads=4, rope_parameters={**ROPE, "partial_rotary_factor": 0.5})
+KIMI_LINEAR = SIZES | TOKENS | dict(num_hidden_layers=5, mlp_layer_types=["dense"] * 5)
+KIMI_LINEAR |= dict(num_key_value_heads=4, kv_lora_rank=7, qk_rope_head_dim=4, qk_nope_head_dim=6)
+KIMI_LINEAR |= dict(v_head_dim=5, linear_head_dim=6, linear_num_heads=3)
+MAMBA2 = dict(vocab_size=30, hidden_size=24, num_hidden_layers=2, num_heads=4, pad_token_id=0)
+MAMBA2 |= dict(head_dim=12, state_size=5, n_groups=1)
+GEMMA = GROUPED | dict(num_hidden_layers=3, head_dim=8, query_pre_attn_scalar=8, sliding_window=4)
+GEMMA["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
 ATTENDING = {
     "bert": ("BertForMaskedLM", BERT),
     "roberta": ("RobertaForMaskedLM", BERT),

@@ -19,6 +19,7 @@ import regard.hf  # isort: skip
 from regard import OptionError, ShapeError, StoredDataError, UnsupportedError
 from regard.core import RegardError
 from regard.hf.stack import EncoderDecoder, Stack
+from regard.testing.laws.streaming import feed
 
 RECURRENT = ("qwen3_next", "kimi_linear", "kimi_linear_rank", "mamba2")
 NEAR = {"rtol": 1e-5, "atol": 1e-6}
@@ -71,12 +72,10 @@ def test_outputs_maps_gradients_and_streams(name, monkeypatch):
         maps = original(ids, **given, output_attentions=True).attentions
         assert_same_maps(ours.attention_maps(ids, **masks), maps, valid)
     if original.can_generate():
-        state, parts = ours.initial_state(2), []
-        chunks = zip(*(z.tensor_split((1, len(z[0]) // 2), 1) for z in (ids, valid)), strict=True)
-        for part, real in chunks:
-            more, state = ours.extend(part, state, valid=real)
-            parts.append(more)
-        close(torch.cat(parts, 1)[valid], expected)
+        half = ids.shape[1] // 2
+        sizes = 1, half - 1, ids.shape[1] - half
+        streamed, _ = feed(ours, ids, ours.initial_state(2), sizes, valid=valid)
+        close(streamed[valid], expected)
         written = greedy(regard.hf.wrap(ours), ids[:, :9], new=6)
         assert torch.equal(written, greedy(original, ids[:, :9], new=6))
     assert all("pooler" in left or "token_type" in left for left in ours.left)
@@ -151,11 +150,10 @@ def test_a_gguf_file(tmp_path):
     gguf = pytest.importorskip("gguf", reason="needs a reader of GGUF files: pip install gguf")
     original, (ids, _), path = model("llama").float(), tokens(), tmp_path / "small.gguf"
     file = gguf.GGUFWriter(path, "llama")
-    numbers = {
-        "embedding_length": 24, "feed_forward_length": 32, "context_length": 64, "key_length": 8, "value_length": 8,
-        "block_count": 2, "head_count": 4, "head_count_kv": 2, "layer_norm_rms_eps": original.config.rms_norm_eps,
-        "rope_freq_base": 500.0, "rope_dimension_count": 8, "vocab_size": 30,
-    }  # fmt: skip
+    numbers = dict(embedding_length=24, feed_forward_length=32, context_length=64, key_length=8)
+    numbers |= dict(value_length=8, block_count=2, head_count=4, head_count_kv=2, vocab_size=30)
+    numbers |= dict(rope_freq_base=500.0, rope_dimension_count=8)
+    numbers["layer_norm_rms_eps"] = original.config.rms_norm_eps
     for name, value in numbers.items():
         getattr(file, f"add_{name}")(value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)

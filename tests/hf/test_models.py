@@ -47,8 +47,7 @@ def test_models_come_back_from_their_files(kind, mixer, tmp_path):
     torch.testing.assert_close(again.eval()(IDS, attention_mask=mask).logits, want, rtol=0, atol=0)
     model.to(torch.bfloat16).save_pretrained(tmp_path)
     half = getattr(transformers, auto).from_pretrained(tmp_path, dtype=torch.bfloat16)
-    for name, z in model.state_dict().items():
-        assert torch.equal(half.state_dict()[name], z) and half.state_dict()[name].dtype == z.dtype
+    torch.testing.assert_close(half.state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", AUTO)

@@ -23,10 +23,9 @@ IMPLEMENTATIONS = ("regard_softmax", "regard_wide")
 
 DECODER = {**SIZES, **TOKENS, "is_decoder": True, "add_cross_attention": True}
 DECODER["hidden_dropout_prob"] = 0.0
-MOONSHINE = {
-    **TOKENS, "hidden_size": 24, "intermediate_size": 32, "encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 2,
-    "encoder_num_attention_heads": 4, "decoder_num_attention_heads": 4, "decoder_start_token_id": 1,
-}  # fmt: skip
+MOONSHINE = TOKENS | dict(hidden_size=24, intermediate_size=32, decoder_start_token_id=1)
+MOONSHINE |= dict(encoder_num_hidden_layers=1, decoder_num_hidden_layers=2)
+MOONSHINE |= dict(encoder_num_attention_heads=4, decoder_num_attention_heads=4)
 MODELS = {
     "MoonshineForConditionalGeneration": MOONSHINE,
     "BartForConditionalGeneration": SEQ2SEQ,
@@ -109,6 +108,7 @@ def test_a_padded_encoder_at_any_length(name, T, new, keys, seen):
 HEADS = {"hidden_size": 24, "num_attention_heads": 4, "attention_probs_dropout_prob": 0.0}
 A, B, POOLED = states(S), states(S).flip(1), torch.zeros(2, 1, 1, S, dtype=torch.float64)
 POOLED[1, ..., 4:] = torch.finfo(torch.float64).min
+CROSS = {"hidden_states": A, "encoder_hidden_states": B}
 QFORMER = transformers.Blip2QFormerConfig(**HEADS, encoder_hidden_size=24)
 GROUPS = HEADS | {"num_key_value_heads": 4}
 MLLAMA = transformers.models.mllama.MllamaTextConfig(**GROUPS, cross_attention_layers=[0])
@@ -120,13 +120,9 @@ PARTS = {
     "EdgeTamAttention": (
         None, (TAM, 1), {"query": A[:, None], "key": B[:, None], "value": B[:, None], "attention_similarity": POOLED},
     ),
-    "Molmo2VisionAttention": (
-        None, (MOLMO,), {"hidden_states": A, "encoder_hidden_states": B, "attention_mask": POOLED},
-    ),
+    "Molmo2VisionAttention": (None, (MOLMO,), CROSS | {"attention_mask": POOLED}),
     "Molmo2VisionAttention alone": (False, (MOLMO,), {"hidden_states": A}),
-    "Blip2QFormerMultiHeadAttention": (
-        True, (QFORMER, True), {"hidden_states": A, "encoder_hidden_states": B, "encoder_attention_mask": POOLED},
-    ),
+    "Blip2QFormerMultiHeadAttention": (True, (QFORMER, True), CROSS | {"encoder_attention_mask": POOLED}),
     "MllamaTextCrossAttention": (
         True, (MLLAMA, 0), {"hidden_states": A, "cross_attention_states": B, "attention_mask": POOLED},
     ),
