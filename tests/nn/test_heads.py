@@ -1,18 +1,18 @@
 """A part of the heads, as tensor parallel leaves it: as good as all where heads are alike, refused where they are not."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from regard import MIXERS, Mask, OptionError, ShapeError, build
+from regard import MIXERS, OptionError, ShapeError, build
 from regard.nn.heads import Heads, Values
 from regard.testing.laws.streaming import feed
+from regard.testing.subject import Subject
 
 REFUSED = r"Heads cannot make \d heads of 6 of a projection of width \d+: a process of tensor parallel .* width \d+"
-OPTIONS = {"longformer": {"window_size": 2, "max_global": 4}, "linformer": {"sharing": "headwise"}}
+OPTIONS = {"longformer": {"window_size": 2, "max_global": 8}, "linformer": {"sharing": "headwise"}}
 OPTIONS |= {"strided": {"stride": 2}, "local": {"window_size": 2}, "global": {"num_global": 2}}
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 ALL = ("query", "key", "value", "out")
@@ -60,35 +60,24 @@ def test_heads_are_alike_in_these():
 def test_two_halves_of_the_heads_sum_to_the_whole(name, options):
     whole = with_heads(name, **options)
     halves = [halved(whole, part=part) for part in (0, 1)]
-    can, x = whole.capabilities, torch.randn(2, 8, 24).double()
-    valid = torch.arange(8) < torch.tensor([[8], [5]])
-    marks = torch.arange(8).expand(2, 8) % 4 == 1
-    masks = [Mask(valid=valid)]
-    masks += [Mask(valid=valid, global_tokens=marks)] if can.global_tokens else []
-    masks += [replace(mask, causal=True) for mask in masks] if can.causal else []
-    calls = [lambda mixer, mask=mask: mixer(x, mask=mask) for mask in masks]
-    if can.cross:
-        context = torch.randn(2, 6, 24).double()
-        calls.append(lambda mixer: mixer(x, context=context))
-    if can.streaming:
-        calls.append(lambda mixer: feed(mixer, x, mixer.initial_state(2, max_len=16), (3, 1, 4))[0])
-    for call in calls:
-        torch.testing.assert_close(sum(map(call, halves)), call(whole), **EXACT)
-    for mask in masks:
-        seen = [part.observe(x, mask=mask).heads for part in (*halves, whole)]
-        torch.testing.assert_close(torch.cat(seen[:2], 1), seen[2], **EXACT)
-
-
-def ordered(mixer):
-    """Any order, or the causal one where the mechanism has no other."""
-    return Mask(causal=not mixer.capabilities.bidirectional)
+    subject = Subject(lambda: whole)
+    x, requests = subject.x, (r for r in subject.requests() if r.mask.pairwise is None)
+    for request in requests:
+        *parts, y = (request(mixer, x) for mixer in (*halves, whole))
+        torch.testing.assert_close(sum(parts), y, **EXACT)
+        *parts, seen = (request(mixer.observe, x).heads for mixer in (*halves, whole))
+        torch.testing.assert_close(torch.cat(parts, 1), seen, **EXACT)
+    if subject.can.streaming:
+        streams = (feed(z, x, z.initial_state(2, max_len=16), (3, 1, 9)) for z in (*halves, whole))
+        *parts, y = (y for y, _ in streams)
+        torch.testing.assert_close(sum(parts), y, **EXACT)
 
 
 @pytest.mark.parametrize("name", [name for name in DIVIDED if name not in ALIKE])
 def test_a_part_of_the_heads_is_refused_where_they_are_not_alike(name):
     part, x = halved(DIVIDED[name]), torch.randn(2, 8, 24).double()
     with pytest.raises(ShapeError, match=REFUSED):
-        part(x, mask=ordered(part))
+        part(x, mask=Subject(lambda: part).mask)
     if part.capabilities.streaming:
         with pytest.raises(ShapeError, match=REFUSED):
             part.extend(x[:, :1], part.initial_state(2))
@@ -100,7 +89,7 @@ def test_queries_and_keys_alone_are_not_divided(name):
     if any(hasattr(m, "query") for m in part.modules()):
         words = r"Heads cannot (make \d heads|mix 2 heads of queries with)"
         with pytest.raises(ShapeError, match=words):
-            part(x, mask=ordered(part))
+            part(x, mask=Subject(lambda: part).mask)
 
 
 def test_a_head_is_not_cut():

@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, gelu, silu
 
 from regard.nn import FEED_FORWARDS, NORMS, CoordConv2d
 from regard.nn.dice import Dice
@@ -52,11 +51,9 @@ def test_a_norm_of_large_float16_tokens_is_near_that_of_float64_and_one_of_zeros
     assert not y.any() and nothing.grad.isfinite().all()
 
 
-PLAIN = {"relu": torch.relu, "gelu": nn.functional.gelu, "swish": nn.functional.silu}
-GATES = {
-    "glu": torch.sigmoid, "bilinear": lambda a: a, "reglu": torch.relu, "geglu": nn.functional.gelu,
-    "geglu_tanh": partial(nn.functional.gelu, approximate="tanh"), "swiglu": nn.functional.silu,
-}  # fmt: skip
+PLAIN = {"relu": torch.relu, "gelu": gelu, "swish": silu}
+GATES = dict(glu=torch.sigmoid, bilinear=lambda a: a, reglu=torch.relu, swiglu=silu)
+GATES |= dict(geglu=gelu, geglu_tanh=partial(gelu, approximate="tanh"))
 
 
 @pytest.mark.parametrize("name", FEED_FORWARDS.names())

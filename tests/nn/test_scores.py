@@ -38,12 +38,9 @@ def test_a_users_own_score_needs_no_entry():
     torch.testing.assert_close(mixer.attention_map(x), expected)
 
 
-def test_additive_starts_between_the_bounds_that_its_width_gives():
+def test_additive_starts_between_the_bounds_of_its_width_and_holds_no_hidden_layer_of_all_pairs():
     v = build_score("additive", 8, num_heads=3, options={"hidden_dim": 25}).v
     assert 0.15 < v.abs().max() <= 0.2 and v.min() < 0 < v.max()
-
-
-def test_training_with_additive_scores_holds_no_hidden_layer_of_all_pairs():
     T = 2048
     with torch.device("meta"):
         options = {"score": "additive", "score_options": {"hidden_dim": 32}}
