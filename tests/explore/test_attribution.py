@@ -11,15 +11,12 @@ from torch import nn
 from regard import OptionError, ShapeError, UnsupportedError, explore
 from regard.explore import flow, integrated_gradients, layers, rollout
 from regard.models import TransformerXLConfig
+from regard.testing.subject import normal
 from tests.models.small import classifier, language_model, prompts, ragged, transformer
 from tests.packaging import ROOT
 from tests.refused import assert_refused
 
-
-def random_maps(T, L, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    shape = {"size": (L, 1, 2, T, T), "generator": generator, "dtype": torch.float64}
-    return [*torch.rand(**shape).softmax(-1)]
+MAPS = [*normal(2, 1, 2, 3, 3).softmax(-1)]  # of two layers
 
 
 def test_rollout_of_uniform_and_of_even_causal_weights_has_its_closed_form():
@@ -39,7 +36,7 @@ def test_rollout_of_uniform_and_of_even_causal_weights_has_its_closed_form():
 
 @pytest.mark.parametrize("attribute", [rollout, flow])
 def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
-    signed, wide = [weights - 0.4 for weights in random_maps(3, 2)], torch.ones(1, 1, 3, 4)
+    signed, wide = [weights - 0.4 for weights in MAPS], torch.ones(1, 1, 3, 4)
     full = [torch.full((1, 2, 3, 3), size) for size in (1.0, 2e38, 1e-40, torch.nan)]
     normalised = partial(attribute, normalise=True)
     assert_refused(
@@ -53,7 +50,7 @@ def test_weights_that_are_no_shares_are_refused_or_normalised(attribute):
 
 
 def test_flow_through_two_layers_is_what_both_let_through():
-    maps, query = random_maps(3, 2), 1
+    maps, query = MAPS, 1
     first, second = (0.5 * m.mean(1)[0] + 0.5 * torch.eye(3, dtype=torch.float64) for m in maps)
     least = torch.minimum(first, second[query, :, None]).sum(0)  # over the places between
     torch.testing.assert_close(flow(maps, query=query)[0], least, rtol=0, atol=1e-12)

@@ -106,8 +106,6 @@ class Outsider(Mixer):
     """Running mean of values: sound, written outside the library, with no oracle."""
 
     name = "running_mean"
-    family = "test"
-    paper = "none"
     capabilities = Linear.capabilities.but(
         bidirectional=No("a running mean has a direction"), cross=No("it follows one sequence"),
         streaming=LEFT_OUT, attention_map=LEFT_OUT, time="T D", memory="T D",
@@ -432,7 +430,7 @@ def test_an_outsiders_sound_mixer_passes_every_law():
     assert make(Outsider).observe(x, mask=causal) == Observation()  # it has nothing to show
 
 
-def test_what_a_law_cannot_judge_is_said():
+def test_what_a_law_cannot_judge_is_said_and_a_broken_law_does_not_end_a_run_of_verdicts():
     without_map = declares(Softmax, attention_map=LEFT_OUT)
     checked = check_mixer(lambda: make(without_map), ["sensitivity", "batch"])
     assert checked == ["sensitivity", "batch"] and set(checked.of("passed")) == {"batch"}
@@ -443,6 +441,9 @@ def test_what_a_law_cannot_judge_is_said():
     assert check_mixer(lambda: make(Narrow), "limit").of("does not apply")  # of its parent
     moved = check_mixer(lambda: make(StartsElsewhere), "transfer").of("cannot judge")["transfer"]
     assert "does not restore first.weight, whose standard deviation is" in moved
+    verdicts = list(judge_mixer(lambda: make(DOES_NOTHING), ["sensitivity", "batch"]))
+    assert [verdict.outcome for verdict in verdicts] == ["failed", "passed"]
+    assert "no output but its own" in verdicts[0].sentence
 
 
 class WrongLimit(Softmax):
@@ -458,12 +459,6 @@ def test_laws_bear_few_tokens_and_other_heads_and_no_wrong_limit():
     assert "3 patterns for 4 heads" in heads.of("does not apply")["limit"]
     with pytest.raises(LawError, match=r"^limit: .*num_kv_heads"):
         check_mixer(lambda: make(WrongLimit), "limit")
-
-
-def test_a_broken_law_does_not_end_a_run_of_verdicts():
-    verdicts = list(judge_mixer(lambda: make(DOES_NOTHING), ["sensitivity", "batch"]))
-    assert [verdict.outcome for verdict in verdicts] == ["failed", "passed"]
-    assert "no output but its own" in verdicts[0].sentence
 
 
 def test_laws_that_do_not_exist_are_refused():

@@ -136,22 +136,19 @@ def test_what_an_option_takes_away_is_refused(name, options, request_, words):
         mixer(torch.zeros(1, 4, 24), **request_)
 
 
-def test_the_published_stabiliser_has_no_causal_form():
-    q = torch.zeros(1, 1, 4, 8)
-    with pytest.raises(UnsupportedError, match="its maximum over all keys looks ahead"):
-        favor_attention(q, q, q, torch.zeros(1, 5, 8), **CAUSAL, stabiliser="published")
-
-
-def test_what_transformer_xl_cannot_do_is_refused():
+def test_what_transformer_xl_and_the_published_stabiliser_cannot_do_is_refused():
     xl = partial(build, "transformer_xl", dim=24, num_heads=3)
     plain, mixer = (xl(segments=z).double() for z in (False, True))
     x, one, wrong = normal(2, 13, 24), torch.zeros(2, 13).long(), torch.zeros(2, 12).long()
     mask, said = Mask(valid=one == 0), r"key_segment must be integers \[2, 13\], got"
+    q, w = torch.zeros(1, 1, 4, 8), torch.zeros(1, 5, 8)
+    published = partial(favor_attention, q, q, q, w, stabiliser="published")
     assert_refused(
         (UnsupportedError, "streaming over a context", lambda: mixer.initial_state(2, context=x)),
         (UnsupportedError, "built without a segment term", lambda: plain.relate(x, one, one)),
         (UnsupportedError, "Hide what is absent by", lambda: mixer.relate(x, one, one, mask=mask)),
         (ShapeError, said, lambda: mixer.relate(x, one, wrong)),
+        (UnsupportedError, "its maximum over all keys looks ahead", partial(published, **CAUSAL)),
     )
 
 
