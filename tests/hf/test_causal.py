@@ -23,6 +23,8 @@ from regard.models import LanguageModelConfig
 EQUAL_HEADS = {"head_dim": 6}  # as wide together as a token, so that gates fit too
 IDS = torch.randint(3, 30, (3, 12), generator=torch.Generator().manual_seed(2))
 VALID = torch.arange(12) >= torch.tensor([[0], [3], [7]])  # left padding, as tokenizers give it
+FOLDERS = [(name, "linear") for name in ("llama", "llama_tied", "gpt2", "bert")]
+FOLDERS += [("bert", mixer) for mixer in ("performer", "reformer")]
 STREAMING = [name for name in MIXERS.names() if name not in ("sinkhorn", "transformer_xl")]
 
 
@@ -37,10 +39,6 @@ def wrapped(mixer: str):
 
 def generated(model, **options):
     return greedy(model, IDS, new=8, attention_mask=VALID.long(), **options)
-
-
-FOLDERS = [(name, "linear") for name in ("llama", "llama_tied", "gpt2", "bert")]
-FOLDERS += [("bert", mixer) for mixer in ("performer", "reformer")]
 
 
 @pytest.mark.parametrize("name, mixer", FOLDERS)

@@ -21,11 +21,9 @@ from regard.hf.fields import WITHOUT_EFFECT
 from regard.hf.stack import EncoderDecoder
 
 FAR = {**T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
+AS_THEY_ARE = "bert", "roberta", "big_bird", "qwen3_next", "kimi_linear_rank", "mamba2"
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{
-        name: CHECKPOINTS[name]
-        for name in ("bert", "roberta", "big_bird", "qwen3_next", "kimi_linear_rank", "mamba2")
-    },
+    **{name: CHECKPOINTS[name] for name in AS_THEY_ARE},
     "longformer": ("LongformerForMaskedLM", {**BERT, "attention_window": [4, 6]}),
     "fnet": ("FNetForMaskedLM", CHECKPOINTS["fnet"][1]),
     "gpt2": ("GPT2LMHeadModel", {**GPT2, "n_inner": 40}),
@@ -38,6 +36,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5 gated": ("T5ForConditionalGeneration", {**FAR, "feed_forward_proj": "gated-gelu"}),
     "t5 encoder": ("T5EncoderModel", FAR),
 }
+UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind
+CASES = [(kind, True) for kind in KINDS] + [(kind, False) for kind in UNTIED]
 OTHERS: dict[str, list[Any]] = {
     "hidden_act": ["relu", "silu", "gelu_pytorch_tanh", "tanh"],
     "activation_function": ["relu", "tanh"],
@@ -180,10 +180,6 @@ def test_every_field_is_read_refused_or_named(kind, monkeypatch):
     if kind == "mistral":  # which has no such switch
         with pytest.raises(UnsupportedError, match="sliding_window=4"):
             regard.hf.load(state, config | {"sliding_window": 4, "use_sliding_window": False})
-
-
-UNTIED = ("bert", "longformer", "gpt2", "llama", "t5")  # each has a head of its own kind
-CASES = [(kind, True) for kind in KINDS] + [(kind, False) for kind in UNTIED]
 
 
 @pytest.mark.parametrize("kind, tied", CASES)

@@ -43,11 +43,9 @@ CASES = [
     *product([("gpt2", mixer) for mixer in MIXERS], ["positions"]),  # told nothing but a mask
     (("mistral", "softmax"), "positions"),  # whose windows are packed too
 ]
+ABSENT = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1]])
+PLACES = {"none": None, "of all": torch.arange(9)[None], "of those present": ABSENT.cumsum(1) - 1}
 regard.hf.register()
-
-
-def apart(model) -> torch.Tensor:
-    return torch.cat([model(row[None]).logits for row in ROWS], 1)
 
 
 def close(got, want, error=1e-10):
@@ -59,7 +57,8 @@ def test_documents_side_by_side_are_rows_of_their_own(of, told, monkeypatch):
     model = OURS[of]() if of in OURS else small.model(of[0], f"regard_{of[1]}")
     if of not in OURS:
         small.widened(model, monkeypatch)
-    got, want = model(FLAT["input_ids"], **TOLD[told]).logits, apart(model)
+    got = model(FLAT["input_ids"], **TOLD[told]).logits
+    want = torch.cat([model(row[None]).logits for row in ROWS], 1)
     close(got, want)
     weight = next(model.parameters())
     close(*(torch.autograd.grad(y.sin().sum(), weight)[0] for y in (got, want)))
@@ -78,10 +77,6 @@ def test_padding_between_and_around_documents(numbered):
     close(got[0, 2:], model(ids[:1, 2:]).logits[0])
     close(got[1, [0, 1, 2, 4]], model(ids[1:, [0, 1, 2, 4]]).logits[0])
     close(got[1, 5:8], model(ids[1:, 5:8]).logits[0])
-
-
-ABSENT = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1]])
-PLACES = {"none": None, "of all": torch.arange(9)[None], "of those present": ABSENT.cumsum(1) - 1}
 
 
 @pytest.mark.parametrize("places", PLACES)
