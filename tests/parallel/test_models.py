@@ -23,6 +23,7 @@ from regard.models.transformer_xl import TransformerXLConfig
 from regard.models.xlnet import XLNetConfig
 from regard.nn.recorded import outermost
 from regard.parallel import Ranks, next_tokens, sequence, tensor_plan, way_of
+from regard.testing.laws.streaming import feed
 from tests.command import in_four_processes
 from tests.models.small import shaken
 from tests.parallel.simulated import Network, Simulated, on_ranks
@@ -72,14 +73,8 @@ def assert_whole(parts, config, inputs, masks):
         torch.testing.assert_close(total, expected, **CLOSE)
 
 
-def decoder(**options):
-    return LanguageModelConfig(**SIZES, **options)
-
-
-def encoder(**options):
-    return MaskedLanguageModelConfig(**SIZES, position="learned", **options)
-
-
+decoder = partial(LanguageModelConfig, **SIZES)
+encoder = partial(MaskedLanguageModelConfig, **SIZES, position="learned")
 PADDED, PACKED = {"valid": VALID}, {"documents": DOCUMENTS, "valid": VALID}
 STACKS = [
     *(decoder(position=position) for position in ("sinusoidal", "learned", "rotary")),
@@ -93,13 +88,9 @@ STACKS = [
 PAIR = TransformerConfig(position="learned", **SIZES)
 LOOKS = TransformerConfig(cross_mixer="luong_local", checkpoint=True, **SIZES)  # where a query is
 CASES = [(config, (TOKENS,), PADDED) for config in STACKS]
-CASES += [
-    (decoder(position="learned"), (TOKENS,), PACKED),
-    *(
-        (pair, (TOKENS.flip(1), TOKENS), {"valid": VALID.flip(1), "target_valid": VALID})
-        for pair in (PAIR, LOOKS)
-    ),
-]
+CASES += [(decoder(position="learned"), (TOKENS,), PACKED)]
+BOTH = {"valid": VALID.flip(1), "target_valid": VALID}
+CASES += [(pair, (TOKENS.flip(1), TOKENS), BOTH) for pair in (PAIR, LOOKS)]
 
 
 @pytest.mark.parametrize(("config", "inputs", "masks"), CASES)
@@ -178,9 +169,8 @@ def _process(rank, folder):
                 mask = Mask(causal=bool(entry.capabilities.causal))
                 part, y = tensor_parallel(mixer, mesh, x, mask=mask)
                 if entry.capabilities.streaming == "exact":
-                    first, state = part.extend(x[:, :4], part.initial_state(2))
-                    last, _ = part.extend(x[:, 4:], state)
-                    torch.testing.assert_close(torch.cat([first, last], 1), y, **CLOSE)
+                    streamed, _ = feed(part, x, part.initial_state(2), (4, 7))
+                    torch.testing.assert_close(streamed, y, **CLOSE)
                 divided.append(name)
         config = LanguageModelConfig(mixer="softmax", feed_forward="swiglu", **FOUR)
         tensor_parallel(built(config), mesh, TOKENS, valid=VALID)
