@@ -143,12 +143,6 @@ def given(name: str, b: int | None = None) -> tuple[tuple[Any, ...], dict[str, A
     return tuple(cut(*side) for side in sides), masks
 
 
-def of_row(name: str, y: Tensor, b: int) -> Tensor:
-    kind = CASES[name].name
-    valid = ragged_targets() if kind == "transformer" else ragged()
-    return y[b, valid[b]] if kind in PER_TOKEN else y[b]
-
-
 def test_every_model_is_covered():
     assert {config.name for config in CASES.values()} | CASES.keys() >= set(MODELS.names())
 
@@ -157,11 +151,12 @@ def test_every_model_is_covered():
 def test_a_row_alone_is_the_row_in_the_batch_and_padding_changes_nothing(name):
     model = made(name).eval()
     args, options = given(name)
-    y = model(*args, **options)
+    y, kind = model(*args, **options), CASES[name].name
+    valid = ragged_targets() if kind == "transformer" else ragged()
     for b in range(3):
         args, options = given(name, b)
-        alone = model(*args, **options)[0]
-        torch.testing.assert_close(of_row(name, y, b), alone, rtol=0, atol=1e-9)
+        row = y[b, valid[b]] if kind in PER_TOKEN else y[b]
+        torch.testing.assert_close(row, model(*args, **options)[0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
