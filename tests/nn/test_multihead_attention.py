@@ -16,11 +16,8 @@ from regard import OptionError, ShapeError, UnsupportedError
 from regard.nn import MultiheadAttention
 from tests.laws.catalogue import FACTS
 
-B, T, S, D, H = 2, 7, 9, 24, 3
-
-
-def build(name: str, **options) -> regard.Mixer:
-    return regard.build(name, **FACTS | {"dim": D, "num_heads": H} | options)
+B, T, S, D, H = 2, 7, 9, FACTS["dim"], FACTS["num_heads"]
+build = partial(regard.build, **FACTS)
 
 
 def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -61,6 +58,7 @@ MASKS = {
     "padded_numbers": {"attn_mask": numbers(B * H, T, S), "key_padding_mask": NEGATIVE},
 }
 """For S keys; fewer keys have the first columns."""
+HIDDEN = [*product(("softmax", "linear"), ("open", "hint", "mask", "both")), ("softmax", "window")]
 
 
 @pytest.mark.parametrize("impl", ["auto", "plain"])
@@ -129,10 +127,7 @@ def test_in_torchs_decoder_layer(name):
 @pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("when, nested", [("after", True), ("after", False), ("before", True)])
 @pytest.mark.parametrize("padding", [True, False], ids=["padding", "full"])
-@pytest.mark.parametrize(
-    ("name", "masked"),
-    [*product(("softmax", "linear"), ("open", "hint", "mask", "both")), ("softmax", "window")],
-)
+@pytest.mark.parametrize(("name", "masked"), HIDDEN)
 def test_torchs_encoder_hides_the_same_in_every_mode(name, masked, padding, when, nested, train):
     """Each row alone, under a mask written out, is what the stack must say: in evaluation torch hands rows over as a nested tensor."""
     torch.manual_seed(0)
@@ -255,10 +250,6 @@ def hooked(layer: nn.MultiheadAttention) -> nn.MultiheadAttention:
     return layer
 
 
-parametrised = partial(weight_norm, name="in_proj_weight")
-pruned = partial(l1_unstructured, name="in_proj_weight", amount=0.5)
-
-
 def of_torch(change=lambda layer: layer, name="softmax", own=(), num_heads=H, **options):
     """A layer of torch, of these options and changed, is replaced."""
     theirs = change(nn.MultiheadAttention(D, num_heads, **options))
@@ -274,6 +265,8 @@ def made(*arguments, name: str = "softmax", options=(), **facts):
     return MultiheadAttention(*arguments, mixer=build(name, **dict(options)), **facts)
 
 
+parametrised = partial(weight_norm, name="in_proj_weight")
+pruned = partial(l1_unstructured, name="in_proj_weight", amount=0.5)
 EXTRA = "add_bias_kv", "add_zero_attn"
 ONES, VALID = torch.ones(T, T), torch.ones(B, T).bool()
 NEST = torch.nested.as_nested_tensor([tokens(n) for n in (5, 3)])
