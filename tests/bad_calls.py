@@ -45,6 +45,12 @@ from tests.models.test_every_model import CASES, given as given_to, made
 
 B, T, D, VOCAB = 2, 5, 8, 9
 FACTS: Mapping[str, Any] = {"dim": D, "num_heads": 2, "max_len": 16}
+LATER = {"Column": regard.lab.Column, "ModelConfig": ModelConfig, "dist": torch.distributed}
+"""What some annotations name and their modules import for type checkers alone."""
+MADE = (patterns.Scattered, patterns.Union, patterns.All)
+"""Patterns that the library makes: BigBird's table, what `|` gives; and the one without options."""
+MORE = ("args", "kwargs", "more", "options", "index", "observation")
+"""What is not exchanged: an index may lie on a device, where its values are not read; an observation is what `observe` gives."""
 
 VALUES: tuple[Any, ...] = (
     *("zz", "false", "", "softmax", b"x"),
@@ -54,6 +60,10 @@ VALUES: tuple[Any, ...] = (
     *([], (), {}, set(), [1], (1, 2)),
     *(["softmax"], ("a", 1), {"a": 1}, {1: 2}, [None], ((1, 0),)),
     *(torch.ones(2), torch.tensor(3)),
+)
+_DTYPES = (
+    *(torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.complex64),
+    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn),
 )
 
 
@@ -150,12 +160,6 @@ def _tensor(good: Tensor, rng: random.Random) -> Any:
     return rng.choice(changes)()
 
 
-_DTYPES = (
-    *(torch.float64, torch.float16, torch.bfloat16, torch.float32, torch.complex64),
-    *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn),
-)
-
-
 def _mask(rng: random.Random) -> Mask:
     """A mask with one odd field."""
     ones = torch.ones(B, T, dtype=torch.bool)
@@ -195,10 +199,6 @@ def _cases() -> Iterator[Case]:
     for part in (*of_parts, _explorer, _adapters, _laboratory, _tables):
         yield from part()
     yield Case("masks", "Mask", Mask, {}, _hints(Mask.__init__))
-
-
-LATER = {"Column": regard.lab.Column, "ModelConfig": ModelConfig, "dist": torch.distributed}
-"""What some annotations name and their modules import for type checkers alone."""
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -327,10 +327,8 @@ def functional_arguments(name: str, S: int, causal: bool) -> dict[str, Any]:
     r = torch.randn(len(distances(T, S, causal, cpu)), 4, 4)
     known = dict(q=q, k=k, v=v, x=torch.randn(B, T, D), z=torch.randn(B, S, D), T=T, window=2)
     ordered = causal and name not in ("fourier_mixing", "nystrom_attention")
-    known |= dict(mask=Mask(causal=ordered), impl="auto", factor=2)
-    known |= dict(
-        cross=S != T, num_landmarks=2, beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T)
-    )
+    known |= dict(mask=Mask(causal=ordered), impl="auto", factor=2, cross=S != T, num_landmarks=2)
+    known |= dict(beta=torch.rand(B, 4, T), log_decay=-torch.rand(B, 4, T))
     known |= dict(state=torch.randn(B, 4, 4, 3), compress_k=_means, compress_v=_means)
     known |= dict(chunk_size=3, block_size=2, window_size=3, pattern=Window(2, 1))
     known |= dict(w=torch.randn(1, T, S) if name == "spatial_mixing" else torch.randn(1, 3, 4))
@@ -415,13 +413,6 @@ def _functions(subject: str, package: Any, given: Mapping[str, Any]) -> Iterator
             case = _case(subject, entry, given)
             kinds = {key: kind for key, kind in case.types.items() if key not in MORE}
             yield replace(case, types=kinds)
-
-
-MADE = (patterns.Scattered, patterns.Union, patterns.All)
-"""Patterns that the library makes: BigBird's table, what `|` gives; and the one without options."""
-
-MORE = ("args", "kwargs", "more", "options", "index", "observation")
-"""What is not exchanged: an index may lie on a device, where its values are not read; an observation is what `observe` gives."""
 
 
 def _explorer() -> Iterator[Case]:

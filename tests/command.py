@@ -15,6 +15,8 @@ import torch.distributed as dist
 
 from regard.cli import main
 
+QUIET = {"PYTHONWARNDEFAULTENCODING": ""}
+
 
 def ran(capsys: Any, *words: str) -> tuple[int, str, str]:
     """Exit code, and what was printed; a word may hold several, with spaces between them."""
@@ -33,9 +35,6 @@ def refused(capsys: Any, *words: str) -> str:
     code, out, err = ran(capsys, *words)
     assert code == 2 and out == "" and "Traceback" not in err and err.count("\n") == 1, (out, err)
     return err
-
-
-QUIET = {"PYTHONWARNDEFAULTENCODING": ""}
 
 
 def python(*words: object, cwd: Any = None, **env: str) -> subprocess.CompletedProcess[str]:

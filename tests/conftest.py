@@ -10,16 +10,15 @@ import pytest
 
 # An export with a free length takes a quarter less: nearly every shape is met once.
 os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
-
-
-def pytest_addoption(parser):
-    parser.addoption("--laws-to", type=Path, help="JSON file for what each law found in each mixer")
-
-
 # Programs of many small objects are made and let go: the collector's usual pace costs a tenth of the laws on compiling and exporting.
 gc.set_threshold(50_000, 20, 20)
 
 FILES = set()
+LONG = {f"test_{name}.py" for name in ("without_fast", "device_counts", "faults", "launched")}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--laws-to", type=Path, help="JSON file for what each law found in each mixer")
 
 
 def pytest_runtest_logstart(nodeid, location):
@@ -28,9 +27,6 @@ def pytest_runtest_logstart(nodeid, location):
         FILES.add(location[0])
         gc.collect()
         gc.freeze()
-
-
-LONG = {f"test_{name}.py" for name in ("without_fast", "device_counts", "faults", "launched")}
 
 
 def pytest_collection_modifyitems(items):

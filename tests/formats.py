@@ -26,6 +26,8 @@ from regard.lab.experiment.row import Row
 from regard.lab.train import checkpoint
 from tests.bad_calls import small_llama
 
+ABOUT = provenance()
+
 
 def plain_files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file() and path.name[0] != ".")
@@ -108,9 +110,6 @@ def _damage_sealed(root: Path, draw: random.Random) -> None:
         raw = checkpoint._sealed(intact).encode()
     body = raw[: -checkpoint._SEAL]
     (folder / checkpoint.STATE).write_bytes(body + checkpoint._seal(body + b"}"))
-
-
-ABOUT = provenance()
 
 
 def absent_row(column: str, reason: str | None) -> Row:

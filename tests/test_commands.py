@@ -3,15 +3,15 @@
 import doctest
 import re
 import shlex
-from pathlib import Path
 
 from regard.cli import main
 from regard.cli.commands import CLASSES
 from regard.cli.data import Data
 from regard.lab.experiment import mechanism_laws as laws
 from tests.hf.test_cli import TEXT, folders  # noqa: F401
+from tests.packaging import ROOT
 
-PAGE = (Path(__file__).parent.parent / "docs/commands.md").read_text()
+PAGE = (ROOT / "docs/commands.md").read_text()
 SHOWN = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
 TYPED = re.findall(r"^\$ regard (.*)\n((?:(?!\$ ).*\n)*)", "".join(SHOWN), re.M)
 OPTIONS = "--task.length 16 --task.valid-size 2 --task.test-size 2 --model.dim 8 --model.max-len 16"

@@ -1,15 +1,13 @@
 """What a CUDA device would do, without one: the host never waits for it, and a pass is a bounded number of kernels."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 import regard
 from tests.command import python
 from tests.device_counts import GROWS, LONG
-
-ROOT = Path(__file__).parents[1]
+from tests.packaging import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,14 @@ import json
 import re
 import runpy
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import regard
 from tests.command import run_code
+from tests.packaging import ROOT
 
-ROOT = Path(__file__).parent.parent
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
 sys.path.insert(0, str(DOCS))
 import pages  # noqa: E402

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +11,8 @@ from regard.cli import main
 from regard.lab.experiment import mechanism_laws as laws
 from regard.testing import LAWS, check_mixer
 from tests.command import python, run_code
-from tests.packaging import block
+from tests.packaging import ROOT, block
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 USING = (DOCS / "using.md").read_text()
