@@ -18,6 +18,9 @@ from regard.lab.train import Run, TrainConfig, train
 BRIEF = TrainConfig(steps=2, batch_size=8, eval_every=2, checkpoint_every=2, keep=1, log_dir=None)
 SMALL: dict[str, Any] = {"dim": 24, "num_heads": 3, "num_layers": 2}
 FEW: dict[str, Any] = {"valid_size": 4, "test_size": 4}
+USER = np.random.default_rng(0).integers(0, 6, 80)
+PEOPLE = {"user": USER, "age": 20.0 + 5 * USER, "shop": USER % 3}
+YOUNG = (USER < 3).astype(float)
 
 
 def run(folder: Path, task: Task, model: models.ModelConfig, **splits: Any) -> None:
@@ -63,11 +66,6 @@ def of_digits(folder: Path, kind: type[models.ModelConfig], **options: Any) -> N
     run(folder, Digits(), kind(**Digits().facts, **SMALL, **options))
 
 
-USER = np.random.default_rng(0).integers(0, 6, 80)
-PEOPLE = {"user": USER, "age": 20.0 + 5 * USER, "shop": USER % 3}
-YOUNG = (USER < 3).astype(float)
-
-
 def of_histories(folder: Path) -> None:
     drawn = np.random.default_rng(0).integers(0, 9, (120, 5))
     table = {"items": drawn[:, 0], "history": [list(row) for row in drawn[:, 1:]]}
@@ -80,14 +78,12 @@ def of_people(folder: Path, model: models.ModelConfig, labels: Any = YOUNG) -> N
 
 
 GRID = {"max_len": 64, "position": "axial", "position_options": {"shape": (8, 8)}}
-SQUARES = {"image_size": (8, 8), "patch_size": 4}
-AUTOINT = models.AutoIntConfig(dim=4, num_heads=2, num_layers=2)
 BOTH = {"click": YOUNG, "buy": np.roll(YOUNG, 1)}
 KINDS = {
     "bytes": of_bytes, "pairs": of_pairs, "documents": of_documents, "din": of_histories,
     "pixels": partial(of_digits, kind=models.ClassifierConfig, **GRID),
-    "patches": partial(of_digits, kind=models.PatchClassifierConfig, **SQUARES),
-    "autoint": partial(of_people, model=AUTOINT),
+    "patches": partial(of_digits, kind=models.PatchClassifierConfig, image_size=(8, 8), patch_size=4),
+    "autoint": partial(of_people, model=models.AutoIntConfig(dim=4, num_heads=2, num_layers=2)),
     "mmoe": partial(of_people, model=models.MMoEConfig(num_experts=3), labels=BOTH),
 }  # fmt: skip
 """And the name of a mixer: a classifier of texts with it."""

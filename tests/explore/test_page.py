@@ -21,6 +21,7 @@ from playwright.sync_api import expect
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import regard
+import regard.models as m
 from regard import OptionError
 from regard.cli import main
 from regard.cli.checkpoints import Likeness, Loaded, _cell, load, words_of
@@ -213,7 +214,7 @@ def test_letters_from_right_to_left_leave_query_and_key_in_their_order(opened):
 def test_a_document_is_shaded_by_words_and_sentences(explored):
     run, tab = explored("documents", "--tokens", "3 4 5/6 7")
     expect(tab.locator(".sentence .text")).to_have_text(["345", "67"])
-    tokens, valid = pad_documents([[[3, 4, 5], [6, 7]]])
+    tokens, valid = m.pad_documents([[[3, 4, 5], [6, 7]]])
     read = load(run).model.read(tokens, valid=valid)
     meters = tab.locator("meter").evaluate_all("all => all.map((one) => one.value)")
     assert meters == pytest.approx(read.sentences[0].tolist(), abs=1e-6)
@@ -317,6 +318,7 @@ COUNTED = """(() => {
     construct: (made, form) => ((counted.unpacked += 1), new made(...form)),
   });
 })()"""
+RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || document.querySelector('iframe, object, base, img'))"
 SWITCHED = """new Promise((go) => {
   const seen = () => document.documentElement.dataset.switched ? (delete document.documentElement.dataset.switched, go()) : setTimeout(seen, 5);
   seen();
@@ -332,9 +334,6 @@ def replaced(value, payload, name=""):
     if isinstance(value, dict):
         return {key: replaced(one, payload, key) for key, one in value.items()}
     return value
-
-
-RAN = "Boolean(document.documentElement.dataset.ran || globalThis.ran || document.querySelector('iframe, object, base, img'))"
 
 
 def test_nothing_that_is_shown_runs(opened):
@@ -395,10 +394,10 @@ def test_the_command_draws_a_run(trained, tmp_path, capsys, monkeypatch):
     assert main(["explore", run, "--compare", run, "--tokens", "5 6 7", "--influence"]) == 0
 
 
-@pytest.mark.parametrize("config", [ClassifierConfig, LanguageModelConfig])
+@pytest.mark.parametrize("config", [m.ClassifierConfig, m.LanguageModelConfig])
 def test_a_text_is_read_as_bytes_where_ids_are_bytes(config):
-    more = {"num_classes": 2} if config is ClassifierConfig else {}
-    for size, held in ((257, config is LanguageModelConfig), (258, True), (300, False)):
+    more = {"num_classes": 2} if config is m.ClassifierConfig else {}
+    for size, held in ((257, config is m.LanguageModelConfig), (258, True), (300, False)):
         model = Loaded(config(vocab_size=size, dim=8, num_heads=2, num_layers=1, **more).build())
         with nullcontext() if held else pytest.raises(OptionError, match="ids are no bytes"):
             model.inputs(Explore(checkpoint=Path("run"), text="a"))
@@ -534,8 +533,8 @@ def test_models_of_half_precision_have_all_five_methods(dtype):
 
 def test_words_of_a_document_are_parted_by_sentences():
     sizes = {"vocab_size": 20, "num_classes": 3, "dim": 8, "hidden_dim": 6, "attention_dim": 5}
-    model = shaken(HANConfig(**sizes))
-    tokens, valid = pad_documents([[[3, 4, 5], [6, 7]], [[8, 9]]])
+    model = shaken(m.HANConfig(**sizes))
+    tokens, valid = m.pad_documents([[[3, 4, 5], [6, 7]], [[8, 9]]])
     words = [list("abcde"), ["x"]]
     shown = page(model, Inputs((tokens,), {"valid": valid}, words=words))
     found = [example["sides"][0]["document"] for example in embedded(shown.html)["examples"]]
@@ -568,7 +567,7 @@ def test_an_empty_cell_of_a_table_is_missing_and_another_unknown():
 def test_a_table_is_drawn_in_evaluation():
     item = Categorical("item", 4)
     fields = item, Sequence("seen", item)
-    model = DINConfig(history=("seen",), dim=4, fields=fields).build()
+    model = m.DINConfig(history=("seen",), dim=4, fields=fields).build()
     batch = {"item": torch.tensor([2, 3]), "seen": torch.tensor([[2, 3], [3, 0]])}
     was = {name: z.clone() for name, z in model.state_dict().items()}
     page(model, batch)
@@ -589,4 +588,4 @@ def test_a_table_is_drawn_in_evaluation():
 def test_a_column_may_be_called_as_an_argument_is(name):
     fields = Categorical(name, 8), Categorical("other", 8)
     batch = {one.name: torch.tensor([2, 3]) for one in fields}
-    assert name in page(AutoIntConfig(fields=fields, dim=8).build(), batch).html
+    assert name in page(m.AutoIntConfig(fields=fields, dim=8).build(), batch).html

@@ -24,6 +24,8 @@ from tests.positions.test_positions import made
 
 X = torch.randn(2, S, D, generator=torch.Generator().manual_seed(0))
 QUERY = torch.randn(2, Q, D, generator=torch.Generator().manual_seed(1))
+UNIT = {"hidden_dims": (16, 16)}
+UNITS = [("target_query", {"activation": kind, **UNIT}) for kind in ("dice", "prelu", "sigmoid")]
 
 
 def placed(position):
@@ -39,10 +41,6 @@ def placed(position):
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_positions(name):
     require_reset(lambda: made(name).float(), placed)
-
-
-UNIT = {"hidden_dims": (16, 16)}
-UNITS = [("target_query", {"activation": kind, **UNIT}) for kind in ("dice", "prelu", "sigmoid")]
 
 
 @pytest.mark.parametrize(("name", "options"), [*OPTIONS.items(), *UNITS])
