@@ -155,16 +155,12 @@ def test_arena_takes_a_question_and_parts_of_it(capsys):
     assert {seed for row in rows for seed in row["cells"]["sums"]["seeds"]} == {1}
 
 
-def test_lengths_and_mixers_replace_one_part_alone():
+def test_lengths_and_mixers_replace_one_part_alone_and_a_width_those_of_shells_too():
     asked = Arena(question="speed", lengths=(512,))._question()
     assert [one.name for one in asked.timed] == ["forward 512", "train 512", "decode 512"]
-    asked = Arena(
-        question="questions.reach:QUESTION", mixers=("local", "fnet"), task="recall"
-    )._question()
+    parts = {"mixers": ("local", "fnet"), "task": "recall"}
+    asked = Arena(question="questions.reach:QUESTION", **parts)._question()
     assert [one.label for one in asked.entries] == ["local, window 4", "local, window 8", "fnet"]
-
-
-def test_the_width_is_that_of_shells_too():
     asked = Arena(question="questions.hybrids:QUESTION", dim=16)._question()
     assert [shell.dim for shell in asked.shells] == [16, 16]
 

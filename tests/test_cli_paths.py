@@ -19,6 +19,7 @@ from tests.formats import absent_row
 
 TRAIN = "train digits --model.dim 8 --model.num-heads 2 --model.num-layers 1 --train.steps 2"
 TRAIN += " --train.eval-every 2 --train.log-dir None"
+TRAINED = "train digits --train.steps 2 --folder 'a b'"
 
 
 @pytest.fixture
@@ -88,7 +89,8 @@ def test_what_is_no_plain_file_is_named_at_once(capsys, tmp_path, report_ledger)
 
 
 def test_a_full_disk_is_called_a_full_disk(capsys, tmp_path, monkeypatch, report_ledger):
-    monkeypatch.setattr(files, "_sync", raises(OSError(errno.ENOSPC, "No space left on device")))
+    fault = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(files, "_sync", mock.Mock(side_effect=fault))
     full = "the disk is full. Free some space, then run the same command again"
     assert full in refused(capsys, TRAIN, "--json", "--folder", str(tmp_path / "run"))
     line = f"report --ledger {report_ledger} --page {tmp_path}/p.html"
@@ -120,20 +122,11 @@ def test_printing_to_a_full_disk_is_one_line():
     assert "the output cannot be used: the disk is full" in done.stderr
 
 
-def raises(error):
-    return mock.Mock(side_effect=error)
-
-
-INTERRUPTED = [
-    "train digits --train.steps 2 --folder 'a b'", "arena --ledger l.sqlite", "ls mixers",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", INTERRUPTED)
+@pytest.mark.parametrize("line", [TRAINED, "arena --ledger l.sqlite", "ls mixers"])
 def test_an_interrupted_command_says_what_goes_on(capsys, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     for work in ("lab.train.train", "lab.experiment.run.ask", "cli.commands.overview"):
-        monkeypatch.setattr(f"regard.{work}", raises(KeyboardInterrupt))
+        monkeypatch.setattr(f"regard.{work}", mock.Mock(side_effect=KeyboardInterrupt))
     code, _, err = ran(capsys, line)
     again = "" if line == "ls mixers" else f". This goes on: regard {line}"
     assert (code, err) == (130, f"regard: interrupted{again}\n")
@@ -188,7 +181,7 @@ def test_little_memory_is_one_line_before_a_model_is_built_and_later(capsys, tmp
     err = refused(capsys, line, "--folder", str(tmp_path))
     assert "free on cpu" in err and "Choose a smaller model" in err
     error = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nstack")
-    monkeypatch.setattr("regard.lab.train.train", raises(error))
+    monkeypatch.setattr("regard.lab.train.train", mock.Mock(side_effect=error))
     assert "out of memory" in refused(capsys, TRAIN, "--folder", str(tmp_path))
 
 
