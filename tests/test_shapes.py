@@ -21,6 +21,7 @@ jaxtyping.install_import_hook({[f"regard.{part}" for part in PARTS]}, "checker.c
 """
 RUN_ALL = """
 import torch
+from regard.testing.laws.streaming import feed
 from regard.testing.subject import Subject
 from tests.laws.catalogue import VARIANTS, factory
 
@@ -31,10 +32,9 @@ for name, _, options in VARIANTS:
         assert request(mixer, x).shape == x.shape
         request(mixer.observe, x)
     if can.streaming:
-        state, valid = mixer.initial_state(2), torch.arange(13) < torch.tensor([[13], [9]])
-        for chunk, exists in zip(x.split(5, dim=1), valid.split(5, dim=1)):
-            y, state = mixer.extend(chunk, state, valid=exists if can.padding else None)
-            assert y.shape == chunk.shape
+        valid = torch.arange(13) < torch.tensor([[13], [9]]) if can.padding else None
+        y, _ = feed(mixer, x, mixer.initial_state(2), (5, 5, 3), valid=valid)
+        assert y.shape == x.shape
         if can.cross and can.streaming == "exact":
             mixer.extend(x, mixer.initial_state(2, context=torch.randn(2, 7, 24)))
     print(name)
