@@ -31,15 +31,6 @@ from regard.explore.inputs import Group, Inputs, Sheet
 from regard.explore.packed import pack
 from regard.explore.readout import layers
 from regard.explore.render import Page, page, render
-from regard.models import (
-    AutoIntConfig,
-    ClassifierConfig,
-    DINConfig,
-    DualEncoderConfig,
-    HANConfig,
-    LanguageModelConfig,
-    pad_documents,
-)
 from regard.nn.fields import Categorical, Numeric, Sequence
 from tests.command import refused
 from tests.explore import checkpoints
@@ -491,7 +482,7 @@ def test_words_and_scores_of_a_padded_row_are_those_of_the_row_alone(make, befor
 
 
 def test_words_and_scores_of_a_padded_pair_are_those_of_the_pair_alone():
-    model = shaken(DualEncoderConfig(vocab_size=30, num_classes=2, dim=8, num_heads=2))
+    model = shaken(m.DualEncoderConfig(vocab_size=30, num_classes=2, dim=8, num_heads=2))
     pair = {"first": IDS[:, :3], "second": IDS[:, 2:6]}
     named = {"words": [WORDS[:3]], "others": [list("wxyz")]}
     alone = embedded(page(model, pair, **named).html)["examples"][0]["sides"][0]

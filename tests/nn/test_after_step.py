@@ -11,8 +11,6 @@ import regard
 from regard.mixers import HeadGroup
 
 X = torch.randn(2, 6, 16)
-WARNED = [("routing", {}), ("performer", {}), ("rfa", {"pool_size": 4})]
-SILENT = [("performer", {"redraw_every": None}), ("rfa", {}), ("linear", {})]
 
 
 class Layers(nn.Module):
