@@ -26,6 +26,7 @@ from transformers.modeling_outputs import (
     ModelOutput,
     SequenceClassifierOutput,
 )
+from transformers.utils import can_return_tuple
 
 from regard.core import (
     Count,
@@ -104,6 +105,7 @@ class RegardModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """The model inside has started its own weights."""
 
+    @can_return_tuple
     @checked
     def forward(
         self,
@@ -185,10 +187,7 @@ class RegardModel(PreTrainedModel):
                 raise ShapeError(
                     f"{type(self).__name__}: labels ({shown(labels)}) do not fit logits {list(logits.shape)}: {error}"
                 ) from error
-        output = self.output(loss=loss, logits=logits, **more)
-        told = others.get("return_dict")
-        told = self.config.return_dict if told is None else told
-        return output if told else output.to_tuple()
+        return self.output(loss=loss, logits=logits, **more)
 
 
 _UNCOUNTED = ("regression", "multi_label_classification")  # losses that are means of the batch
@@ -196,7 +195,6 @@ _SILENT = {
     "use_cache",
     "cache_position",
     "logits_to_keep",
-    "return_dict",
     "num_items_in_batch",
     *PACKING,
     *FOLLOWS,
@@ -226,8 +224,9 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         """True if every mixer goes on from a state as it computes."""
         return all(mixer.capabilities.streaming == "exact" for mixer in self.inside.streamed)
 
+    @can_return_tuple
     @checked
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         input_ids: Tokens,
         attention_mask: Tensor | None = None,
