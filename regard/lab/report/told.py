@@ -79,7 +79,6 @@ def _row(results: Results, label: str) -> Told:
             if cell.values or cell.reason or cell.failed
         },
         "timed": {name: _timed(one, causal) for name, one in speeds.items()},
-        "old": results.old.get(label, 0),
     }
 
 
@@ -90,7 +89,6 @@ def _cell(results: Results, cell: Cell) -> Told:
     if cell.allowed is not None and lines["chance"] is not None:
         predicted = cell.allowed + (1 - cell.allowed) * lines["chance"]
     return lines | {
-        "column": cell.column,
         "values": [short(value) for value in cell.values],
         "seeds": [row.seed for row in cell.rows],
         "mean": short(cell.mean),
