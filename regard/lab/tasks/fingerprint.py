@@ -48,11 +48,6 @@ class Ability(Drawn):
     def draw(self, count: int, rng: Generator) -> Rows:
         """Draws so many rows."""
 
-    @property
-    def needed(self) -> Pairs | None:
-        """True where the answer at a token (row) may depend on another (column); None where content alone decides."""
-        return None
-
     def load(self) -> Splits:
         """The parts have generators of their own: other sizes of one leave the others as they are."""
         sizes = self.train_size, self.valid_size, self.test_size
@@ -142,6 +137,7 @@ class Order(SaidAgain):
 
     @property
     def needed(self) -> Pairs:
+        """True where the answer at a token (row) depends on another (column)."""
         needed = torch.zeros(self.max_len, self.max_len, dtype=torch.bool)
         needed[torch.arange(self.length, self.max_len), torch.from_numpy(self.order)] = True
         return needed
@@ -163,7 +159,7 @@ class Address(SaidAgain):
         return 1 + self.symbols + self.length
 
     @property
-    def needed(self) -> Bool[Tensor, "T T"]:
+    def needed(self) -> Pairs:
         told = torch.arange(self.max_len) < self.length
         return ~told[:, None] & told
 
