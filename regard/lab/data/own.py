@@ -202,8 +202,8 @@ OWN = Catalog(
 )
 
 
-def own_path(who: str, path: Path | str | None, form: str) -> Path:
-    """The user's path. Raises OptionError, which names the expected files, where none is given."""
-    if not path:
-        raise OptionError(f"{who}: path must name your own: {OWN[form].layout}")
-    return Path(path).expanduser()
+def own_path(task: Any, form: str) -> Path:
+    """The path of the task's option. Raises OptionError, which names the expected files, where none is given."""
+    if not task.path:
+        raise OptionError(f"{task.name}: path must name your own: {OWN[form].layout}")
+    return task.path.expanduser()

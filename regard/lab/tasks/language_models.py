@@ -171,5 +171,5 @@ class OwnText(LanguageModelling):
     path: Path | None = None
 
     def texts(self, rng: Generator) -> Iterator[list[bytes]]:
-        for text in read_text_file(own_path(self.name, self.path, "text_file")).values():
+        for text in read_text_file(own_path(self, "text_file")).values():
             yield [text]

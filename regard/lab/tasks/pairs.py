@@ -57,7 +57,7 @@ class TextFiles(TextPairs):
     path: Path | None = None
 
     def parts(self) -> dict[Split, list[Pair]]:
-        found = read_text_files(own_path(self.name, self.path, "text_files"))
+        found = read_text_files(own_path(self, "text_files"))
         files = {
             part: [Pair(left, right, left) for left, right in rows] for part, rows in found.items()
         }

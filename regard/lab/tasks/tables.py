@@ -86,7 +86,7 @@ class OwnTable(TableTask):
     min_count: int = 2
 
     def load(self) -> Splits:
-        table = read_delimited(own_path(self.name, self.path, "table"))
+        table = read_delimited(own_path(self, "table"))
         given = column(table, self.target)
         kept = [row for row, answer in enumerate(given) if answer]
         values = sorted({given[row] for row in kept})

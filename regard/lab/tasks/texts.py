@@ -266,7 +266,7 @@ class LabelledTexts(ByteText):
     facts = Task.facts  # the data say how many classes there are
 
     def load(self) -> Splits:
-        path = own_path(self.name, self.path, "delimited_texts")
+        path = own_path(self, "delimited_texts")
         texts, labels, classes = read_labelled(path, text=self.text, label=self.label)
         if len(classes) < 2:
             raise StoredDataError(f"{self.name}: {path} has one class only")
