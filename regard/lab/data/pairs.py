@@ -19,14 +19,17 @@ class Pair(NamedTuple):
     links: tuple[tuple[int, int], ...] = ()
 
 
+Parts = dict[Split, list[Pair]]
+
+
 def key_of(pair: Pair) -> str:
     """The source without case and spacing: no test text was trained on."""
     return spaced(pair.source.casefold())
 
 
-def split_pairs(pairs: Iterable[Pair]) -> dict[Split, list[Pair]]:
+def split_pairs(pairs: Iterable[Pair]) -> Parts:
     """The first pair of each source; eight groups in ten train, one is for validation, one for the test, by the group's name alone."""
-    parts: dict[Split, list[Pair]] = {split: [] for split in SPLITS}
+    parts: Parts = {split: [] for split in SPLITS}
     for pair in first_of_each(pairs, key_of):
         parts[split_of(pair.group)].append(pair)
     return parts

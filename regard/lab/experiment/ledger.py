@@ -12,12 +12,12 @@ was wrong when it was put in. Bytes that hold no row (free pages, page heads) ar
 import errno
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from regard.core import OptionError, PathError, StoredDataError, files, visible
+from regard.core import OptionError, Options, PathError, StoredDataError, files, visible
 from regard.core.files import path_error, reported, text_sha256, whole
 from regard.lab.data.owners import locked
 from regard.lab.experiment.row import Row, canonical, plain, read_row
@@ -36,7 +36,7 @@ _SCHEMA = f"""
 _SELECT = "SELECT number, key, kind, result, sha256 FROM trials"
 
 
-def trial_key(content: Mapping[str, Any]) -> str:
+def trial_key(content: Options) -> str:
     """sha256 of the content as canonical JSON: equal for equal content, whatever the order of its fields."""
     return text_sha256(canonical(content))
 

@@ -1,7 +1,6 @@
 """Pictures read pixel by pixel, as classification."""
 
 import gzip
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
@@ -11,7 +10,7 @@ from regard.core import LARGEST, Range, check_option
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples, Integers, Ragged
-from regard.lab.data.sources import archive
+from regard.lab.data.sources import Files, archive
 from regard.lab.data.splits import stratified
 from regard.lab.tasks.task import Classify, Drawn, Splits
 
@@ -21,7 +20,7 @@ class Images(NamedTuple):
     labels: Integers  # [n]
 
 
-def read_fashion_mnist(archive: Mapping[str, bytes], part: Literal["train", "test"]) -> Images:
+def read_fashion_mnist(archive: Files, part: Literal["train", "test"]) -> Images:
     """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of ten kinds of clothes.
 
     pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from regard.lab.data.debian import read_descriptions, read_index, source_of
 from regard.lab.data.own import own_path, read_text_files
-from regard.lab.data.pairs import Pair, key_of, split_pairs
-from regard.lab.data.sources import archive
-from regard.lab.data.splits import SPLITS, Split, apart, spaced
+from regard.lab.data.pairs import Pair, Parts, key_of, split_pairs
+from regard.lab.data.sources import Files, archive
+from regard.lab.data.splits import SPLITS, apart, spaced
 from regard.lab.tasks.text_pairs import BITS, Metric, TextPairs
 
 
@@ -56,7 +56,7 @@ class TextFiles(TextPairs):
 
     path: Path | None = None
 
-    def parts(self) -> dict[Split, list[Pair]]:
+    def parts(self) -> Parts:
         found = read_text_files(own_path(self, "text_files"))
         files = {
             part: [Pair(left, right, left) for left, right in rows] for part, rows in found.items()
@@ -121,7 +121,7 @@ class Turn(NamedTuple):
     text: str  # verse lines stay apart
 
 
-def read_plays(archive: Mapping[str, bytes]) -> dict[str, list[Turn]]:
+def read_plays(archive: Files) -> dict[str, list[Turn]]:
     """ "macbeth" -> its turns, in modern spelling; the First Folio's versions are not read, and poems have no turns.
 
     Paragraphs are divided by empty lines. A turn is a paragraph whose first line is a name: "MACBETH.", "Kent.", "OBERON",

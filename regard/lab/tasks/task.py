@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core import Declared, OptionError, Range, Scalar, ShapeError, shown
+from regard.core import Declared, OptionError, Options, Range, Scalar, ShapeError, shown
 from regard.lab.data.records import IGNORED, Integers, Items, Records, checksum
 from regard.models.generation import evaluating
 
@@ -51,7 +51,7 @@ class Splits:
     test: Records
     _: KW_ONLY
     notes: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Options = field(default_factory=dict)
     schema: Any = None
     sha256: str = field(init=False)
 

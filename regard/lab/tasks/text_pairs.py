@@ -12,9 +12,9 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.core import OptionError, Share
-from regard.lab.data.pairs import Pair, split_pairs
+from regard.lab.data.pairs import Pair, Parts, split_pairs
 from regard.lab.data.records import Items, Ragged, Records
-from regard.lab.data.splits import SPLITS, Split, apart
+from regard.lab.data.splits import SPLITS, apart
 from regard.lab.data.vocabulary import BEGIN, END, Vocabulary, learn_vocabulary
 from regard.lab.tasks.language_models import bits_of, frequency_bits
 from regard.lab.tasks.task import IGNORED, Batch, Columns, Splits, Task, padded
@@ -88,7 +88,7 @@ class TextPairs(Task):
         """All pairs in a fixed order; what they come from is checked by whoever reads it."""
         raise NotImplementedError
 
-    def parts(self) -> dict[Split, list[Pair]]:
+    def parts(self) -> Parts:
         return split_pairs(self.pairs())
 
     def trivial_answers(self, train: Sequence[Pair], sources: Texts) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -16,7 +16,7 @@ from regard.lab.data.bibles import read_chapters
 from regard.lab.data.debian import Document, read_documents
 from regard.lab.data.own import own_path, read_labelled
 from regard.lab.data.records import Examples, Integers, Items, Ragged, Records
-from regard.lab.data.sources import archive
+from regard.lab.data.sources import Files, archive
 from regard.lab.data.splits import SPLITS, apart, first_of_each, spaced, split_of, stratified
 from regard.lab.data.windows import MASKED_VOCABULARY
 from regard.lab.tasks.task import Batch, Classify, Columns, Splits, Task, padded
@@ -54,7 +54,7 @@ class Email(NamedTuple):
     body: bytes
 
 
-def read_emails(archive: Mapping[str, bytes]) -> list[Email]:
+def read_emails(archive: Files) -> list[Email]:
     """The bodies of the SpamAssassin e-mails: headers name the receiving machine and the filter, and give the answer away.
 
     A body is what follows the first empty line (RFC 5322, section 2.1), byte for byte: parts of a multipart message keep

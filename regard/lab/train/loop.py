@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from numbers import Real
 from os.path import realpath
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,7 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.core import OptionError, RegardError, ShapeError, checked, shown
+from regard.core import OptionError, Options, RegardError, ShapeError, checked, shown
 from regard.lab.data.records import IGNORED, Records
 from regard.lab.data.source import own_code
 from regard.lab.tasks import Batch, Splits, Task
@@ -66,7 +66,7 @@ def fit(
     splits: Splits | None = None,
     wait: bool = False,
     progress: bool = True,
-    origin: Mapping[str, Any] | None = None,
+    origin: Options | None = None,
     report_to: Sequence[str] = (),
 ) -> FitResult:
     """Trains `model` on the task's training split, keeps the weights with the best validation score, tests them.
@@ -116,7 +116,7 @@ def fit(
         return result
 
 
-def _check_model(model: nn.Module, origin: Mapping[str, Any]) -> None:
+def _check_model(model: nn.Module, origin: Options) -> None:
     learned = [p for p in model.parameters() if p.requires_grad]
     if not learned or learned[0].is_meta:
         raise OptionError(
@@ -137,7 +137,7 @@ class _Trainer:
         splits: Splits,
         config: TrainConfig,
         run_dir: Path,
-        origin: Mapping[str, Any],
+        origin: Options,
     ):
         self.accelerator = accelerator
         self.task = task

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.core import Declared, OptionError, RegardError, checked, shown, tuples
+from regard.core import Declared, OptionError, Options, RegardError, checked, shown, tuples
 from regard.core.files import check_writable, text_sha256
 from regard.core.memory import require_memory
 from regard.functional.patterns import Pattern
@@ -22,7 +22,7 @@ from regard.functional.rows import Form
 from regard.lab.data.source import held, own_code
 from regard.lab.tasks.task import DataSeed, Splits, Task
 from regard.lab.train import models  # noqa: F401  `from_json` finds their configurations
-from regard.lab.train.checkpoint import newest, take_weights
+from regard.lab.train.checkpoint import State, newest, take_weights
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import is_main
 from regard.lab.train.loop import FitResult, fit
@@ -99,7 +99,7 @@ def train(
     _check_memory(model)
     torch.manual_seed(run.seed)
     built = model.build()
-    origin: dict[str, Any] = {"seed": run.seed, "start_from": None, "model": as_json(model)}
+    origin: State = {"seed": run.seed, "start_from": None, "model": as_json(model)}
     if run.start_from:
         taken = take_weights(built, run.start_from)
         origin["start_from"] = taken.sha256
@@ -166,19 +166,19 @@ def _below(cls: Any) -> list[type[ModelConfig]]:
     return [found for sub in cls.__subclasses__() for found in (sub, *_below(sub))]
 
 
-def _field(told: Mapping[str, Any]) -> Field:
+def _field(told: Options) -> Field:
     """The field that this was."""
     if "of" in told:
         return FieldSequence(told["name"], Categorical(**told["of"]))
     return Categorical(**told) if "size" in told else Numeric(**told)
 
 
-def as_json(model: ModelConfig) -> dict[str, Any]:
+def as_json(model: ModelConfig) -> State:
     """All fields as JSON values; a class or a function by its name, one of your own with its module and a checksum of its code."""
     return json.loads(json.dumps({"name": model.name} | _fields(model), default=_named))
 
 
-def _fields(one: Any) -> dict[str, Any]:
+def _fields(one: Any) -> State:
     return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
@@ -211,7 +211,7 @@ def _check_memory(config: ModelConfig) -> None:
     require_memory(config.name, what, BYTES * count, device, "Choose a smaller model.")
 
 
-def _filled(model: ModelConfig, facts: Mapping[str, Any]) -> ModelConfig:
+def _filled(model: ModelConfig, facts: Options) -> ModelConfig:
     """The configuration with the facts that are read off the data. OptionError where the two differ; no field and one class say nothing."""
     for name, fact in facts.items():
         if not hasattr(model, name):
