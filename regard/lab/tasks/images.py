@@ -10,7 +10,7 @@ from regard.core import LARGEST, Range, check_option
 from regard.lab.data.generated import Arrays, generated
 from regard.lab.data.pathfinder import generate_pathfinder, published
 from regard.lab.data.records import Examples, Integers, Ragged
-from regard.lab.data.sources import Files, archive
+from regard.lab.data.sources import archive
 from regard.lab.data.splits import stratified
 from regard.lab.tasks.task import Classify, Drawn, Splits
 
@@ -20,21 +20,11 @@ class Images(NamedTuple):
     labels: Integers  # [n]
 
 
-def read_fashion_mnist(archive: Files, part: Literal["train", "test"]) -> Images:
-    """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 grey pictures of ten kinds of clothes.
-
-    pixels [60000 28 28] and labels in train, 10000 in test; the order is that of the files.
-    """
-    stem = "train" if part == "train" else "t10k"
-    found = []
-    for kind in ("images-idx3", "labels-idx1"):
-        # IDX: two zero bytes, a type, the number of axes, big-endian sizes, then the values
-        content = gzip.decompress(
-            archive[f"usr/share/datasets/fashion-mnist/{stem}-{kind}-ubyte.gz"]
-        )
-        shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
-        found.append(np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape))
-    return Images(*found)
+def read_idx(packed: bytes) -> Integers:
+    """A packed IDX file: two zero bytes, a type, the number of axes, big-endian sizes, then the values."""
+    content = gzip.decompress(packed)
+    shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
 
 
 def pixel_rows(images: Images, rows: Integers) -> Examples:
@@ -79,7 +69,7 @@ class Digits(Classify):
 
 
 class FashionMNIST(Classify):
-    """Fashion-MNIST: 28x28 pictures of clothes read pixel by pixel, as classification in ten kinds.
+    """Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747): 28x28 pictures of clothes read pixel by pixel, as classification in ten kinds.
 
     Token = grey value + 1, 784 tokens a picture. The test part is the published one; every class has its share of the
     validation pictures, drawn by `seed` from the training part. No picture occurs twice in what is published.
@@ -95,8 +85,13 @@ class FashionMNIST(Classify):
     valid_size: Annotated[int, Range(1, 59999, "below the 60000 training pictures")] = 5000
 
     def load(self) -> Splits:
-        found = archive("fashion_mnist")
-        train, test = (read_fashion_mnist(found, part) for part in ("train", "test"))
+        files = archive("fashion_mnist")
+        folder = "usr/share/datasets/fashion-mnist/"
+        kinds = ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz")
+        train, test = (
+            Images(*(read_idx(files[f"{folder}{part}-{kind}"]) for kind in kinds))
+            for part in ("train", "t10k")
+        )
         share = self.valid_size / len(train.labels)
         rows, valid, _ = stratified(train.labels, share, 0.0, self.seed)
         return Splits(
