@@ -56,7 +56,7 @@ def read_chapters(archive: Mapping[str, bytes]) -> dict[tuple[int, int], str]:
     }
 
 
-def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
+def read_aligned_verses(archive: Mapping[str, bytes]) -> list[Pair]:
     """Verses of two languages with the words that people linked (the format of Clear Bible's alignments).
 
     From two tables of words and the JSON records between them: the words of each verse joined by spaces, and their links.
@@ -68,12 +68,13 @@ def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
     """
     words = defaultdict[str, dict[str, str]](dict)  # verse -> name of a word -> the word
     others = defaultdict[str, dict[str, str]](dict)
-    for row in _rows(source):
+    for row in _rows(archive["data/sources/SBLGNT.tsv"]):
         words[row["id"][-11:-3]][row["id"]] = row["text"]
-    for row in _rows(target):
+    for row in _rows(archive["data/eng/targets/BSB/nt_BSB.tsv"]):
         if not row["exclude"]:
             others[row["source_verse"]][row["id"]] = row["text"]
     links = defaultdict[str, set[str]](set)
+    alignment = archive["data/eng/alignments/BSB/SBLGNT-BSB-manual.json"]
     for record in json.loads(alignment)["records"]:
         for one in record["source"]:
             links[one].update(record["target"])
@@ -91,5 +92,5 @@ def read_aligned_verses(source: str, target: str, alignment: str) -> list[Pair]:
     return pairs
 
 
-def _rows(table: str) -> csv.DictReader:
-    return csv.DictReader(table.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+def _rows(table: bytes) -> csv.DictReader:
+    return csv.DictReader(table.decode().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)

@@ -50,12 +50,7 @@ class GreekEnglish(TextPairs):
     reads: Literal["predicted", "read"] = "read"
 
     def pairs(self) -> list[Pair]:
-        texts = archive("bible_alignments")
-        return read_aligned_verses(
-            texts["data/sources/SBLGNT.tsv"].decode(),
-            texts["data/eng/targets/BSB/nt_BSB.tsv"].decode(),
-            texts["data/eng/alignments/BSB/SBLGNT-BSB-manual.json"].decode(),
-        )
+        return read_aligned_verses(archive("bible_alignments"))
 
     def encode(self, vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[dict[str, list[int]]]:
         """Adds the word that each token is part of (the end is of none), and the links of words, end to end."""
