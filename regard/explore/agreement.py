@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.core import ShapeError
+from regard.core import ShapeError, TensorMap
 
 Scores = Float[Tensor, "T"]
 """One number for each token."""
@@ -43,19 +43,13 @@ def agreement(scores: Mapping[str, Scores], *, k: int = 5) -> list[Agreement]:
 
 
 def kendall(a: Scores, b: Scores) -> float:
-    """Kendall's tau-b, which corrects for ties; NaN where a score is."""
-    if _lack(a, b):
-        return nan
-    left, right = (_signs(z).triu(1) for z in (a, b))
-    size = left.square().sum().sqrt() * right.square().sum().sqrt()
-    return ((left * right).sum() / size).item()
+    """Kendall's tau-b, which corrects for ties: the correlation of the signs of all differences; NaN where a score is."""
+    return _correlation(a, b, Tensor.flatten)
 
 
 def spearman(a: Scores, b: Scores) -> float:
     """Correlation of ranks; ties share their mean rank. NaN where a score is."""
-    if _lack(a, b):
-        return nan
-    return torch.corrcoef(torch.stack([_signs(a).sum(1), _signs(b).sum(1)]))[0, 1].item()
+    return _correlation(a, b, lambda signs: signs.sum(1))
 
 
 def overlap(a: Scores, b: Scores, *, k: int) -> float:
@@ -69,6 +63,12 @@ def overlap(a: Scores, b: Scores, *, k: int) -> float:
 
 def _lack(*scores: Scores) -> bool:
     return any(z.isnan().any() for z in scores)
+
+
+def _correlation(a: Scores, b: Scores, of: TensorMap) -> float:
+    if _lack(a, b):
+        return nan
+    return torch.corrcoef(torch.stack([of(_signs(z)) for z in (a, b)]))[0, 1].item()
 
 
 def _signs(z: Scores) -> Float[Tensor, "T T"]:
