@@ -100,9 +100,8 @@ class GreekEnglish(TextPairs):
         """The links that the attention weights imply: each target word w with the source word v of the largest weight."""
         words = self.word_weights(model, batch)
         best = words.argmax(1, keepdim=True)
-        places = batch["target_word"].new_ones(words.shape[2]).cumsum(0) - 1
-        there = places <= batch["target_word"].amax(1, keepdim=True)
-        return torch.zeros_like(batch["links"]).scatter_(1, best, there[:, None])
+        there = _is_of(batch["target_word"], words.shape[2]).any(1, keepdim=True)
+        return torch.zeros_like(batch["links"]).scatter_(1, best, there)
 
     def word_weights(self, model: nn.Module, batch: Batch) -> Float[Tensor, "B V W"]:
         """Weights of `layer`: sums over a source word's tokens, means over a target word's; -inf for a source word that a row has not.
