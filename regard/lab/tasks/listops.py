@@ -11,6 +11,7 @@ A tree is written from left to right, and one that has outgrown max_length is dr
 """
 
 from random import Random
+from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -139,6 +140,4 @@ class ListOps(Drawn, Classify):
 
 def _apply(operator: int, values: list[int]) -> int:
     """values: in order."""
-    n = len(values)
-    median = (values[(n - 1) // 2] + values[n // 2]) // 2
-    return (values[0], values[-1], median, sum(values) % 10)[operator]
+    return (values[0], values[-1], int(median(values)), sum(values) % 10)[operator]
