@@ -15,6 +15,7 @@ import numpy as np
 
 from regard.core import Catalog, MissingDataError, OptionError, StoredDataError, UnknownNameError
 from regard.core.files import plain, reported
+from regard.lab.data.pairs import Pair
 from regard.lab.data.records import Integers
 
 DELIMITED = "a .csv or .tsv file in UTF-8 whose first line names the columns"
@@ -112,7 +113,7 @@ def read_text_file(path: Path) -> dict[str, bytes]:
     return {"train": text[:first], "valid": text[first:second], "test": text[second:]}
 
 
-def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
+def read_text_files(path: Path) -> dict[str, list[Pair]]:
     """Pairs in the order of the files' names; for "train" alone, or for "valid" and "test" too."""
     with reported(path, "read"):
         there = sorted(need(path, TEXT_FILES).iterdir())
@@ -135,7 +136,7 @@ def read_text_files(path: Path) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
+def read_parallel(source: Path, target: Path) -> list[Pair]:
     """Two files, a sentence a line, line n of one translating line n of the other; empty lines are left out.
 
     Raises MissingDataError where a file is missing, StoredDataError where one is longer or empty or is not UTF-8.
@@ -149,7 +150,7 @@ def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
             f"{source} has {len(sides[0])} lines, and {target} {len(sides[1])}: they are no parallel files"
         )
     lines = ([" ".join(line.split()) for line in side] for side in sides)
-    pairs = [pair for pair in zip(*lines, strict=True) if all(pair)]
+    pairs = [Pair(one, other, one) for one, other in zip(*lines, strict=True) if one and other]
     if not pairs:
         raise StoredDataError(f"{source} and {target} are empty: they hold no pair")
     return pairs

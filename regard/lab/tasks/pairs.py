@@ -57,10 +57,7 @@ class TextFiles(TextPairs):
     path: Path | None = None
 
     def parts(self) -> Parts:
-        found = read_text_files(own_path(self, "text_files"))
-        files = {
-            part: [Pair(left, right, left) for left, right in rows] for part, rows in found.items()
-        }
+        files = read_text_files(own_path(self, "text_files"))
         if len(files) == 1:
             return split_pairs(files["train"])
         order = SPLITS[::-1]  # a line of the test part stays there

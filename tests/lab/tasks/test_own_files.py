@@ -9,6 +9,7 @@ import torch
 
 from regard.core import MissingDataError, OptionError, StoredDataError, UnknownNameError
 from regard.lab.data.own import OWN, read_parallel
+from regard.lab.data.pairs import Pair
 from regard.lab.tasks import LabelledTexts, OwnTable, OwnText, TextFiles
 from regard.lab.tasks.task import padded
 
@@ -26,7 +27,7 @@ def test_two_files_are_read_line_by_line(tmp_path):
         form.read(tmp_path)
     two.write_text("Ein Haus .\r\nleer\r\nEs regnet .\r\n", encoding="utf-8")
     pairs = [("Ein Haus .", "A house ."), ("Es regnet .", "It rains today .")]
-    assert form.read(tmp_path) == {"train": pairs}
+    assert form.read(tmp_path) == {"train": [Pair(a, b, a) for a, b in pairs]}
     assert form.sizes(tmp_path) == {"train": {"pairs": 2}}
     for name in ("valid.de", "valid.en", "test.german", "test.english"):
         (tmp_path / name).write_text("A .\n")
