@@ -14,7 +14,7 @@ from accelerate.utils import gather_object, set_seed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from regard.core import OptionError, RegardError, StoredDataError
+from regard.core import OptionError, RegardError, StoredDataError, tuples
 from regard.lab.train import checkpoint
 from regard.lab.train.config import TrainConfig
 from regard.lab.train.launched import by_main
@@ -172,8 +172,7 @@ def restore(state: checkpoint.State) -> None:
     torch.set_rng_state(_decode(state["torch"]))
     if len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(map(_decode, state["cuda"]))
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
+    random.setstate(tuples(state["python"]))
     np.random.set_state(state["numpy"])
 
 
