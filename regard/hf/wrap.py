@@ -71,6 +71,10 @@ def convert(
         stack = load(model.state_dict(), model.config.to_dict())
     made = wrap(converted(stack if isinstance(stack, Stack) else model, *change))
     if isinstance(made, RegardForCausalLM):
+        if not model.can_generate():
+            raise UnsupportedError(
+                f"convert does not support {type(model).__name__}: it has no head of a language model"
+            )
         made.generation_config = copy.deepcopy(model.generation_config)
         made.generation_config.use_cache = made.streams
     return made.train(model.training)

@@ -179,5 +179,6 @@ def test_what_cannot_be_converted_taught_or_saved_is_refused(tmp_path):
         *((UnsupportedError, "no part exchanged since", partial(save, one, tmp_path))
           for one in (exchanged, convert(exchanged, "linear", layers=[1]))),
         (UnsupportedError, "or load did not make it so", lambda: wrap(exchanged)),
+        (UnsupportedError, "does not support GPT2Model: it has no head of", lambda: convert(model("gpt2").transformer, "linear")),
         (StoredDataError, r"has no config\.json", lambda: load(tmp_path / "nothing")),
     )  # fmt: skip
