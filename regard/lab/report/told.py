@@ -7,7 +7,6 @@ from typing import Any
 from regard.lab.experiment.claims import interval, short
 from regard.lab.experiment.results import Cell, Results, questions
 from regard.lab.experiment.row import Row
-from regard.mixers import MIXERS
 
 Told = dict[str, Any]
 
@@ -59,14 +58,12 @@ def _row(results: Results, label: str) -> Told:
     entry = next((one for one in results.config["entries"] if one["label"] == label), line)
     speeds = {name: one for name in results.columns if (one := results.timed.get((label, name)))}
     law = results.laws.get(label)
-    mixer = entry["mixer"]
     forms = [cell.causal for cell in cells.values()] + [row.causal for row in speeds.values()]
     causal = next(iter(forms), None)
     return {
         "entry": label,
         "line": label in results.lines,
-        "mixer": mixer,
-        "family": MIXERS[str(mixer)].family if mixer in MIXERS else "",
+        "mixer": entry["mixer"],
         "options": entry["options"],
         "source": entry["source"],
         "causal": causal,
