@@ -6,7 +6,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
-from regard.core import visible
+from regard.core import shown, visible
 from regard.lab.experiment.stored import (
     AskedQuestion,
     Better,
@@ -111,7 +111,7 @@ def read_row(values: object) -> Row:
 
 def _made(cls: Any, values: object) -> Any:
     if not isinstance(values, dict):
-        raise ValueError(f"a row must be an object, got {_said(values)}")
+        raise ValueError(f"a row must be an object, got {shown(values)}")
     if strange := sorted(visible(str(name)) for name in values.keys() - hints(cls).keys()):
         raise ValueError(f"unknown fields: {', '.join(strange)[:200]}")
     if missing := [name for name in _required(cls) if name not in values]:
@@ -125,7 +125,7 @@ def _made(cls: Any, values: object) -> Any:
         below = isinstance(value, int | float) and value < 0 and name not in _SIGNED
         if below or not holds(hint, value):
             kind = hint.__name__ if isinstance(hint, type) else hint
-            raise ValueError(f"{name} must hold {kind}, within bounds, got {_said(value)}")
+            raise ValueError(f"{name} must hold {kind}, within bounds, got {shown(value)}")
         if name == "curve":
             made[name] = [tuple(point) for point in value]
     return cls(**made)
@@ -151,12 +151,7 @@ def _check_names(config: Facts) -> None:
         bounded.discard("")
     wrong = (bounded | {line[1] for line in config["cells"]}) - kinds.keys()
     if wrong or len(config["lines"]) != 2 * trained:
-        raise ValueError(f"config names columns or lines that it has not: {_said(wrong)}")
-
-
-def _said(value: object) -> str:
-    text = visible(repr(value))
-    return text if len(text) <= 60 else f"{text[:60]}…"
+        raise ValueError(f"config names columns or lines that it has not: {shown(wrong)}")
 
 
 def canonical(content: Any) -> str:
