@@ -19,7 +19,8 @@ from regard.lab.data.records import Examples, Integers, Items, Ragged, Records
 from regard.lab.data.sources import Files, archive
 from regard.lab.data.splits import SPLITS, apart, first_of_each, spaced, split_of, stratified
 from regard.lab.data.windows import MASKED_VOCABULARY
-from regard.lab.tasks.task import Batch, Classify, Columns, Splits, Task, padded
+from regard.lab.tasks.task import Batch, Classify, Columns, Splits, Task
+from regard.models import pad_documents
 
 
 class ByteText(Classify):
@@ -197,10 +198,8 @@ class DebianSections(Classify):
 
     def collate(self, items: Items) -> Batch:
         """{tokens [B S T], valid [B S T], labels}."""
-        lengths, _ = padded([item["lengths"] for item in items])
-        valid = torch.arange(int(lengths.max())) < lengths[..., None]
-        tokens = torch.zeros(valid.shape, dtype=torch.long)
-        tokens[valid] = torch.cat([item["tokens"] for item in items])
+        documents = [item["tokens"].split(item["lengths"].tolist()) for item in items]
+        tokens, valid = pad_documents(documents)
         labels = torch.stack([item["label"] for item in items])
         return {"tokens": tokens, "valid": valid, "labels": labels}
 
