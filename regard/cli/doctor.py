@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from regard.core.packages import numbers, version
+from regard.core.packages import lacking, version
 from regard.lab.experiment.provenance import VARIABLES, cores, describe
 
 EXTRAS = ("", "lab", "hf")
@@ -79,13 +79,8 @@ def _implementations() -> Iterator[Row]:
 def _packages() -> Iterator[Row]:
     for extra in EXTRAS:
         for name, oldest in required(extra).items():
-            found = version(name)
-            advice = ""
-            if not found:
-                advice = f"pip install '{f'regard[{extra}]' if extra else f'{name}>={oldest}'}'"
-            elif numbers(found) < numbers(oldest):
-                advice = f"{oldest} or later is needed"
-            yield _row(f"{name} ({extra})" if extra else name, found or "missing", advice)
+            what = f"{name} ({extra})" if extra else name
+            yield _row(what, version(name) or "missing", lacking(name, oldest) or "")
 
 
 def _environment() -> Iterator[Row]:
