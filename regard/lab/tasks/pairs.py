@@ -1,11 +1,10 @@
 """Translation, summaries and dialogue."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import median, mode
 from typing import Literal, NamedTuple
 
 from regard.lab.data.debian import read_descriptions, read_index, source_of
@@ -99,7 +98,7 @@ class DebianSummary(TextPairs):
     def trivial_answers(self, train: Sequence[Pair], sources: Sequence[str]) -> list[list[str]]:
         """The source's first words, as many as the median summary has, and the most frequent summary."""
         length = round(median(len(pair.target.split()) for pair in train))
-        common = Counter(pair.target for pair in train).most_common(1)[0][0]
+        common = mode(pair.target for pair in train)
         return [[" ".join(source.split()[:length]) for source in sources], [common] * len(sources)]
 
 
