@@ -144,6 +144,10 @@ class Tabular(Task):
         """Answers and labels, [B K] each."""
         return self.answer(model, batch), batch["labels"]
 
+    def measure(self, *columns: Tensor) -> float:
+        """The mean of the items' scores."""
+        return float(self.per_item(*columns).mean())
+
     def collate(self, items: Items) -> Batch:
         """{fields: {name: tensor}, labels [B K]} from items of one Records."""
         columns = gathered(items)
@@ -177,10 +181,6 @@ class TableTask(Tabular):
             logits, torch.where(known, labels, 0.0), weight=known.float(), reduction="none"
         )
         return (losses.sum(0) / known.sum(0).clamp(min=1)).mean()
-
-    def measure(self, *columns: Tensor) -> float:
-        logits, labels = columns
-        return float(np.mean([auc(*column) for column in zip(logits.T, labels.T, strict=True)]))
 
     def per_item(self, *columns: Tensor) -> Tensor:
         """Scores of each row, in the mean over labels; one without a label moves nothing."""

@@ -78,12 +78,6 @@ class CorrelatedTasks(Drawn, Regression):
         rows = Records({"x": x, "label": y / y[: self.train_size].std(0)})
         return Splits(*map(rows.take, self.parts))
 
-    def measure(self, *columns: Tensor) -> float:
-        from sklearn.metrics import r2_score
-
-        outputs, labels = columns
-        return float(r2_score(labels.numpy(), outputs.numpy()))
-
     def per_item(self, *columns: Tensor) -> Tensor:
         """1 - (y - output)^2 / var(y) of each row, a mean over tasks."""
         outputs, labels = (column.double() for column in columns)
@@ -125,11 +119,8 @@ class WhitePixel(Regression):
         rest = rng.permutation(np.setdiff1d(np.arange(SIZE**2), test))
         return Splits(*map(Records({"x": x, "label": y}).take, (rest[100:], rest[:100], test)))
 
-    def measure(self, *columns: Tensor) -> float:
-        """Mean distance, in pixels."""
-        return float(self.per_item(*columns).mean())
-
     def per_item(self, *columns: Tensor) -> Tensor:
+        """Distances, in pixels."""
         outputs, labels = columns
         return (outputs - labels).norm(dim=1) * (SIZE - 1) / 2
 
