@@ -203,8 +203,8 @@ class TextPairs(Task):
             answers = self.trivial_answers(train, [pair.source for pair in test])
             return max(METRICS[self.metric](found, references) for found in answers)
         known, asked = ([item["target"] for item in part] for part in (splits.train, splits.test))
-        bits = frequency_bits(torch.cat(known), torch.cat(asked), self.vocab_size).sum()
-        return float(bits / self.sizes(one.tolist() for one in asked).sum())
+        bits = frequency_bits(torch.cat(known), torch.cat(asked), self.vocab_size)
+        return self.measure(bits, self.sizes(one.tolist() for one in asked))
 
     def texts(self, data: Records) -> Iterator[Pair]:
         """The pairs of a split as the model sees them, cut and decoded; their groups are lost."""
