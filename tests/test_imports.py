@@ -151,7 +151,7 @@ def test_the_library_its_front_and_the_adapters_do_without_the_laboratory():
     assert int(count) > 150 and named == ["regard.pools", "classifier"]
     needs = "{} needs {}, which is not installed: pip install 'regard[{}]'".format
     assert adapters == needs("regard.hf", "transformers", "hf")
-    assert tasks == needs("regard.TASKS", "accelerate", "lab")
+    assert tasks == needs("regard.TASKS", "filelock", "lab")
     assert "arXiv 2009.14794" in front and "scikit-learn (lab)" in front
     assert "which is not installed: pip install 'regard[lab]'" in done.stderr
 

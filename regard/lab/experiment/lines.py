@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.core import Capabilities, Mixer, No
+from regard.core import Capabilities, Mixer, No, Observation
 from regard.lab.experiment.entry import Entry
 from regard.nn.starts import Glorot, glorot
 
@@ -28,17 +28,22 @@ class _Line(Mixer):
 
 _UNSEEING = No("no token sees another")
 _LIKE = No("it is a line to compare with")
-_ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, attention_map=_LIKE, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
+_ALIKE: dict[str, Any] = dict(causal=True, streaming=_LIKE, positions=frozenset({"absolute"}), time="T D", memory="T D")  # fmt: skip
 
 
 class Unmixed(_Line):
     name = "unmixed"
     capabilities = Capabilities(
-        pairwise=_UNSEEING, global_tokens=_UNSEEING, cross=_UNSEEING, **_ALIKE
+        pairwise=_UNSEEING, global_tokens=_UNSEEING, cross=_UNSEEING, attention_map=True, **_ALIKE
     )
 
     def mix(self, x, context, mask):
         return self.out(self.value(x))
+
+    def _observe(self, x, context, mask):
+        v = self.value(x)[:, None]
+        weights = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(len(x), 1, -1, -1)
+        return Observation(v=v, weights=weights, heads=v)
 
 
 class Bag(_Line):
@@ -47,6 +52,7 @@ class Bag(_Line):
         pairwise=No("it sums tokens before any of them is asked"),
         global_tokens=True,
         cross=_LIKE,
+        attention_map=_LIKE,
         **_ALIKE,
     )
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from accelerate.utils import extract_model_from_parallel
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -108,6 +107,8 @@ class GreekEnglish(TextPairs):
 
         Raises UnsupportedError for a model without cross-attention, OptionError for a layer that it has not.
         """
+        from accelerate.utils import extract_model_from_parallel
+
         whole = extract_model_from_parallel(model)
         if not hasattr(whole, "cross_attention"):
             raise UnsupportedError(
