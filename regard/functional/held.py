@@ -1,7 +1,7 @@
-"""Parameters and buffers as a forward has them, for what its backward computes again: by then `functional_call` has put others in their place."""
+"""Parameters, buffers and modes as a forward has them, for what its backward computes again: by then `functional_call` has put others in their place."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from typing import Any
 
@@ -12,20 +12,39 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from regard.core import in_parts
 
+Modes = dict[nn.Module, bool]
+
 
 def with_own(f: Callable) -> Callable:
-    """f, a module or a method of one, with the parameters and buffers that the module has now; those of FSDP are other tensors in a backward, and stay."""
+    """f, a module or a method of one, with the parameters, buffers and modes that the module has now; those of FSDP are other tensors in a backward, and stay."""
     if is_compiling():
         return f
     module: Any = getattr(f, "__self__", f)
-    given = _held(module)
+    given, modes = _held(module), modes_of(module)
 
     def call(*arguments: Any, **options: Any) -> Any:
         kept = in_parts(module) or all(given[name] is z for name, z in _held(module).items())
-        with nullcontext() if kept else _reparametrize_module(module, given):
+        with in_modes(modes), nullcontext() if kept else _reparametrize_module(module, given):
             return f(*arguments, **options)
 
     return call
+
+
+def modes_of(module: nn.Module) -> Modes:
+    return {part: part.training for part in module.modules()}
+
+
+@contextmanager
+def in_modes(modes: Modes) -> Iterator[None]:
+    """While open, each module is in its mode of then."""
+    now = {part: part.training for part in modes}
+    try:
+        for part, training in modes.items():
+            part.training = training
+        yield
+    finally:
+        for part, training in now.items():
+            part.training = training
 
 
 def _held(module: nn.Module) -> dict[str, Tensor]:

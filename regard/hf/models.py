@@ -51,6 +51,7 @@ from regard.models.language_model import LanguageModelConfig
 from regard.models.masked_language_model import MaskedLanguageModelConfig
 from regard.models.tokens import Numbers, Tokens, Valid, places
 
+ITEMS = "num_items_in_batch"  # labels that Trainer counted
 Position = Int[Tensor, "b T"] | None
 Others = dict[str, Any]  # further arguments of a call, by name
 
@@ -168,7 +169,7 @@ class RegardModel(PreTrainedModel):
         """y: logits, or the hidden tokens of a stack."""
         head = self.inside.head if isinstance(self.inside, Stack) else None
         logits, loss = y if head is None else head(y), None
-        items = others.get("num_items_in_batch")
+        items = others.get(ITEMS)
         if labels is not None:
             try:
                 loss = self.loss_function(
@@ -191,14 +192,7 @@ class RegardModel(PreTrainedModel):
 
 
 _UNCOUNTED = ("regression", "multi_label_classification")  # losses that are means of the batch
-_SILENT = {
-    "use_cache",
-    "cache_position",
-    "logits_to_keep",
-    "num_items_in_batch",
-    *PACKING,
-    *FOLLOWS,
-}
+_SILENT = {"use_cache", "cache_position", "logits_to_keep", ITEMS, *PACKING, *FOLLOWS}
 """Arguments of Transformers' loops that change no output here, or that are read elsewhere."""
 
 OUTPUTS = ("output_attentions", "output_hidden_states")
@@ -251,7 +245,10 @@ class RegardForCausalLM(RegardModel, GenerationMixin):
         known = numbers is not None or attention_mask is not None
         if known and labels is not None and labels.shape == input_ids.shape:
             valid = None if attention_mask is None else attention_mask[:, -y.shape[1] :] == 1
+            counted = (labels[:, 1:] != -100).sum().clamp_min(1)
             labels = predicted(labels, existing(input_ids, valid), numbers)
+            if (items := others.get(ITEMS)) is not None:  # some of which nothing predicts
+                others[ITEMS] = items * (labels[:, 1:] != -100).sum() / counted
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         N = y.shape[1]
         if isinstance(keep, Tensor) and not ((keep >= -N) & (keep < N)).all():

@@ -111,6 +111,11 @@ class LoadRequest(NamedTuple):
         for name, value in settings.items():
             self.one_of(name, value)
 
+    def tell(self, name: str, value: object, *, default: object) -> None:
+        """Raise UnsupportedError unless the setting, or its default, has the value that the tensors have."""
+        self.config.setdefault(name, default)
+        self.one_of(name, value)
+
     def one_of(self, name: str, *values: object) -> None:
         """Raise UnsupportedError unless the setting has one of these values, the first by default."""
         found = self.config.get(name, values[0])

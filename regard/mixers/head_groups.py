@@ -97,9 +97,9 @@ class HeadGroups(HeadsMixer):
         return any(member.changes_after_step for member in self.groups)
 
     @property
-    def routed(self) -> bool:
-        """True if a group has centroids, and so a commitment loss."""
-        return any(hasattr(member, "commitment_loss") for member in self.groups)
+    def routed(self) -> list[Any]:
+        """The groups that have centroids, and so a commitment loss."""
+        return [m for m in self.groups if getattr(m, "routed", hasattr(m, "commitment_loss"))]
 
     def commitment_loss(self, x: Tokens, *, context: Context = None, mask: Mask = OPEN) -> Scalar:
         """Sum over the groups that have centroids. Raises UnsupportedError where none has."""
@@ -111,7 +111,7 @@ class HeadGroups(HeadsMixer):
         return sum(
             member.commitment_loss(own, context=its_context, mask=its_mask)
             for member, (own, its_context, its_mask) in self._given(x, context, mask)
-            if hasattr(member, "commitment_loss")
+            if member in self.routed
         )
 
     def _given(

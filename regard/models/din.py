@@ -125,7 +125,8 @@ class DIN(FieldsModel):
         self.check(batch)
         sequences = self.config.sequences
         lengths = {s.name: batch[s.name].shape[1] for s in sequences}
-        if len(set(lengths.values())) > 1:
+        first, *others = lengths.values()
+        if any(n != first for n in others):
             raise ShapeError(f"din: histories must be aligned, their lengths are {lengths}")
         look_up = self.embedding.look_up
         history = torch.cat([look_up(s.of.name, batch[s.name]) for s in sequences], -1)

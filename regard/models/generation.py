@@ -33,6 +33,7 @@ from regard.core import (
     Vectors,
     check_integers,
     check_positive,
+    in_parts,
     refusal,
     shown,
     stamped,
@@ -44,12 +45,8 @@ from regard.models.encoder import Embedding
 from regard.models.tokens import Hidden, Numbers, TokenLogits, Tokens, Valid, longest
 
 AnyState = TypeVar("AnyState")
-
-LONG = 4096
-"""New tokens from which on the memory that they need is compared with what is free."""
-PER_TOKEN = 512
-"""Bytes of a tensor of one new token, beside its numbers."""
-
+LONG = 4096  # new tokens from which on the memory that they need is compared with what is free
+PER_TOKEN = 512  # bytes of a tensor of one new token, beside its numbers
 
 Temperature = Annotated[float, Range(0, WIDEST, "0 (greedy) or a positive number")]
 Penalty = Annotated[float, Range(-10, 10, "a number from -10 to 10; 0 turns it off")]
@@ -276,6 +273,10 @@ class GenerativeModel(Model):
     ) -> Any:
         """What `decode` makes of prompts that have been checked. given, more: arguments of `initial_state`."""
         require_exact_streams(self.streamed)
+        if in_parts(self):
+            raise UnsupportedError(
+                f"{self.who} does not support generation from parts: FSDP gathers parameters for forward alone. Load the whole weights"
+            )
         vocab_size = self.target_embedding.table.num_embeddings
         most = self.max_target_len
         if eos is not None and (type(eos) is not int or not 0 <= eos < vocab_size):

@@ -57,7 +57,7 @@ def with_hidden_dim(config: Config, hidden_dim: int) -> Config:
 def _widened(config: StackConfig, layer: Layer, hidden_dim: int) -> Layer:
     """The layer itself where the mixer does not include its feed-forward layer."""
     with torch.device("meta"):
-        mixer = build(layer.mixer, **config.facts, **layer.options)
+        mixer = build(layer.mixer, **config.facts | dict(layer.options))
     if not mixer.capabilities.includes_ffn:
         return layer
     if "hidden_dim" not in option_names(resolve(layer.mixer)):

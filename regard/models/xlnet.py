@@ -114,7 +114,7 @@ class Trunk(nn.Module):
         masks = ranks.masks(upto(M, h) >= M - state.length[:, None])
         added = ranks.valid.sum(1)
         predicted = index = None
-        if g is not None and num_predict is not None:
+        if g is not None and num_predict is not None and not is_mapped(ranks.order):
             predicted = ranks.order.topk(min(num_predict, T), 1).indices
             index = predicted[..., None].expand(-1, -1, g.shape[2])
             g = g.gather(1, index)
@@ -127,6 +127,7 @@ class Trunk(nn.Module):
             h, g = recomputed(layer, *given, when=self.checkpoint, random=True)
         if g is not None and index is not None:
             g = torch.zeros_like(h).scatter(1, index, g)
+        if g is not None and num_predict is not None:
             g = clear(g, ranks.order != CONTEXT)
         after = State(tuple(memories), state.length + added)
         return self.dropout(h), None if g is None else self.dropout(g), after
@@ -201,7 +202,7 @@ class XLNet(Model):
             self.query.expand_as(h),
             FactorizationOrder(ranks, valid, segments),
             state,
-            num_predict=None if is_mapped(order) else self.config.num_predict,
+            num_predict=self.config.num_predict,
         )
         return F.linear(permute(g, back), self.trunk.table.weight, self.bias), state
 

@@ -1,6 +1,6 @@
 """Heads, Values and LatentHeads: the projections around multi-head attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from typing import Any, Literal, TypeVar
 
@@ -288,10 +288,11 @@ def split_heads(z: Tokens, num_heads: int, head_dim: int, *, alike: bool = False
     return z.unflatten(2, (-1, head_dim)).transpose(1, 2)
 
 
-def alone(layer: nn.Module) -> bool:
-    """True where no adapter and no hook is around the layer, so that its weight is all that it does."""
+def alone(layer: nn.Module, own: Collection[Callable] = OWN) -> bool:
+    """True where no adapter and no hook is around the layer, so that its weight is all that it does; own: forwards that it may have."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks
-    return type(layer).forward in OWN and not any(hooks)
+    hooked = any(hooks) or layer._backward_pre_hooks
+    return type(layer).forward in own and "forward" not in layer.__dict__ and not hooked
 
 
 def read(who: str, layer: Layer) -> Layer:

@@ -18,7 +18,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from regard.core import CheckedModule, OptionError, Tokens, UnsupportedError, in_parts
+from regard.functional.held import in_modes, modes_of
 from regard.functional.rows import autocast_dtype, plain_alone
+from regard.nn.heads import alone
 
 Pair = tuple[Tensor, Tensor]
 """Both streams."""
@@ -48,7 +50,7 @@ class ReversibleBlock(CheckedModule):
 class ReversibleSequence(CheckedModule):
     """x [B T D] -> [B T 2D] (`merge="concat"`, as in the official code) or [B T D] (`"mean"`), both streams starting as x.
 
-    In training the activations of the layers are not stored. `recompute=False` stores them: the same function.
+    In training the activations of the layers are not stored. `recompute=False` stores them, as do hooks on a block and a forward of its own: the same function.
     Arguments beyond x go to every f and receive no gradient.
     """
 
@@ -63,7 +65,8 @@ class ReversibleSequence(CheckedModule):
     def forward(self, x: Tokens, *args: Any, **kwargs: Any) -> Tensor:
         """The last of both streams, joined. Raises OptionError for arguments beyond x that want a gradient, where blocks are computed again."""
         again = self.recompute and torch.is_grad_enabled() and not plain_alone()
-        if again and not in_parts(self.blocks):
+        known = all(alone(block, (ReversibleBlock.forward,)) for block in self.blocks)
+        if again and known and not in_parts(self.blocks):
             leaves = tree_leaves((args, kwargs))
             if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves):
                 raise OptionError(
@@ -93,6 +96,7 @@ class _Reversible(torch.autograd.Function):
         ctx.held = dict(zip(names, parameters, strict=True))
         ctx.held |= blocks.named_buffers(remove_duplicate=False)
         ctx.autocast = autocast_dtype(x_1)
+        ctx.modes = modes_of(blocks)
         ctx.random = []  # before f, and before g, of every block
         for block in blocks:
             before_f = _random(x_1)
@@ -128,12 +132,13 @@ class _Reversible(torch.autograd.Function):
             return y.detach(), 0 if dx is None else dx
 
         now = _random(y_1)
-        for place in reversed(range(len(ctx.blocks))):
-            block, (before_f, before_g) = ctx.blocks[place], ctx.random[place]
-            out, d = again(f"{place}.g.", block.g, before_g, y_1, d_2)
-            y_2, d_1 = y_2 - out, d_1 + d
-            out, d = again(f"{place}.f.", block.f, before_f, y_2, d_1, *ctx.args, **ctx.kwargs)
-            y_1, d_2 = y_1 - out, d_2 + d
+        with in_modes(ctx.modes):
+            for place in reversed(range(len(ctx.blocks))):
+                block, (before_f, before_g) = ctx.blocks[place], ctx.random[place]
+                out, d = again(f"{place}.g.", block.g, before_g, y_1, d_2)
+                y_2, d_1 = y_2 - out, d_1 + d
+                out, d = again(f"{place}.f.", block.f, before_f, y_2, d_1, *ctx.args, **ctx.kwargs)
+                y_1, d_2 = y_1 - out, d_2 + d
         _restore(now, y_1)
         return d_1, d_2, None, None, None, None, *map(gradients.get, ctx.names)
 

@@ -46,6 +46,7 @@ from regard.models.decoder import Decoder
 from regard.models.tokens import Numbers, Places, Tokens, Valid
 from regard.models.two_streams import TwoStreamLayer
 from regard.nn.centroids import Centroids
+from regard.nn.heads import alone
 from regard.nn.recorded import outermost
 from regard.parallel.exchange import (
     decoded,
@@ -90,8 +91,10 @@ def way_of(mixer: Mixer, mask: Mask = OPEN, *, cross: bool = False, size: int = 
     reads = reads and can.exchange in (*SENT_ONCE, "keys")
     heads = independent_heads(mixer)
     divides = heads and heads.num_heads % size == heads.num_kv_heads % size == 0
-    if whole and divides and not (reads and can.exchange in SENT_ONCE):
-        return "heads"
+    if heads and whole and divides and not (reads and can.exchange in SENT_ONCE):
+        layers = (heads.query, heads.key, heads.value, heads.out)
+        if all(layer is None or alone(layer) for layer in layers):
+            return "heads"
     return "state" if streams else "context" if reads else "tokens"
 
 

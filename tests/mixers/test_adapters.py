@@ -54,6 +54,19 @@ def test_what_is_put_around_a_layer_is_called_or_refused(name, variant, options)
                 answers(mixer)
 
 
+@pytest.mark.parametrize("name, path", [("sinkhorn", "sort_net.out"), ("compressed", "key_conv")])
+def test_a_forward_put_in_a_layers_place_is_refused_where_it_is_not_called(name, path):
+    mixer = regard.build(name, dim=24, num_heads=3, max_len=32)
+    layer = mixer.get_submodule(path)
+    layer.forward = layer.forward
+    with pytest.raises(UnsupportedError, match=f"{name} does not support a hook or an adapter"):
+        mixer(torch.randn(2, 12, 24))
+    del layer.forward
+    layer.register_full_backward_pre_hook(lambda *_: None)
+    with pytest.raises(UnsupportedError, match=f"{name} does not support a hook or an adapter"):
+        mixer(torch.randn(2, 12, 24))
+
+
 @pytest.mark.parametrize("name", [*regard.MIXERS])
 def test_an_adapter_is_its_merged_weights(name):
     torch.manual_seed(0)

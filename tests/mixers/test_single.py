@@ -210,6 +210,8 @@ def test_the_heads_with_centroids_have_their_commitment_loss_and_move_after_a_st
     assert (gradient[:4] == 0).all() and (gradient[4:] != 0).any()
     with pytest.raises(UnsupportedError, match="none of its groups has centroids"):
         grouped().commitment_loss(x)
+    within = HeadGroup("head_groups", 1, {"groups": (HeadGroup("local", 1),)})
+    assert grouped(within, ROUTED).commitment_loss(x) > 0
     before = mixer.groups[1].centroids.value.clone()
     mixer(x).sum().backward()
     after_step(mixer)

@@ -50,6 +50,11 @@ def test_classifies_with_parameters_matched(mixer):
         assert changed == ("mixer_options" if includes_ffn else "hidden_dim")
 
 
+def test_layers_with_heads_of_their_own_are_matched():
+    config = m.MODELS["qwen3_next"]("small", vocab_size=50)
+    assert m.count_parameters(m.match_parameters(config, 200_000)) == pytest.approx(2e5, rel=0.1)
+
+
 @pytest.mark.parametrize("embedding_norm", [False, True])
 def test_poisoned_padding_embedding_reaches_nothing(embedding_norm):
     model = classifier(embedding_norm=embedding_norm)

@@ -196,6 +196,9 @@ def test_a_query_stream_for_what_is_predicted_is_the_same(num_predict, ids):
     whole = model(tokens, **given)[here]
     model.config = replace(model.config, num_predict=num_predict)
     assert_same(model(tokens, **given)[here], whole, model, atol=1e-12)
+    cut = tokens[:, :7], order[:, :7]
+    each = torch.vmap(lambda z, order: model(z[None], order=order[None])[0])(*cut)
+    torch.testing.assert_close(each, model(cut[0], order=cut[1]))
     if num_predict == 3:
         given["order"] = torch.arange(9).expand(2, 9)
         program = torch.compile(model, backend="eager", fullgraph=True)

@@ -11,6 +11,7 @@ from regard.testing.subject import results
 from tests.kept import kept_bytes
 
 DIM = 12
+X = torch.randn(2, 11, DIM)
 
 
 class Mixing(nn.Module):
@@ -63,6 +64,38 @@ def test_stored_activations_do_not_grow_with_depth():
 def test_autocast_is_the_same_in_recomputation():
     plain, ours = (trained("softmax", way, torch.float32, True)[2][0] for way in (False, True))
     assert (plain - ours).norm() < 1e-5 * plain.norm()
+
+
+@pytest.mark.parametrize("way", ["reversible", "in chunks"])
+def test_a_mode_that_changes_before_the_backward_changes_no_gradient(way):
+    def found(again):
+        model, given = stack(2, recompute=again, name="softmax"), (Mask(),)
+        if way == "in chunks":
+            torch.manual_seed(0)
+            layer = nn.Sequential(nn.Linear(DIM, DIM), nn.Dropout(0.3))
+            model, given = Chunked(layer, 3), ()
+        torch.manual_seed(3)
+        loss = model.train()(X, *given).square().mean()
+        if again:
+            model.eval()
+        loss.backward()
+        assert all(part.training is not again for part in model.modules())
+        return [z.grad for z in model.parameters()]
+
+    torch.testing.assert_close(found(True), found(False))
+
+
+@pytest.mark.parametrize("own", ["hook", "forward"])
+def test_what_is_put_around_a_block_counts_in_training_too(own):
+    model = stack(2, recompute=True, name="softmax").eval()
+    block = model.blocks[0]
+    if own == "hook":
+        block.register_forward_hook(lambda block, given, y: (2 * y[0], y[1]))
+    else:
+        block.forward = lambda *given: ReversibleBlock.forward(block, *given)[::-1]
+    with torch.no_grad():
+        alone = model(X, Mask())
+    torch.testing.assert_close(model(X, Mask()), alone)
 
 
 def test_arguments_that_want_gradients_are_refused():

@@ -118,6 +118,12 @@ LOST = [
 ]
 
 
+def test_heads_are_not_exchanged_beside_what_is_put_around_a_projection():
+    mixer = factory("softmax", {})()
+    mixer.heads.query.register_forward_hook(lambda *_: None)
+    assert way_of(mixer, size=3) != "heads"
+
+
 @pytest.mark.parametrize(("method", "name", "order", "way", "size"), LOST)
 def test_the_law_fails_where_what_is_sent_is_lost(method, name, order, way, size, monkeypatch):
     subject = Subject(factory(name, {}))

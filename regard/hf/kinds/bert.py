@@ -29,6 +29,7 @@ def bert(request: LoadRequest) -> Stack:
     at = w.prefix(f"{'bert' if kind == 'big_bird' else kind}.")
     request.agree(at, SHAPES)
     if kind == "big_bird":
+        c.setdefault("attention_type", "block_sparse")
         request.one_of("attention_type", "block_sparse", "original_full")
         request.require(use_bias=f"{at}encoder.layer.0.attention.self.query.bias" in w)
     first = norm(f"{at}embeddings.LayerNorm")

@@ -62,17 +62,18 @@ NAMES = (
 def llama(request: LoadRequest) -> Stack:
     """Llama and its kin: RMSNorm, rotary positions, grouped-query heads, gated feed-forward; Qwen3 normalises queries and keys."""
     w, c, _ = request
-    window = c.get("sliding_window")
-    limited = c["model_type"] == "mistral" or c.get("use_sliding_window", True)
+    of_mistral = c["model_type"] == "mistral"
+    window = c.get("sliding_window", 4096 if of_mistral else None)
+    limited = of_mistral or c.get("use_sliding_window", True)
     if limited and window is not None:
         raise UnsupportedError(
             f"load does not support sliding_window={shown(window)} where use_sliding_window is not False"
         )
     at = w.prefix("model.")
     if c["model_type"] in ("llama", "qwen3"):
-        request.require(attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w)
+        _tell_bias(request, at)
     if c["model_type"] == "llama":
-        request.require(mlp_bias=f"{at}layers.0.mlp.up_proj.bias" in w)
+        request.tell("mlp_bias", f"{at}layers.0.mlp.up_proj.bias" in w, default=False)
     norm = w.norms(nn.RMSNorm, c["rms_norm_eps"])
     base = rotary_base(request, c.get("rope_parameters") or {}, "rope_theta")
     mixer = partial(rotary, base=base, norm=norm if c["model_type"] == "qwen3" else None)
@@ -85,11 +86,9 @@ def gemma3(request: LoadRequest) -> Stack:
     w, c, _ = request
     at = w.prefix("model.")
     request.require(
-        attn_logit_softcapping=None,
-        final_logit_softcapping=None,
-        use_bidirectional_attention=False,
-        attention_bias=f"{at}layers.0.self_attn.q_proj.bias" in w,
+        attn_logit_softcapping=None, final_logit_softcapping=None, use_bidirectional_attention=False
     )
+    _tell_bias(request, at)
     every = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
     depth = request.depth("num_hidden_layers")
     usual = [NEAR if (i + 1) % every else FULL for i in range(depth)]
@@ -116,13 +115,20 @@ def gemma3(request: LoadRequest) -> Stack:
         activation="hidden_activation",
         scale=c["hidden_size"] ** 0.5,
     )
-    request.require(query_pre_attn_scalar=c["head_dim"])  # which the layers' tensors fit
+    request.tell(
+        "query_pre_attn_scalar", c["head_dim"], default=256
+    )  # which the layers' tensors fit
     blocks: Any = stack.blocks
     for i, block in enumerate(blocks):
         block.mixer_after = norm(f"{at}layers.{i}.post_attention_layernorm")
         after = norm(f"{at}layers.{i}.post_feedforward_layernorm")
         block.feed_forward = nn.Sequential(block.feed_forward, after)
     return stack
+
+
+def _tell_bias(request: LoadRequest, at: str) -> None:
+    biased = f"{at}layers.0.self_attn.q_proj.bias" in request.weights
+    request.tell("attention_bias", biased, default=False)
 
 
 def rotary_base(request: LoadRequest, rope: Options, field: str, default: float = 1e4) -> float:
