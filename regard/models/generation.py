@@ -10,8 +10,8 @@ hypotheses; the row is closed once it has as many as beams, or at max_new_tokens
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -39,6 +39,7 @@ from regard.core import (
     stamped,
 )
 from regard.core.memory import free_bytes, require_memory
+from regard.functional.held import in_modes
 from regard.functional.rows import upto, wide_type
 from regard.models.config import Logits, Model
 from regard.models.encoder import Embedding
@@ -330,16 +331,9 @@ def require_exact_streams(mixers: Iterable[Mixer]) -> None:
             )
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     """Eval mode inside; afterwards every module is in the mode that it was in. In training mode a model serves one thread at a time."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    return in_modes(dict.fromkeys(model.modules(), False))
 
 
 def last_valid(x: Hidden, valid: Valid) -> Float[Tensor, "B D"]:
