@@ -122,7 +122,9 @@ def owner_of(name: str, options: Options) -> Owner:
 
 
 def _told(value: Any) -> str:
-    """The value as messages show it, and a hash of what they leave out."""
+    """The value as messages show it, and a hash of what they leave out; a function by its name, which is the same in each process."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
     short = whole = shown(value)
     with suppress(Exception):  # a value whose own repr is broken
         whole = repr(value)

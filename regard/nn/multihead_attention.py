@@ -134,7 +134,8 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
                 "MultiheadAttention: only torch.nn.MultiheadAttention itself is replaced, got "
                 f"{type(attention).__name__}: what a subclass or a parametrisation adds would be lost. Remove it first."
             )
-        if hooks := [name for name, found in vars(attention).items() if "_hooks" in name and found]:
+        own = [name for name in vars(attention) if name == "forward" or "_hooks" in name]
+        if hooks := [name for name in own if vars(attention)[name]]:
             raise UnsupportedError(
                 f"MultiheadAttention: the layer has hooks ({', '.join(hooks)}), which would no longer run. Remove them "
                 "first, and register them on the new layer."
@@ -271,10 +272,6 @@ class MultiheadAttention(nn.MultiheadAttention, metaclass=CheckedOptions):
             if counted or not is_causal:
                 return Mask(causal=is_causal, valid=valid), None
             given["attn_mask"] = tokens[0].new_ones(T, S, dtype=torch.bool).triu(1)
-        if is_mapped(given["attn_mask"]):
-            raise UnsupportedError(
-                "MultiheadAttention does not support vmap over attn_mask: it is read"
-            )
         allowed, added = _allowed(
             "attn_mask", given["attn_mask"], adds=hasattr(self.mixer, "adding")
         )
@@ -325,6 +322,9 @@ def _allowed(
     name: str, mask: Tensor, *, adds: bool
 ) -> tuple[Bool[Tensor, "*shape"], Float[Tensor, "*shape"] | None]:
     """What a mask does not hide; and its other numbers, where it has any or is learned."""
+    if name == "attn_mask" or mask.is_floating_point():
+        if is_mapped(mask) or torch.compiler.is_exporting():
+            raise UnsupportedError(f"MultiheadAttention does not support {name} under vmap or export: it is read")  # fmt: skip
     if mask.dtype == torch.bool:
         return ~mask, None
     if not mask.is_floating_point():

@@ -53,6 +53,8 @@ def test_the_option_that_differs_is_named_and_harmless_ones_are_not():
     with pytest.raises(ShapeError, match="with window_size=4, and this one has 8"):
         make("local", window_size=8).extend(X, state)
     assert make("local", window_size=4, impl="plain").extend(X, state)[0].shape == X.shape
+    of_functions = dict(make("linear", feature_map=saved)._owner)["feature_map"]
+    assert of_functions == f"{__name__}.saved"  # and no address, which is another in each process
     several = ([1] * 6 + last for last in ([1, 2], [2, 1]))  # a message shows the first six
     one, other = (make("longformer", num_heads=8, dilation=tuple(d)) for d in several)
     with pytest.raises(ShapeError, match="got one of a mixer with dilation="):

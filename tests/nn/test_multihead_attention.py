@@ -285,6 +285,10 @@ REFUSED = {
             name="linear", dropout=0.5)),
         (r"the layer has hooks \(_forward_pre_hooks\)", lambda: of_torch(pruned)),
         (r"the layer has hooks \(_forward_hooks\)", lambda: of_torch(hooked)),
+        (r"the layer has hooks \(forward\)", lambda: of_torch(
+            lambda theirs: vars(theirs).update(forward=1) or theirs)),
+        ("does not support attn_mask under vmap or export", lambda: torch.export.export(
+            pair(batch_first=True)[1], (tokens(B, T),) * 3, {"attn_mask": ONES.tril() < 1}, strict=False)),
         ("nested tensors as a context", lambda: pair(batch_first=True)[1](
             NEST, *[tokens(5, 1)] * 2)),
         ("nor beside masks", lambda: pair(batch_first=True)[1](
