@@ -72,25 +72,18 @@ LACKS = {
 }
 """What a function cannot do with a mask, beside documents. ragged: valid tokens that do not come first."""
 
-_SOFTMAX, _SUMS, _SORTED = ("softmax",), ("causal sums",), ("sorted",)
 OPERATIONS = {
-    "compressed_attention": _SOFTMAX,
-    "decayed_attention": _SUMS,
-    "efficient_attention": ("efficient",),
-    "favor_attention": ("favor", *_SUMS),
-    "fourier_mixing": ("fourier",),
-    "linear_attention": _SUMS,
-    "lsh_attention": _SORTED,
-    "pattern_attention": ("pattern",),
-    "projected_attention": _SOFTMAX,
-    "random_feature_attention": _SUMS,
-    "relative_attention": _SOFTMAX,
-    "routed_attention": _SORTED,
-    "softmax_attention": _SOFTMAX,
-    "synthesizer_attention": ("synthesizer",),
-    "window_attention": ("window",),
+    "softmax": "compressed projected relative softmax",
+    "synthesizer": "synthesizer",
+    "favor": "favor",
+    "causal sums": "decayed favor linear random_feature",
+    "efficient": "efficient",
+    "window": "window",
+    "pattern": "pattern",
+    "sorted": "lsh routed",
+    "fourier": "fourier_mixing",
 }
-"""The operations of `regard.fast` that a function's `impl` may name; of the others the plain form alone."""
+"""Operation of `regard.fast` -> the kinds of attention whose `impl` may name what replaces it; of others there is the plain form alone."""
 
 _GROUPS = (lambda a: a.H % a.G == 0), "the heads of q must be a multiple of those of k and v"
 _ORDER = (lambda a: a.window is None or a.mask.causal), "window needs Mask(causal=True)"
@@ -175,7 +168,9 @@ def _check_together(
     """Tensors of one device and type, a mask that fits, and what the function's own rules say."""
     for name, value in given.items():
         _check_fields(f"{who}: {name}", value)
-    check_impl(who, given.get("impl", "auto"), *OPERATIONS.get(who, ()))
+    kind = who.removesuffix("_attention")
+    has = (operation for operation, kinds in OPERATIONS.items() if kind in kinds.split())
+    check_impl(who, given.get("impl", "auto"), *has)
     devices = {z.device for z in tensors}
     dtypes = {z.dtype for z in tensors if z.is_floating_point()}
     if len(devices) > 1 or (len(dtypes) > 1 and autocast_dtype(tensors[0]) is None):
