@@ -179,10 +179,10 @@ class Decoder(CheckedModule):
         B = context.shape[0]
         blocks = tuple(
             (
-                own.initial_state(B, max_len=max_len),
-                cross.initial_state(B, context=context, valid=context_valid),
+                block.self_mixer.initial_state(B, max_len=max_len),
+                block.cross_mixer.initial_state(B, context=context, valid=context_valid),
             )
-            for own, cross in zip(self.self_mixers, self.cross_mixers, strict=True)
+            for block in self.blocks
         )
         return State(blocks, context.new_zeros(B, dtype=torch.long))
 
