@@ -184,11 +184,11 @@ def _table(classifier: Any, given: Explore) -> Inputs:
         f.name: [_cell(f, one, schema.ids) for one in column(table, f.name)[:MOST_ROWS]]
         for f in schema.fields
     }
-    history = getattr(classifier.module_.config, "history", ())
+    histories = getattr(classifier.module_.config, "sequences", ())
     words = None
     others = None
-    if history:
-        first = next(f for f in schema.fields if f.name == history[0])
+    if histories:
+        first = histories[0]
         words = [["" if v is None else str(v) for v in cell] for cell in columns[first.name]]
         others = [[str(cell)] for cell in columns[first.of.name]]
     elif classifier.module_.name == "mmoe":
