@@ -132,11 +132,10 @@ def test_bench_times_no_mixer_that_breaks_a_law(capsys, tmp_path, monkeypatch):
     assert not loaded(capsys, line, "--unchecked")["not_run"]
 
 
-def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_path):
-    picture = tmp_path / "speed.svg"
+def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys):
     line = "bench --mixers local fnet --lengths 8 16 --passes forward prefill --causal yes --dim 16"
     line += " --options window_size=3 --dtypes float32 bfloat16 --seconds 0.01 --unchecked"
-    found = loaded(capsys, line, "--plot", str(picture))
+    found = loaded(capsys, line)
     rows = found["timed"]
     assert len(rows) == 8 and not found["laws_checked"]
     assert {row["mixer"] for row in rows} == {"local"}
@@ -146,16 +145,11 @@ def test_bench_rows_say_how_they_were_measured_and_what_cannot_run(capsys, tmp_p
     assert all(row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows)
     assert all(row["flops"] > 0 and 0 < row["matrix_share"] < 1 for row in rows)
     assert all(row["provenance"]["allocator"] and row["provenance"]["threads"] for row in rows)
-    drawn = picture.read_text()
-    assert "forward, float32" in drawn and "prefill, bfloat16" in drawn
     absent = found["not_run"]
     asked = [("fnet", "forward"), ("fnet", "prefill")]
     assert [(row["mixer"], row["pass"]) for row in absent] == asked
     _, out, _ = ran(capsys, line, "--passes", "forward")
     assert "laws: not checked" in out and absent[0]["not run"] in out
-    line = "bench --mixers fnet --lengths 8 --passes forward --causal yes --unchecked --plot"
-    code, out, err = ran(capsys, line, str(tmp_path / "none.svg"))
-    assert code == 2 and "nothing to draw" in err and absent[0]["not run"] in out
 
 
 def test_arena_report_recommend_and_merge_share_the_ledger(capsys, tmp_path, monkeypatch):

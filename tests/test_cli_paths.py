@@ -38,7 +38,6 @@ LINES = [
     "arena --ledger {}/l.sqlite",
     "report --ledger LEDGER --page {}/page.html",
     "report --ledger LEDGER --page PAGE --picture {}/picture.png",
-    "bench --mixers fnet --unchecked --plot {}/speed.png",
     "bench --mixers fnet --ledger {}/l.sqlite",
 ]
 
@@ -79,7 +78,6 @@ def test_what_is_no_plain_file_is_named_at_once(capsys, tmp_path, report_ledger)
     (tmp_path / "loop").symlink_to("loop")
     folder, link = "a folder is in the place", "it is no plain file"
     for line, why in (
-        (f"bench --mixers fnet --unchecked --plot {tmp_path}/x.png", folder),
         (f"report --ledger {report_ledger} --page {tmp_path}/x.png", folder),
         (f"explore {tmp_path}/absent --text x --page {tmp_path}/x.png", folder),
         (f"explore {tmp_path}/loop --text x --page {tmp_path}/link", link),

@@ -100,7 +100,6 @@ ON_THE_COMMAND_LINE = {
     "recommend --length 8 --task lokup": "unknown trained column 'lokup'",
     "bench --passes forwrd": "'forward'",
     "bench --devices tpuu": "device",
-    "bench --passes decode --plot speed.gif": "must end in .png or .svg",
     "train digits --model.mixer linaer": "unknown mixer 'linaer'. Did you mean 'linear'?",
     "train digits --task.test-size 5": "test_size (5) must be at least 10",
     "train digits --report-to wandbb": "Expected one of ('wandb', 'mlflow')",

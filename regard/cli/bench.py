@@ -65,8 +65,6 @@ class Bench(Declared):
     """time without checking the laws; the output says so"""
     ledger: Path = LEDGER
     """where the verdicts on the laws are kept"""
-    plot: Path | None = None
-    """draw time and memory against length here, as .png or .svg"""
     json: Json = False
 
     def run(self) -> None:
@@ -74,10 +72,6 @@ class Bench(Declared):
 
         for device in self.devices:
             _check_device(device)
-        if self.plot:
-            if self.plot.suffix not in (".png", ".svg"):
-                raise OptionError(f"plot ({self.plot}) must end in .png or .svg")
-            check_outputs([self.ledger], plot=self.plot)
         settings = self._settings()
         choices = self._choices()
         faults = {} if self.unchecked else self._faults(choices)
@@ -104,10 +98,6 @@ class Bench(Declared):
             print(
                 f"laws: {checked}. ratio: to softmax attention of the same causality. share: counted operations over time, of the matrix-product rate."
             )
-        if self.plot:
-            from regard.lab.report.pictures import draw_timings
-
-            draw_timings(timed, self.plot)
 
     def _settings(self) -> "list[Setting]":
         from regard.lab import Setting

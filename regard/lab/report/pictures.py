@@ -1,6 +1,6 @@
-"""Pictures: what is gained over the bag against speed and memory beside the grid, and time and memory against length."""
+"""Pictures: what is gained over the bag against speed and memory, beside the grid."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import log10, pi, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ import altair as alt
 
 from regard.core import OptionError, visible
 from regard.core.files import whole
-from regard.lab.experiment.row import Row
 from regard.lab.report.terminal import name_of, size
 from regard.lab.report.told import Told
 
@@ -25,9 +24,15 @@ Point = tuple[float, float]  # in pixels
 
 def draw(questions: Sequence[Told], path: Path) -> Path:
     """The newest question with both qualities and timings. Raises OptionError where none has, and for a wrong ending."""
+    if path.suffix not in (".png", ".svg"):
+        raise OptionError(f"path ({path}) must end in .png or .svg")
     for question in questions:
         if charts := [chart for chart in (trade(question), grid(question)) if chart is not None]:
-            return save(alt.vconcat(*charts, spacing=24), path)
+            page = alt.vconcat(*charts, spacing=24).configure_view(stroke=None)
+            page = page.configure(background="white", padding=14)
+            with whole(path) as partial:
+                page.save(partial, format=path.suffix[1:], scale_factor=2)
+            return path
     raise OptionError("rows must hold what was trained: there is nothing to draw")
 
 
@@ -128,43 +133,6 @@ def grid(question: Told) -> Any:
         height=18 * len(order),
         title=alt.TitleParams(f"{question['name']}: {', '.join(metrics)}", anchor="start"),
     )
-
-
-def draw_timings(rows: Iterable[Row], path: Path) -> Path:
-    """Time and memory against length, one row for each pass. Raises OptionError for a wrong ending, or nothing to draw."""
-    values = [
-        {
-            "entry": visible(row.entry),
-            "pass": f"{row.setting['kind']}, {row.provenance.dtype}, {row.provenance.device}",
-            "length": row.setting["length"],
-            "unit": unit,
-            "value": value,
-        }
-        for row in rows
-        for unit, value in (("ms", row.values["ms"]), ("MB", row.values["peak_bytes"] / 1e6))
-    ]
-    if not values:
-        raise OptionError("rows must hold a timing: there is nothing to draw")
-    log = alt.Scale(type="log", nice=False)
-    lines = alt.Chart(alt.Data(values=values), width=330, height=300).mark_line(point=True)
-    chart = lines.encode(
-        x=alt.X("length:Q", scale=log, title="tokens"),
-        y=alt.Y("value:Q", scale=log, title=None),
-        color=alt.Color("entry:N", title=None),
-        row=alt.Row("pass:N", sort=None, title=None),
-        column=alt.Column("unit:N", sort="descending", title=None),
-    )
-    return save(chart.resolve_scale(x="independent", y="independent"), path)
-
-
-def save(chart: Any, path: Path) -> Path:
-    """Save as .png or .svg, on white. Raises OptionError for any other ending."""
-    if path.suffix not in (".png", ".svg"):
-        raise OptionError(f"path ({path}) must end in .png or .svg")
-    framed = chart.configure_view(stroke=None).configure(background="white", padding=14)
-    with whole(path) as partial:
-        framed.save(partial, format=path.suffix[1:], scale_factor=2)
-    return path
 
 
 class Bubble(NamedTuple):
