@@ -1,5 +1,5 @@
 # # Classify long sequences
-# The class of a sequence is whether its first token comes again. Softmax attention and `local` with a global token learn it.
+# The class of a sequence is whether its first token comes again. `linear` is trained beside softmax attention.
 
 # %%
 import os
