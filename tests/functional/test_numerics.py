@@ -1,6 +1,7 @@
 """Digits: the exponential that does not slow down where it vanishes, and sums of mixed chunks."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,9 +11,12 @@ from regard.functional import (
     efficient_attention,
     linear_attention,
     luong_attention,
+    pattern_attention,
     scored_attention,
     squared_relu_attention,
+    window_attention,
 )
+from regard.functional.patterns import Window
 from regard.functional.rows import exp, exp_
 from regard.functional.scored import Windows
 from regard.mixers.mixed_chunk import MixedChunk
@@ -35,6 +39,16 @@ def test_a_function_takes_the_names_of_its_own_replacements_alone():
             function(q, q, q, impl="fussed")
         with pytest.raises(UnsupportedError, match="has no implementation 'fused'"):
             function(q, q, q, impl="fused")
+
+
+def test_windows_and_patterns_take_tensors_of_several_types_under_autocast():
+    q, v = torch.randn(1, 2, 20, 4), torch.randn(1, 2, 20, 6).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for call in (
+            partial(window_attention, window=2),
+            partial(pattern_attention, pattern=Window(2, 2)),
+        ):
+            torch.testing.assert_close(call(q, q, v), call(q, q, v, impl="plain"))
 
 
 @pytest.mark.parametrize("impl", ["auto", "plain"])

@@ -382,6 +382,7 @@ BROKEN = {
     "loses its gradients in one of the three draws": ("low_precision",
         output(Softmax, lambda m, x, y, _: hooked(y, first_of(x)[0] < 0, lambda dy: dy * torch.nan)), "float32: gradient of x: error inf"),
     "silent after 64": ("long", output(Softmax, lambda m, x, y, _: y.masked_fill(from_token(64, x), 0)), "outputs of tokens 64 to 127 are zero"),
+    "deaf from 64 to 191": ("long", tokens(Outsider, lambda m, x: x.masked_fill(from_token(64, x) & (place(x) < 192), 0)), "no output feels tokens 64 to 127"),
     # The first token of every chunk but the first is summed twice.
     "wrong sum at a border": ("long", output(Linear, lambda m, x, y, mask: torch.where(
         mask.causal & from_token(CHUNK, x) & (place(x) % CHUNK == 0), y + 1e-3 * x, y)), "extend"),

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch.export import Dim, export
 from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
 
-from regard.models import pad_documents
+from regard.models import DINConfig, pad_documents
+from regard.nn.fields import Categorical, Sequence
 from tests.models.small import assert_same
 from tests.models.table import BATCH, FIELDS, B, dense, embedded
 from tests.models.test_every_model import CASES, DOCUMENTS, VECTORS, given, made
@@ -238,3 +240,12 @@ def test_batch_l2_steps_each_id_that_occurs_by_its_count():
         wanted = weight[j] / n if j in occurs - {0} else torch.zeros(3).double()
         torch.testing.assert_close(weight.grad[j], wanted)
     assert (model.embedding.table("user").weight.grad[[0, 4, 5]] == 0).all()
+
+
+def test_din_is_exported_for_histories_of_any_length():
+    item, any_size = Categorical("item", 9), {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    model = DINConfig(fields=(item, Sequence("seen", item)), history=("seen",)).build().eval()
+    batches = [{"item": torch.full((n,), 3), "seen": torch.full((n, n + 2), 4)} for n in (3, 4)]
+    sizes = {"batch": {"item": {0: Dim.DYNAMIC}, "seen": any_size}}
+    program = export(model, (batches[0],), dynamic_shapes=sizes).module()
+    torch.testing.assert_close(program(batches[1]), model(batches[1]))

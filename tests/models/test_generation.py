@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard import OptionError
+from regard import OptionError, UnsupportedError
 from regard.models import TransformerXLConfig
 from regard.models.generation import Sampling, restrict
 from tests.models.small import DOCUMENTS, VOCAB, language_model, prompts, ragged, transformer
@@ -183,3 +183,10 @@ def test_a_billion_tokens_and_a_million_beams_are_refused(mixer, monkeypatch):
     with pytest.raises(OptionError, match="1000000 beams needs"):
         model.beam_search(TOKENS, max_new_tokens=4, beams=10**6)
     assert model.generate(TOKENS, max_new_tokens=3).shape == (1, 3)
+
+
+def test_a_model_in_parts_is_not_asked_to_generate():
+    model = language_model()
+    model.encoder.blocks.unshard = None  # as FSDP gives it, which gathers for forward alone
+    with pytest.raises(UnsupportedError, match="does not support generation from parts"):
+        model.generate(prompts(), max_new_tokens=2)

@@ -115,9 +115,8 @@ def gemma3(request: LoadRequest) -> Stack:
         activation="hidden_activation",
         scale=c["hidden_size"] ** 0.5,
     )
-    request.tell(
-        "query_pre_attn_scalar", c["head_dim"], default=256
-    )  # which the layers' tensors fit
+    # The layers' tensors fit head_dim.
+    request.tell("query_pre_attn_scalar", c["head_dim"], default=256)
     blocks: Any = stack.blocks
     for i, block in enumerate(blocks):
         block.mixer_after = norm(f"{at}layers.{i}.post_attention_layernorm")
