@@ -16,6 +16,7 @@ from regard.lab.experiment.row import Provenance
 
 PACKAGE = Path(regard.__file__).parent
 VARIABLES = (
+    "GLIBC_TUNABLES",
     "LD_PRELOAD",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",

@@ -13,6 +13,7 @@ from rich.console import Console
 from regard.core import OptionError, StoredDataError
 from regard.lab import Setting
 from regard.lab.experiment.ledger import Ledger, row_key, trial_key
+from regard.lab.experiment.provenance import allocator
 from regard.lab.experiment.results import Results
 from regard.lab.experiment.row import Provenance, Row, canonical, plain, read_row
 from regard.lab.experiment.stored import hints
@@ -194,6 +195,11 @@ def test_a_timing_of_another_setting_than_its_columns_is_not_shown(good):
     assert found["device"] == "another" and found["old"] == {"softmax": 1}
     unlike = [replace(row, provenance=replace(row.provenance, allocator=of)) for of in ("default", "MALLOC_TOP_PAD_=1")]  # fmt: skip
     assert [row_key(one) == row_key(row) for one in unlike] == [True, False]
+
+
+def test_settings_of_glibc_are_another_allocator(monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.top_pad=1")
+    assert "GLIBC_TUNABLES=glibc.malloc.top_pad=1" in allocator()
 
 
 def jsonl(tmp_path, *lines):
